@@ -1,0 +1,35 @@
+# `make` lists what there is. Every target sets up what it needs.
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+
+.PHONY: help setup test test-all check fix demo perf ci
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup:  ## make .venv with everything the lock file pins
+	@scripts/setup-venv requirements-dev.lock
+
+test: setup  ## the fast suite (a few minutes on two cores)
+	$(PY) -m pytest -n 2 -m "not slow"
+
+test-all: setup  ## the slow ones as well
+	$(PY) -m pytest -n 2
+
+check: setup  ## format, lint, types, layers
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(PY) -m pytest -q tests/test_layers.py
+
+fix: setup  ## apply what can be applied
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+demo:  ## play the stories on a fresh embedded cluster
+	./tonnage demo
+
+perf: setup  ## measure the API server; prints a table
+	$(PY) perf/apiserver.py
+
+ci: check test  ## what the pipeline runs

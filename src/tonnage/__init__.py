@@ -1,0 +1,1 @@
+"""Tonnage: a storage-aware scheduler for Kubernetes."""

@@ -1,0 +1,70 @@
+"""Stored documents as answers, in the form the client wants: object, Table or metadata; JSON or YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal, cast
+
+import msgspec
+import yaml
+
+from tonnage.apiserver import faces
+from tonnage.apiserver.negotiate import Wanted, negotiate
+from tonnage.apiserver.requests import Answer, Call
+from tonnage.apiserver.tables import partial_metadata, partial_metadata_list, table
+from tonnage.objects.document import Doc, decode, encode
+
+Include = Literal["None", "Metadata", "Object"]
+
+
+def wanted_by(call: Call) -> Wanted:
+    return negotiate(call.headers.get("Accept", ""))
+
+
+def include_of(call: Call) -> Include:
+    """How much of each object a Table carries beside its cells."""
+    asked = call.query.get("includeObject", "Metadata")
+    return cast(Include, asked) if asked in ("None", "Metadata", "Object") else "Metadata"
+
+
+def one(call: Call, document: bytes, *, now: datetime, code: int = 200) -> Answer:
+    """One object of the call's resource."""
+    wanted = wanted_by(call)
+    if wanted.form == "object":
+        return _answer(call, wanted, faces.outbound_bytes(call.resource, document), code)
+    doc = decode(document)
+    if wanted.form == "metadata":
+        return _answer(call, wanted, encode(partial_metadata(doc)), code)
+    head = {"resourceVersion": doc["metadata"].get("resourceVersion", "")}
+    shown = table(
+        call.resource, [faces.outbound(call.resource, doc)], now=now, list_metadata=head, include=include_of(call)
+    )
+    return _answer(call, wanted, encode(shown), code)
+
+
+def many(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime) -> Answer:
+    """A list of the call's resource. Stored bytes are joined, not decoded, when the client wants objects as stored."""
+    wanted, resource = wanted_by(call), call.resource
+    if wanted.form == "object":
+        if not faces.has_own_shape(resource):
+            documents = [faces.outbound_bytes(resource, document) for document in documents]
+        opening = encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": head})
+        return _answer(call, wanted, b"".join((opening[:-1], b',"items":[', b",".join(documents), b"]}")))
+    docs = [faces.outbound(resource, decode(document)) for document in documents]
+    if wanted.form == "metadata":
+        return _answer(call, wanted, encode(partial_metadata_list(docs, list_metadata=head)))
+    return _answer(call, wanted, encode(table(resource, docs, now=now, list_metadata=head, include=include_of(call))))
+
+
+def plain(call: Call, doc: Doc, code: int = 200) -> Answer:
+    """A document that is not one of the resource's own objects: a Status, a Scale."""
+    return _answer(call, Wanted(yaml=wanted_by(call).yaml), encode(doc), code)
+
+
+def _answer(call: Call, wanted: Wanted, body: bytes, code: int = 200) -> Answer:
+    if wanted.yaml:
+        return Answer(yaml.safe_dump(decode(body), sort_keys=False).encode(), code, "application/yaml")
+    if call.query.get("pretty", "") in ("true", "1"):
+        body = msgspec.json.format(body, indent=2)
+    return Answer(body, code)

@@ -1,0 +1,233 @@
+"""HTTP at the front of the registry: who asks, what for, and the answer, whatever happens.
+
+One handler takes every request. It authenticates, tells resource paths from the rest (discovery, OpenAPI, health,
+metrics), runs the verb, and turns every error into a Status. Nothing below this file knows of HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from tonnage import metrics
+from tonnage.apiserver import bodies, refusals, status
+from tonnage.apiserver.documents import Documents
+from tonnage.apiserver.measure import RequestMeter
+from tonnage.apiserver.registry import Registry
+from tonnage.apiserver.requests import Answer, Call, Location, locate, verb_of
+from tonnage.apiserver.verbs import deleting, patching, reading, subresources, writing
+from tonnage.apiserver.verbs.watching import Watching
+from tonnage.errors import ApiError, RequestEntityTooLarge, TooManyRequests, Unauthorized
+from tonnage.objects.document import encode
+from tonnage.store import StoreError
+
+Verb = Callable[[Registry, Call], Awaitable[Answer]]
+
+_VERBS: dict[str, Verb] = {
+    "get": reading.get,
+    "list": reading.list_,
+    "create": writing.create,
+    "update": writing.update,
+    "patch": patching.patch,
+    "delete": deleting.delete,
+    "deletecollection": deleting.delete_collection,
+}
+_OPEN_TO_ALL = ("/healthz", "/livez", "/readyz")
+MAX_READING, MAX_MUTATING = 400, 200
+"""Requests under way before the next gets 429: upstream's defaults of --max-requests-inflight and its mutating twin."""
+
+_log = logging.getLogger(__name__)
+
+
+class Application:
+    """The request handler of one server. `stop` ends its watches so that the listener can close."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        tokens: Sequence[str],
+        measures: CollectorRegistry,
+        rng: random.Random,
+        address: str = "",
+    ) -> None:
+        self._registry = registry
+        self._tokens = [token.encode() for token in tokens]
+        self._measures = measures
+        self._meter = RequestMeter(measures, lambda resource: registry.store.count(resource.store_prefix))
+        self._rng = rng
+        self._documents = Documents(address)
+        self._watches: set[Watching] = set()
+        self._reading = self._mutating = 0
+        self.stopping = False
+
+    def stop(self) -> None:
+        self.stopping = True
+        for watching in list(self._watches):
+            watching.stop()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request; errors are answers too."""
+        try:
+            if not self._knows(request) and not request.path.startswith(_OPEN_TO_ALL):
+                raise Unauthorized("Unauthorized")
+            at = locate(request.path)
+            if at is None:
+                return await self._other(request)
+            return await self._about_resource(request, at)
+        except ApiError as exc:
+            return _respond(_failed(exc))
+
+    def _knows(self, request: web.BaseRequest) -> bool:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        given = token.strip().encode()
+        return scheme.lower() == "bearer" and any(hmac.compare_digest(given, known) for known in self._tokens)
+
+    # -- resources ----------------------------------------------------------------------------------------------------
+
+    async def _about_resource(self, request: web.BaseRequest, at: Location) -> web.StreamResponse:
+        query = request.query
+        verb = verb_of(request.method, at, query.get("watch", "").lower() in ("true", "1"))
+        if not verb:
+            raise refusals.method_not_allowed()
+        call = Call(verb, at, query, request.headers)
+        applies = verb == "patch" and patching.is_apply(request.headers.get("Content-Type", ""))
+        loop = asyncio.get_running_loop()
+        started_at = loop.time()
+        code = 500
+        try:
+            if verb == "watch":
+                response = await self._watch(request, call)
+                code = response.status
+                return response
+            answer = await self._limited(request, call)
+            code = answer.code
+            return _respond(answer, call.warnings)
+        except ApiError as exc:
+            code = exc.code
+            raise
+        finally:
+            self._meter.done(call, applies, code, loop.time() - started_at)
+
+    async def _limited(self, request: web.BaseRequest, call: Call) -> Answer:
+        """Run a verb unless too many are under way; every kind of failure becomes an ApiError."""
+        reads = call.verb in ("get", "list")
+        if (self._reading >= MAX_READING) if reads else (self._mutating >= MAX_MUTATING):
+            raise TooManyRequests("Too many requests, please try again later.", retry_after_s=1)
+        self._count(reads, 1)
+        try:
+            if not reads and request.body_exists:
+                call.body = await _body(request)
+            subresource = subresources.VERBS.get((call.subresource, call.verb))
+            return await (subresource or _VERBS[call.verb])(self._registry, call)
+        except StoreError as exc:
+            _log.error("%s %s: %s", request.method, request.path, exc)
+            raise status.from_store(exc) from exc
+        except (ApiError, asyncio.CancelledError):
+            raise
+        except Exception as exc:
+            _log.exception("%s %s failed", request.method, request.path)
+            raise status.unexpected(exc) from exc
+        finally:
+            self._count(reads, -1)
+
+    def _count(self, reads: bool, step: int) -> None:
+        if reads:
+            self._reading += step
+            self._meter.reading.set(self._reading)
+        else:
+            self._mutating += step
+            self._meter.mutating.set(self._mutating)
+
+    async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
+        watching = Watching(self._registry, call, self._rng)
+        response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
+        response.content_type = "application/json"
+        gauge, events = self._meter.watcher(call), self._meter.events_of(call)
+        self._watches.add(watching)
+        gauge.inc()
+        try:
+            await response.prepare(request)
+            if not self.stopping:
+                async for frames in watching.frames():
+                    await response.write(frames)
+                    events.inc()
+            await response.write_eof()
+        except ConnectionError:
+            pass  # the client went away; that is how most watches end
+        finally:
+            self._watches.discard(watching)
+            gauge.dec()
+        return response
+
+    # -- everything else ----------------------------------------------------------------------------------------------
+
+    async def _other(self, request: web.BaseRequest) -> web.StreamResponse:
+        path, accept = request.path, request.headers.get("Accept", "")
+        if path.startswith(_OPEN_TO_ALL):
+            answer = self._health(path, "verbose" in request.query)
+        elif path == "/metrics":
+            body, content_type = metrics.exposition(self._measures)
+            answer = Answer(body, content_type=content_type)
+        else:
+            found = self._documents.find(path, accept, request.headers.get("If-None-Match", ""))
+            if found is None:
+                if self._documents.is_group(path):
+                    raise refusals.no_such_resource()
+                found = Answer(b"404 page not found\n", 404, "text/plain; charset=utf-8")
+            answer = found
+        if request.method not in ("GET", "HEAD") and answer.code == 200:
+            raise refusals.method_not_allowed()
+        self._meter.other(path, request.method, answer.code)
+        return _respond(answer)
+
+    def _health(self, path: str, verbose: bool) -> Answer:
+        """Alive as long as it answers; ready until it is told to stop."""
+        name = path.strip("/").partition("/")[0]
+        checks = {"ping": True, "log": True, "etcd": True} | (
+            {"shutdown": not self.stopping} if name == "readyz" else {}
+        )
+        asked = path.strip("/").partition("/")[2]
+        if asked and asked not in checks:
+            return Answer(b"404 page not found\n", 404, "text/plain; charset=utf-8")
+        good = checks[asked] if asked else all(checks.values())
+        text = "ok" if good else "not ok"
+        if verbose or not good:
+            lines = [f"[{'+' if ok else '-'}]{check} {'ok' if ok else 'failed'}" for check, ok in checks.items()]
+            text = "\n".join([*lines, f"{name} check {'passed' if good else 'failed'}"]) + "\n"
+        return Answer(text.encode(), 200 if good else 500, "text/plain; charset=utf-8")
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    limit = bodies.MAX_BODY_BYTES
+    too_large = RequestEntityTooLarge(f"Request entity too large: limit is {limit}")
+    if (request.content_length or 0) > limit:
+        raise too_large
+    chunks, size = [], 0
+    async for chunk in request.content.iter_any():
+        size += len(chunk)
+        if size > limit:
+            raise too_large
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _failed(error: ApiError) -> Answer:
+    headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
+    return Answer(encode(status.failure(error)), error.code, headers=headers)
+
+
+def _respond(answer: Answer, warnings: Sequence[str] = ()) -> web.Response:
+    response = web.Response(body=answer.body, status=answer.code, headers=answer.headers)
+    response.headers["Content-Type"] = answer.content_type
+    response.headers["Cache-Control"] = "no-cache, private"
+    for warning in dict.fromkeys(warnings):
+        escaped = warning.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+        response.headers.add("Warning", f'299 - "{escaped}"')
+    return response

@@ -1,0 +1,267 @@
+"""What this server offers, as clients discover it before their first request.
+
+Two forms of the same facts, all taken from `objects/resources.py`. The old one is a walk: `/api` and `/apis` name
+groups and versions, then one request for each of those lists its resources. The aggregated one (apidiscovery.k8s.io)
+says it all in two answers and carries an ETag, so that kubectl and client-go can ask every time and mostly hear 304.
+Which one a client gets is decided by its Accept header (`negotiates_aggregated`).
+
+Everything here is a pure function of the table of resources. Order: groups as the table has them, resources and
+subresources by name, as upstream lists them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from base64 import b64encode
+from dataclasses import dataclass
+from functools import cache
+
+from tonnage.objects.document import Doc, encode
+from tonnage.objects.resources import BY_PLURAL, RESOURCES, Resource
+
+API_DISCOVERY_VERSIONS = ("v2", "v2beta1")
+
+_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+# Deleting all namespaces at once is the one thing a collection does not offer.
+_VERBS_OF = {("", "namespaces"): tuple(verb for verb in _VERBS if verb != "deletecollection")}
+_READ_AND_WRITE = ("get", "patch", "update")
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """What one endpoint below an object answers. Without a kind it is the object's own."""
+
+    verbs: tuple[str, ...] = _READ_AND_WRITE
+    kind: str = ""
+    group: str = ""
+    version: str = ""
+
+
+# Whatever is not listed here (status above all) shows the object itself.
+_SUBRESOURCES = {
+    "binding": Subresource(("create",), "Binding"),
+    "eviction": Subresource(("create",), "Eviction", "policy", "v1"),
+    "finalize": Subresource(("update",)),
+    "scale": Subresource(_READ_AND_WRITE, "Scale", "autoscaling", "v1"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """One answer in the aggregated form; `etag` comes with its quotes, as If-None-Match brings it back."""
+
+    body: bytes
+    content_type: str
+    etag: str
+
+
+def answers(subresource: str) -> Subresource:
+    """What a subresource deals in; "" is the object itself."""
+    return _SUBRESOURCES.get(subresource, Subresource())
+
+
+def verbs(resource: Resource, subresource: str = "") -> tuple[str, ...]:
+    """What may be done with a resource, or with one of its subresources, sorted."""
+    if subresource:
+        return answers(subresource).verbs
+    return _VERBS_OF.get((resource.group, resource.plural), _VERBS)
+
+
+# -- the walk --------------------------------------------------------------------------------------------------------
+
+
+def api_versions(server_address: str) -> Doc:
+    """`/api`: versions of the core group, and where clients of any network reach this server (`host:port`)."""
+    return {
+        "kind": "APIVersions",
+        "versions": list(_versions("")),
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}],
+    }
+
+
+def api_group_list() -> Doc:
+    """`/apis`: every group but core."""
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name) for name in _groups() if name]}
+
+
+def api_group(group: str) -> Doc:
+    """`/apis/<group>`. KeyError when there is no such group."""
+    if group not in _groups() or not group:
+        raise KeyError(group)
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(group)}
+
+
+def api_resource_list(group: str, version: str) -> Doc:
+    """`/api/v1` or `/apis/<group>/<version>`: resources and subresources. KeyError when there is no such version."""
+    rows: list[Doc] = []
+    for resource in _resources(group, version):
+        rows.append(_resource(resource))
+        rows.extend(_subresource(resource, name) for name in sorted(resource.subresources))
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}" if group else version,
+        "resources": rows,
+    }
+
+
+def _group(name: str) -> Doc:
+    versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in _versions(name)]
+    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _resource(resource: Resource) -> Doc:
+    return {
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(verbs(resource)),
+        **_names(resource),
+        "storageVersionHash": _storage_version_hash(resource),
+    }
+
+
+def _subresource(resource: Resource, name: str) -> Doc:
+    found = answers(name)
+    row: Doc = {"name": f"{resource.plural}/{name}", "singularName": "", "namespaced": resource.namespaced}
+    if found.group:
+        row |= {"group": found.group, "version": found.version}
+    return row | {"kind": found.kind or resource.kind, "verbs": list(found.verbs)}
+
+
+def _names(resource: Resource) -> Doc:
+    """Short names and categories, where there are any."""
+    named = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
+    return {key: names for key, names in named.items() if names}
+
+
+def _storage_version_hash(resource: Resource) -> str:
+    """Changes when objects are stored as another version; both faces of Event share one, for they share the objects."""
+    stored = BY_PLURAL[resource.stored_as] if resource.stored_as else resource
+    digest = hashlib.sha256(f"{stored.group}/{stored.version}/{stored.kind}".encode()).digest()
+    return b64encode(digest[:8]).decode()
+
+
+# -- the aggregated form ---------------------------------------------------------------------------------------------
+
+
+def negotiates_aggregated(accept: str) -> str | None:
+    """The version of apidiscovery.k8s.io that an Accept header puts first of what we serve; None for the walk."""
+    clauses = [_clause(text) for text in accept.split(",")]
+    for media_type, parameters in sorted(clauses, key=lambda clause: -_quality(clause[1])):
+        if media_type not in ("application/json", "application/*", "*/*") or not _quality(parameters):
+            continue
+        if "as" not in parameters:
+            return None
+        asked = (parameters["as"], parameters.get("g"))
+        if asked == ("APIGroupDiscoveryList", "apidiscovery.k8s.io") and parameters.get("v") in API_DISCOVERY_VERSIONS:
+            return parameters["v"]
+    return None
+
+
+def _clause(text: str) -> tuple[str, dict[str, str]]:
+    media_type, *parameters = (part.strip() for part in text.split(";"))
+    return media_type, {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in parameters)}
+
+
+def _quality(parameters: dict[str, str]) -> float:
+    try:
+        return float(parameters.get("q", "1"))
+    except ValueError:
+        return 0.0
+
+
+@cache
+def aggregated(core: bool, version: str = "v2") -> Aggregated:
+    """`/api` (core) or `/apis` (all the others) in one answer, with everything the walk would find."""
+    groups = [name for name in _groups() if (name == "") is core]
+    body = encode(
+        {
+            "kind": "APIGroupDiscoveryList",
+            "apiVersion": f"apidiscovery.k8s.io/{version}",
+            "metadata": {},
+            "items": [_aggregated_group(name) for name in groups],
+        }
+    )
+    return Aggregated(
+        body,
+        content_type=f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList",
+        etag=f'"{hashlib.sha512(body).hexdigest().upper()}"',
+    )
+
+
+def _aggregated_group(name: str) -> Doc:
+    versions = [
+        {
+            "version": version,
+            "resources": [_aggregated_resource(resource) for resource in _resources(name, version)],
+            "freshness": "Current",
+        }
+        for version in _versions(name)
+    ]
+    return {"metadata": {"name": name} if name else {}, "versions": versions}
+
+
+def _aggregated_resource(resource: Resource) -> Doc:
+    row: Doc = {
+        "resource": resource.plural,
+        "responseKind": {"group": "", "version": "", "kind": resource.kind},
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(verbs(resource)),
+        **_names(resource),
+    }
+    if resource.subresources:
+        row["subresources"] = [_aggregated_subresource(resource, name) for name in sorted(resource.subresources)]
+    return row
+
+
+def _aggregated_subresource(resource: Resource, name: str) -> Doc:
+    found = answers(name)
+    kind = {"group": found.group, "version": found.version, "kind": found.kind or resource.kind}
+    return {"subresource": name, "responseKind": kind, "verbs": list(found.verbs)}
+
+
+# -- the table, by group ---------------------------------------------------------------------------------------------
+
+
+def _groups() -> list[str]:
+    return list(dict.fromkeys(resource.group for resource in RESOURCES))
+
+
+def _versions(group: str) -> list[str]:
+    """Preferred first: the table's order."""
+    return list(dict.fromkeys(resource.version for resource in RESOURCES if resource.group == group))
+
+
+def _resources(group: str, version: str) -> list[Resource]:
+    found = [resource for resource in RESOURCES if (resource.group, resource.version) == (group, version)]
+    if not found:
+        raise KeyError((group, version))
+    return sorted(found, key=lambda resource: resource.plural)
+
+
+# -- the version -----------------------------------------------------------------------------------------------------
+
+
+def version() -> Doc:
+    """`/version`: the Kubernetes version whose behaviour is served. Fields about Go describe the Python we run on."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return {
+        "major": "1",
+        "minor": "36",
+        "emulationMajor": "1",
+        "emulationMinor": "36",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "35",
+        "gitVersion": "v1.36.0+tonnage",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": f"python{platform.python_version()}",
+        "compiler": sys.implementation.name,
+        "platform": f"{sys.platform}/{machine}",
+    }

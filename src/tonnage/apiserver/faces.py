@@ -1,0 +1,30 @@
+"""Resources that are another resource's objects in another shape. There is one: events.k8s.io.
+
+Documents are stored as core Events. `inbound` and `outbound` translate whole documents; a list or watch of any other
+resource never comes here and sends stored bytes as they are.
+"""
+
+from __future__ import annotations
+
+from tonnage.objects.document import Doc, decode, encode
+from tonnage.objects.events import from_events_v1, to_events_v1
+from tonnage.objects.resources import Resource
+
+
+def has_own_shape(resource: Resource) -> bool:
+    """Are stored documents already what this resource shows?"""
+    return resource.stored_as is None
+
+
+def inbound(resource: Resource, doc: Doc) -> Doc:
+    """What a client of this resource sent, as it is stored."""
+    return doc if resource.stored_as is None else from_events_v1(doc)
+
+
+def outbound(resource: Resource, doc: Doc) -> Doc:
+    """A stored document, as clients of this resource see it."""
+    return doc if resource.stored_as is None else to_events_v1(doc)
+
+
+def outbound_bytes(resource: Resource, document: bytes) -> bytes:
+    return document if resource.stored_as is None else encode(to_events_v1(decode(document)))

@@ -1,0 +1,104 @@
+"""What the API server counts about its requests, under kube-apiserver's names and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tonnage.apiserver.requests import Call
+from tonnage.metrics import REQUEST_BUCKETS_S
+from tonnage.objects.resources import RESOURCES, Resource
+
+_LABELS = ("component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
+_VERBS = {"create": "POST", "update": "PUT"}
+
+
+class RequestMeter:
+    """Counters and histograms of one server. Children are kept by label tuple: looking one up is the hot path."""
+
+    def __init__(self, registry: CollectorRegistry, count_objects: Callable[[Resource], int]) -> None:
+        self._total = Counter(
+            "apiserver_request",
+            "Requests, by what they asked for and the code they got.",
+            (*_LABELS, "code"),
+            registry=registry,
+        )
+        self._duration = Histogram(
+            "apiserver_request_duration_seconds",
+            "Time to answer, watches left out.",
+            _LABELS,
+            buckets=REQUEST_BUCKETS_S,
+            registry=registry,
+        )
+        self._inflight = Gauge(
+            "apiserver_current_inflight_requests", "Requests being answered now.", ("request_kind",), registry=registry
+        )
+        longrunning_labels = tuple(label for label in _LABELS if label != "dry_run")
+        self._longrunning = Gauge(
+            "apiserver_longrunning_requests", "Watches that are open now.", longrunning_labels, registry=registry
+        )
+        self._watch_events = Counter(
+            "apiserver_watch_events",
+            "Chunks of events sent to watchers.",
+            ("group", "resource", "version"),
+            registry=registry,
+        )
+        registry.register(_StoredObjects(count_objects))
+        self._children: dict[tuple[str, ...], tuple[Histogram, dict[int, Counter]]] = {}
+        self.reading = self._inflight.labels("readOnly")
+        self.mutating = self._inflight.labels("mutating")
+
+    def done(self, call: Call, applies: bool, code: int, seconds: float) -> None:
+        """One request about a resource was answered."""
+        values = self._values(call, applies)
+        child = self._children.get(values)
+        if child is None:
+            child = self._children[values] = (self._duration.labels(*values), {})
+        histogram, by_code = child
+        if call.verb != "watch":
+            histogram.observe(seconds)
+        counter = by_code.get(code)
+        if counter is None:
+            counter = by_code[code] = self._total.labels(*values, str(code))
+        counter.inc()
+
+    def other(self, path: str, method: str, code: int) -> None:
+        """One request that is not about a resource: discovery, health, schemas. Only its first step names it."""
+        step = "/" + path.strip("/").partition("/")[0]
+        self._total.labels("apiserver", "", "", "", "", step, method, "", str(code)).inc()
+
+    def watcher(self, call: Call) -> Gauge:
+        component, _, group, resource, scope, subresource, verb, version = self._values(call, False)
+        return self._longrunning.labels(component, group, resource, scope, subresource, verb, version)
+
+    def events_of(self, call: Call) -> Counter:
+        return self._watch_events.labels(call.resource.group, call.resource.plural, call.resource.version)
+
+    def _values(self, call: Call, applies: bool) -> tuple[str, ...]:
+        at, resource = call.at, call.at.resource
+        if at.name or call.verb == "create":
+            scope = "resource"
+        else:
+            scope = "namespace" if at.namespace else "cluster"
+        verb = "APPLY" if applies else _VERBS.get(call.verb, call.verb.upper())
+        dry_run = "All" if call.query.get("dryRun") else ""
+        return (
+            "apiserver", dry_run, resource.group, resource.plural, scope, at.subresource, verb, resource.version
+        )  # fmt: skip
+
+
+class _StoredObjects(Collector):
+    """apiserver_storage_objects, counted when somebody looks."""
+
+    def __init__(self, count: Callable[[Resource], int]) -> None:
+        self._count = count
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily("apiserver_storage_objects", "Objects kept, by resource.", labels=("resource",))
+        for row in RESOURCES:
+            if row.stored_as is None:
+                family.add_metric((row.qualified,), self._count(row))
+        return (family,)

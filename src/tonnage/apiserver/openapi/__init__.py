@@ -1,0 +1,170 @@
+"""OpenAPI: what kubectl reads to explain a kind, to check a manifest and to compute a patch.
+
+Version 3 is what kubectl asks for: an index at `/openapi/v3`, then one document for a group and version, addressed with
+the hash of its content so that it is fetched once and kept. Version 2 is one document with everything, for clients
+older than kubectl 1.27; those ask for it in protobuf (`gnostic`), and people with curl in JSON.
+
+All of it is generated from `objects/schema.py` and `objects/resources.py`: the types by `types`, the paths by
+`operations`. The same process always produces the same bytes, and produces them once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from functools import cache
+
+from tonnage.apiserver.openapi import gnostic, types
+from tonnage.apiserver.openapi.operations import PATCH_TYPES, QUERY, Operation, kind_of, operations
+from tonnage.objects.document import Doc, encode
+from tonnage.objects.resources import RESOURCES, Resource, group_versions
+from tonnage.objects.schema import Struct, schema_of
+
+V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+"""The content type kubectl asks `/openapi/v2` for; upstream also spells it with `spec.v2.v1.0`."""
+
+_INFO = {"title": "Kubernetes", "version": "1.36"}
+_TOKEN = {"type": "apiKey", "name": "authorization", "in": "header", "description": "A bearer token."}
+
+
+@cache
+def openapi_v3_index() -> bytes:
+    """`/openapi/v3`: where each document is, by the path of its group and version."""
+    paths = {}
+    for group, version in group_versions():
+        path = f"apis/{group}/{version}" if group else f"api/{version}"
+        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={etag(openapi_v3(group, version))}"}
+    return encode({"paths": paths})
+
+
+@cache
+def openapi_v3(group: str, version: str) -> bytes:
+    """One group and version: its paths, and every type they lead to. KeyError when it is not served."""
+    resources = [row for row in RESOURCES if (row.group, row.version) == (group, version)]
+    if not resources:
+        raise KeyError((group, version))
+    paths: dict[str, Doc] = defaultdict(dict)
+    for resource in resources:
+        for operation in operations(resource):
+            item = paths[operation.path]
+            item[operation.method] = _operation_v3(operation, resource)
+            item["parameters"] = [
+                {**facts, "schema": {"type": "string", "uniqueItems": True}} for facts in _in_path(operation.path)
+            ]
+    return encode(
+        {
+            "openapi": "3.0.0",
+            "info": _INFO,
+            "paths": paths,
+            "components": {
+                "schemas": types.definitions(_roots(resources), types.V3),
+                "securitySchemes": {"BearerToken": _TOKEN},
+            },
+        }
+    )
+
+
+@cache
+def openapi_v2() -> bytes:
+    """`/openapi/v2` as JSON: everything in one document."""
+    return encode(_document_v2())
+
+
+@cache
+def openapi_v2_protobuf() -> bytes:
+    """`/openapi/v2` as protobuf, the only form client-go reads it in."""
+    return gnostic.encode_document(_document_v2())
+
+
+def etag(body: bytes) -> str:
+    """The hash of a document, without quotes: upstream's form, SHA-512 in capitals."""
+    return hashlib.sha512(body).hexdigest().upper()
+
+
+def _roots(resources: list[Resource]) -> list[Struct]:
+    """Types that requests and answers are made of."""
+    roots = [schema_of("meta", "v1", "Status"), schema_of("meta", "v1", "DeleteOptions")]
+    for resource in resources:
+        roots += [resource.schema, types.list_of(resource)]
+        roots += [kind_of(resource, name) for name in resource.subresources]
+    return roots
+
+
+def _in_path(path: str) -> list[Doc]:
+    about = {"name": "Name of the object.", "namespace": "Namespace of the objects."}
+    return [
+        {"name": name, "in": "path", "required": True, "description": text}
+        for name, text in about.items()
+        if f"{{{name}}}" in path
+    ]
+
+
+def _common(operation: Operation, resource: Resource) -> Doc:
+    """What both versions say about an operation in the same words."""
+    group = (resource.group or "core").partition(".")[0]
+    return {
+        "tags": [f"{group}_{resource.version}"],
+        "description": operation.summary,
+        "operationId": operation.id,
+        "x-kubernetes-action": operation.action,
+        "x-kubernetes-group-version-kind": types.group_version_kind(operation.kind),
+    }
+
+
+_PHRASES = {200: "OK", 201: "Created", 202: "Accepted"}
+
+
+def _operation_v3(operation: Operation, resource: Resource) -> Doc:
+    answer = types.V3.ref(operation.answers.full_name)
+    made = _common(operation, resource)
+    made["parameters"] = [
+        {"name": name, "in": "query", "description": QUERY[name][1], "schema": {"type": QUERY[name][0]}}
+        for name in operation.parameters
+    ]
+    if operation.method == "patch":
+        body = types.V3.ref(types.PATCH)
+        made["requestBody"] = {"content": {kind: {"schema": body} for kind in PATCH_TYPES}, "required": True}
+    elif operation.body is not None:
+        body = types.V3.ref(operation.body.full_name)
+        made["requestBody"] = {"content": {"*/*": {"schema": body}}, "required": operation.method != "delete"}
+    made["responses"] = {
+        str(code): {"description": _PHRASES[code], "content": {"application/json": {"schema": answer}}}
+        for code in operation.codes
+    } | {"401": {"description": "Unauthorized"}}
+    return made
+
+
+def _document_v2() -> Doc:
+    paths: dict[str, Doc] = defaultdict(dict)
+    for resource in RESOURCES:
+        for operation in operations(resource):
+            item = paths[operation.path]
+            item[operation.method] = _operation_v2(operation, resource)
+            item["parameters"] = [{**facts, "type": "string"} for facts in _in_path(operation.path)]
+    return {
+        "swagger": "2.0",
+        "info": _INFO,
+        "paths": paths,
+        "definitions": types.definitions(_roots(list(RESOURCES)), types.V2),
+        "securityDefinitions": {"BearerToken": _TOKEN},
+        "security": [{"BearerToken": []}],
+    }
+
+
+def _operation_v2(operation: Operation, resource: Resource) -> Doc:
+    made = _common(operation, resource)
+    is_patch = operation.method == "patch"
+    made |= {"consumes": list(PATCH_TYPES) if is_patch else ["*/*"], "produces": ["application/json"]}
+    parameters: list[Doc] = [
+        {"name": name, "in": "query", "description": QUERY[name][1], "type": QUERY[name][0]}
+        for name in operation.parameters
+    ]
+    if is_patch or operation.body is not None:
+        schema = types.V2.ref(types.PATCH if operation.body is None else operation.body.full_name)
+        parameters.append({"name": "body", "in": "body", "required": operation.method != "delete", "schema": schema})
+    made["parameters"] = parameters
+    made["responses"] = {
+        str(code): {"description": _PHRASES[code], "schema": types.V2.ref(operation.answers.full_name)}
+        for code in operation.codes
+    } | {"401": {"description": "Unauthorized"}}
+    return made

@@ -1,0 +1,195 @@
+"""Schemas of documents, from `objects/schema.py` to OpenAPI, in both of its dialects.
+
+What OpenAPI has no word for rides on extensions, and these are what kubectl came for: `x-kubernetes-patch-strategy`
+and `-merge-key` for the strategic merge patch of `kubectl apply`, `x-kubernetes-list-type`, `-list-map-keys` and
+`-map-type` for server-side apply, `x-kubernetes-group-version-kind` to find a kind at all. Names of types are
+upstream's (`io.k8s.api.core.v1.PodSpec`), because tools have learnt them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from tonnage.objects.document import Doc
+from tonnage.objects.resources import RESOURCES, Resource
+from tonnage.objects.schema import Field, ListOf, MapOf, ScalarName, Struct, Type, schema_of
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+PATCH = f"{_META}.Patch"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Where definitions live, and whether a `$ref` may have neighbours (in version 3 it must hide in `allOf`)."""
+
+    refs: str
+    ref_stands_alone: bool
+    either: bool
+    """Can it say "string or number"?"""
+
+    def ref(self, full_name: str) -> Doc:
+        return {"$ref": f"{self.refs}{full_name}"}
+
+
+V2 = Dialect("#/definitions/", ref_stands_alone=False, either=False)
+V3 = Dialect("#/components/schemas/", ref_stands_alone=True, either=True)
+
+# Scalars that OpenAPI writes in place.
+_PLAIN: dict[ScalarName, Doc] = {
+    "string": {"type": "string"},
+    "bool": {"type": "boolean"},
+    "int32": {"type": "integer", "format": "int32"},
+    "int64": {"type": "integer", "format": "int64"},
+    "number": {"type": "number"},
+    "bytes": {"type": "string", "format": "byte"},
+}
+# Scalars that have a definition of their own: name, description, form in version 2, form in version 3.
+_NAMED: dict[str, tuple[str, str, Doc, Doc]] = {
+    "Quantity": (
+        "io.k8s.apimachinery.pkg.api.resource.Quantity",
+        "An exact amount with a unit: 500m, 1.5, 10Gi, 2e3.",
+        {"type": "string"},
+        {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    ),
+    "IntOrString": (
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+        "A number, or a name or percentage as text.",
+        {"type": "string", "format": "int-or-string"},
+        {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+    ),
+    "Time": (
+        f"{_META}.Time",
+        "An instant to the second, in RFC 3339 form.",
+        {"type": "string", "format": "date-time"},
+        {"type": "string", "format": "date-time"},
+    ),
+    "MicroTime": (
+        f"{_META}.MicroTime",
+        "An instant to the microsecond, in RFC 3339 form.",
+        {"type": "string", "format": "date-time"},
+        {"type": "string", "format": "date-time"},
+    ),
+    "FieldsV1": (
+        f"{_META}.FieldsV1",
+        "A set of field paths as nested maps: f:<name> a field, k:{…} a list item by its keys, v:<value> a set member.",
+        {"type": "object"},
+        {"type": "object"},
+    ),
+    "any": (
+        "io.k8s.apimachinery.pkg.runtime.RawExtension",
+        "Any JSON object; the server does not look inside.",
+        {"type": "object"},
+        {"type": "object"},
+    ),
+}
+_PATCH_DEFINITION: Doc = {"description": "A change to an object; its form is the content type's.", "type": "object"}
+
+
+def definitions(roots: Iterable[Struct], dialect: Dialect) -> dict[str, Doc]:
+    """Every type that can be reached from `roots`, by full name, sorted. The body of a PATCH is always there."""
+    found: dict[str, Doc] = {PATCH: _PATCH_DEFINITION}
+    waiting = list(roots)
+    while waiting:
+        struct = waiting.pop()
+        if struct.full_name in found:
+            continue
+        found[struct.full_name] = _definition(struct, dialect)
+        for field in struct.fields.values():
+            leaf = _leaf(field.type)
+            if isinstance(leaf, Struct):
+                waiting.append(leaf)
+            elif leaf in _NAMED:
+                full_name, description, as_v2, as_v3 = _NAMED[leaf]
+                found[full_name] = {"description": description, **(as_v3 if dialect.either else as_v2)}
+    return dict(sorted(found.items()))
+
+
+@cache
+def list_of(resource: Resource) -> Struct:
+    """The type of a whole collection: `PodList`."""
+    kind = resource.schema
+    made = Struct(kind.package, resource.list_kind, True, description=f"A list of {kind.name} objects.")
+    for name in ("apiVersion", "kind"):
+        made.fields[name] = kind.fields[name]
+    metadata = schema_of("meta", "v1", "ListMeta")
+    made.fields["metadata"] = Field(
+        "metadata", metadata, description="The revision listed, and where the next page starts."
+    )
+    made.fields["items"] = Field("items", ListOf(kind), required=True, description="The objects.")
+    return made
+
+
+def group_version_kind(struct: Struct) -> Doc:
+    """KeyError when `struct` is of no group that is served."""
+    group, version = _packages()[struct.package]
+    return {"group": group, "version": version, "kind": struct.name}
+
+
+@cache
+def _packages() -> dict[str, tuple[str, str]]:
+    scale = schema_of("autoscaling", "v1", "Scale")
+    return {row.schema.package: (row.group, row.version) for row in RESOURCES} | {scale.package: ("autoscaling", "v1")}
+
+
+def _definition(struct: Struct, dialect: Dialect) -> Doc:
+    made: Doc = {"description": struct.description} if struct.description else {}
+    made["type"] = "object"
+    if required := [field.name for field in struct.fields.values() if field.required]:
+        made["required"] = required
+    made["properties"] = {name: _property(field, dialect) for name, field in sorted(struct.fields.items())}
+    if struct.is_kind:
+        made["x-kubernetes-group-version-kind"] = [group_version_kind(struct)]
+    if struct.is_atomic:
+        made["x-kubernetes-map-type"] = "atomic"
+    return made
+
+
+def _property(field: Field, dialect: Dialect) -> Doc:
+    made: Doc = {"description": field.description} if field.description else {}
+    if field.default is not None:
+        made["default"] = field.default
+    form = _form(field.type, dialect)
+    made |= {"allOf": [form]} if "$ref" in form and dialect.ref_stands_alone else form
+    strategies = []
+    if isinstance(field.type, ListOf):
+        made |= _list_extensions(field.type)
+        strategies += ["merge"] if field.type.patch_merge else []
+    elif field.is_atomic:
+        made["x-kubernetes-map-type"] = "atomic"
+    strategies += ["retainKeys"] if field.retain_keys else []
+    if strategies:
+        made["x-kubernetes-patch-strategy"] = ",".join(strategies)
+    return made
+
+
+def _form(type_: Type, dialect: Dialect) -> Doc:
+    match type_:
+        case Struct():
+            return dialect.ref(type_.full_name)
+        case ListOf():
+            return {"type": "array", "items": _form(type_.item, dialect)}
+        case MapOf():
+            return {"type": "object", "additionalProperties": _form(type_.item, dialect)}
+        case _ if type_.name in _NAMED:
+            return dialect.ref(_NAMED[type_.name][0])
+        case _:
+            return dict(_PLAIN[type_.name])
+
+
+def _list_extensions(type_: ListOf) -> Doc:
+    if type_.keys:
+        made: Doc = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(type_.keys)}
+    else:
+        made = {"x-kubernetes-list-type": "set" if type_.is_set else "atomic"}
+    if type_.merge_key:
+        made["x-kubernetes-patch-merge-key"] = type_.merge_key
+    return made
+
+
+def _leaf(type_: Type) -> Struct | ScalarName:
+    """What a type is made of, below any lists and maps."""
+    while isinstance(type_, ListOf | MapOf):
+        type_ = type_.item
+    return type_ if isinstance(type_, Struct) else type_.name

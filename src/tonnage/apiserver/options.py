@@ -1,0 +1,148 @@
+"""Query parameters, read as upstream reads CreateOptions, ListOptions and their kin.
+
+A parameter nobody knows is passed over, as upstream does; one that is known and wrong is a 400 or a 422 that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tonnage.apiserver import refusals
+from tonnage.errors import BadRequest
+from tonnage.objects import fielderrors
+from tonnage.objects.selectors import FieldSelector, LabelSelector
+
+_OPTIONS_KIND = {
+    "create": "CreateOptions",
+    "update": "UpdateOptions",
+    "patch": "PatchOptions",
+    "delete": "DeleteOptions",
+}
+_POLICIES = ("Ignore", "Strict", "Warn")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How a write is meant. `manager` owns the fields it sets; `field_validation` is Ignore, Warn or Strict."""
+
+    dry_run: bool = False
+    manager: str = "unknown"
+    field_validation: str = "Warn"
+    force: bool = False
+
+
+def write_options(verb: str, query: Mapping[str, str], user_agent: str, *, is_apply: bool = False) -> WriteOptions:
+    errors: fielderrors.Errors = []
+    dry_run = query.get("dryRun", "")
+    if dry_run not in ("", "All"):
+        errors.append(fielderrors.not_supported("dryRun", [dry_run], ("All",)))
+    validation = query.get("fieldValidation", "") or "Warn"
+    if validation not in _POLICIES:
+        errors.append(fielderrors.not_supported("fieldValidation", validation, ("", *_POLICIES)))
+    manager = query.get("fieldManager", "")
+    if len(manager) > 128:
+        errors.append(fielderrors.too_long("fieldManager", 128))
+    force = boolean(query, "force")
+    if is_apply and not manager:
+        errors.append(fielderrors.required("fieldManager", "is required for apply patch"))
+    if force is not None and not is_apply and verb == "patch":
+        errors.append(fielderrors.forbidden("force", "may not be specified for non-apply patch"))
+    if errors:
+        raise refusals.invalid_options(_OPTIONS_KIND[verb], errors)
+    # Without a manager upstream takes the program's name from its User-Agent: "kubectl/v1.32.4 (linux…)" -> "kubectl".
+    return WriteOptions(
+        dry_run == "All", manager or user_agent.partition("/")[0][:128] or "unknown", validation, bool(force)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """What a list or watch asks for. Empty `resource_version` means the newest."""
+
+    labels: LabelSelector | None = None
+    fields: FieldSelector | None = None
+    resource_version: str = ""
+    match: str = ""
+    limit: int = 0
+    token: str = ""
+    timeout_s: int | None = None
+    bookmarks: bool = False
+    send_initial_events: bool | None = None
+
+
+def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
+    labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+    options = ListOptions(
+        labels=LabelSelector.parse(labels) if labels else None,
+        fields=FieldSelector.parse(fields) if fields else None,
+        resource_version=query.get("resourceVersion", ""),
+        match=query.get("resourceVersionMatch", ""),
+        limit=integer(query, "limit") or 0,
+        token=query.get("continue", ""),
+        timeout_s=integer(query, "timeoutSeconds"),
+        bookmarks=boolean(query, "allowWatchBookmarks") or False,
+        send_initial_events=boolean(query, "sendInitialEvents"),
+    )
+    errors = _watch_errors(options) if watch else _list_errors(options)
+    if errors:
+        raise refusals.invalid_options("ListOptions", errors)
+    return options
+
+
+def _list_errors(options: ListOptions) -> fielderrors.Errors:
+    errors: fielderrors.Errors = []
+    if options.send_initial_events is not None:
+        errors.append(fielderrors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if not options.match:
+        return errors
+    field, forbid = "resourceVersionMatch", fielderrors.forbidden
+    if not options.resource_version:
+        errors.append(forbid(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+    if options.token:
+        errors.append(forbid(field, "resourceVersionMatch is forbidden when continue is provided"))
+    if options.match not in ("Exact", "NotOlderThan"):
+        errors.append(fielderrors.not_supported(field, options.match, ("Exact", "NotOlderThan", "")))
+    if options.match == "Exact" and options.resource_version == "0":
+        errors.append(forbid(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    return errors
+
+
+def _watch_errors(options: ListOptions) -> fielderrors.Errors:
+    errors: fielderrors.Errors = []
+    field, forbid = "resourceVersionMatch", fielderrors.forbidden
+    if options.match and options.send_initial_events is None:
+        errors.append(forbid(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
+    if options.send_initial_events is not None:
+        if options.match != "NotOlderThan":
+            errors.append(forbid(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+        if options.token:
+            errors.append(forbid("sendInitialEvents", "sendInitialEvents is forbidden when continue is provided"))
+    return errors
+
+
+def integer(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name, "")
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError as exc:
+        raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax') from exc
+
+
+def boolean(query: Mapping[str, str], name: str) -> bool | None:
+    """As upstream's converter: "false" and "0" are false, an empty value and everything else is true."""
+    if name not in query:
+        return None
+    return query[name].lower() not in ("false", "0")
+
+
+def revision(text: str, *, of: str) -> int:
+    """A resourceVersion as our integer; empty is 0."""
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit():
+        problem = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise refusals.Unwrapped(problem) if of == "watch" else BadRequest(f"invalid resource version: {problem}")
+    return int(text)

@@ -1,0 +1,201 @@
+"""Certificates and secrets of a server on one machine: its own CA, a serving certificate, a token, a kubeconfig.
+
+Everything lives in the data folder, keys and token with mode 0600, and is reused while it is valid, so a kubeconfig
+handed out yesterday works after a restart. Files are written whole and then moved into place.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import os
+import secrets
+import ssl
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tonnage.errors import TonnageError
+
+_CA_DAYS = 3650
+_SERVING_DAYS = 365
+_RENEW_BEFORE = timedelta(days=30)
+_CLOCK_SKEW = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a server shows and a client trusts."""
+
+    ca_pem: bytes
+    cert_path: Path
+    key_path: Path
+
+    def server_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self.cert_path, self.key_path)
+        return context
+
+
+def ensure_identity(folder: Path, hosts: tuple[str, ...], now: datetime) -> Identity:
+    """The CA and a serving certificate for these names and addresses, made or renewed where needed."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    ca_cert_path, ca_key_path = folder / "ca.crt", folder / "ca.key"
+    cert_path, key_path = folder / "apiserver.crt", folder / "apiserver.key"
+    if not (ca_cert_path.exists() and ca_key_path.exists()):
+        key = ec.generate_private_key(ec.SECP256R1())
+        write_private(ca_key_path, _key_pem(key))
+        write_private(ca_cert_path, _ca(key, now).public_bytes(serialization.Encoding.PEM))
+        cert_path.unlink(missing_ok=True)
+    ca = x509.load_pem_x509_certificate(ca_cert_path.read_bytes())
+    if not _still_good(cert_path, key_path, ca, hosts, now):
+        ca_key = serialization.load_pem_private_key(ca_key_path.read_bytes(), password=None)
+        if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
+            raise TonnageError(f"{ca_key_path} is not an elliptic-curve key", hint=f"remove {folder} to make a new CA")
+        key = ec.generate_private_key(ec.SECP256R1())
+        write_private(key_path, _key_pem(key))
+        write_private(cert_path, _serving(key, ca, ca_key, hosts, now).public_bytes(serialization.Encoding.PEM))
+    return Identity(ca_cert_path.read_bytes(), cert_path, key_path)
+
+
+def _ca(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tonnage-ca")])
+    usage = _usage(key_cert_sign=True, crl_sign=True)
+    return (
+        _builder(name, name, key.public_key(), now, timedelta(days=_CA_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _serving(
+    key: ec.EllipticCurvePrivateKey,
+    ca: x509.Certificate,
+    ca_key: ec.EllipticCurvePrivateKey,
+    hosts: tuple[str, ...],
+    now: datetime,
+) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tonnage-apiserver")])
+    return (
+        _builder(name, ca.subject, key.public_key(), now, timedelta(days=_SERVING_DAYS))
+        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(digital_signature=True), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
+                ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+            ),
+            critical=False,
+        )
+        .sign(ca_key, hashes.SHA256())
+    )
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, life: timedelta
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + life)
+    )
+
+
+def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=digital_signature,
+        key_cert_sign=key_cert_sign,
+        crl_sign=crl_sign,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _still_good(cert_path: Path, key_path: Path, ca: x509.Certificate, hosts: tuple[str, ...], now: datetime) -> bool:
+    if not (cert_path.exists() and key_path.exists()):
+        return False
+    cert = x509.load_pem_x509_certificate(cert_path.read_bytes())
+    names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    covered = all(_general_name(host) in names for host in hosts)
+    return covered and cert.issuer == ca.subject and now + _RENEW_BEFORE < cert.not_valid_after_utc
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def ensure_token(path: Path) -> str:
+    """The admin token kept in a file, made on first use."""
+    if not path.exists():
+        write_private(path, (secrets.token_urlsafe(32) + "\n").encode())
+    return read_tokens(path)[0]
+
+
+def read_tokens(path: Path) -> list[str]:
+    """The tokens of a file, one a line. A line in upstream's `token,user,uid` form gives its first column."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as exc:
+        raise TonnageError(
+            f"cannot read the token file {path}: {exc.strerror}", hint="name a readable file with one token a line"
+        ) from exc
+    tokens = [line.partition(",")[0].strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not tokens:
+        raise TonnageError(f"the token file {path} holds no token", hint="write one token a line into it")
+    return tokens
+
+
+def write_kubeconfig(path: Path, *, url: str, ca_pem: bytes, token: str) -> None:
+    """An admin kubeconfig, readable by its owner alone."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "tonnage",
+                "cluster": {"server": url, "certificate-authority-data": base64.b64encode(ca_pem).decode()},
+            }
+        ],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": "tonnage", "context": {"cluster": "tonnage", "user": "admin"}}],
+        "current-context": "tonnage",
+    }
+    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file with mode 0600, whole or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(path)

@@ -1,0 +1,124 @@
+"""From a URL to what is asked: verb, resource, namespace, name, subresource.
+
+    /api/v1/namespaces/{namespace}/{plural}/{name}/{subresource}
+    /apis/{group}/{version}/{plural}/{name}
+
+`locate` reads a path; `Call` is one request as the verbs see it, free of the HTTP library, so a verb can be called by a
+test. Paths that are not about resources (discovery, health, metrics) are `app.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tonnage.objects.resources import BY_PATH, Resource
+
+_NAMESPACE_PARTS = frozenset({"status", "finalize"})
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """What a path points at. `name` and `subresource` are empty for a collection; `watch` is the old /watch/ prefix."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    watch: bool = False
+
+
+def locate(path: str) -> Location | None:
+    """Read a resource path; None when it is not one, or names a resource nobody serves."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    watch = rest[0] == "watch" and len(rest) > 1
+    if watch:
+        rest = rest[1:]
+    namespace = ""
+    if (
+        rest[0] == "namespaces"
+        and len(rest) > 2
+        and not (group == "" and rest[2] in _NAMESPACE_PARTS and len(rest) == 3)
+    ):
+        namespace, rest = rest[1], rest[2:]
+    resource = BY_PATH.get((group, version, rest[0]))
+    if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
+        return None
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    if (subresource and subresource not in resource.subresources) or (len(rest) > 1 and not name):
+        return None
+    return Location(resource, namespace, name, subresource, watch)
+
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+def verb_of(method: str, location: Location, watch_asked: bool) -> str:
+    """The API verb of a request; empty when this method means nothing there."""
+    resource = location.resource
+    one = bool(location.name)
+    if resource.namespaced and not location.namespace and (one or method == "POST"):
+        return ""  # a namespaced object is reached, and made, through its namespace only
+    if method in ("GET", "HEAD"):
+        if location.subresource in ("binding", "eviction", "finalize"):
+            return ""
+        if watch_asked or location.watch:
+            return "watch"
+        return "get" if one else "list"
+    verb = _VERBS.get(method, "")
+    if location.subresource:
+        if location.subresource in ("binding", "eviction"):
+            return verb if verb == "create" else ""
+        if location.subresource == "finalize":
+            return verb if verb == "update" else ""
+        return verb if verb in ("update", "patch") else ""
+    if verb == "create":
+        return "" if one else verb
+    if verb == "delete" and not one:
+        return "deletecollection"
+    return verb if one else ""
+
+
+@dataclass(slots=True)
+class Call:
+    """One request about a resource. `warnings` collects what the answer's Warning headers will say."""
+
+    verb: str
+    at: Location
+    query: Mapping[str, str]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def resource(self) -> Resource:
+        return self.at.resource
+
+    @property
+    def namespace(self) -> str:
+        return self.at.namespace
+
+    @property
+    def name(self) -> str:
+        return self.at.name
+
+    @property
+    def subresource(self) -> str:
+        return self.at.subresource
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a verb gives back: a code, a body, and headers beside the usual ones."""
+
+    body: bytes
+    code: int = 200
+    content_type: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)

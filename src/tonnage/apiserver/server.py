@@ -1,0 +1,105 @@
+"""A running API server: data folder, store, listener, and a clean end.
+
+    async with serve(Settings(data_dir=Path("data"))) as server:
+        print(server.url, server.kubeconfig)
+
+Entering opens the store, makes what a fresh cluster has, and listens; leaving stops in order: no new requests, watches
+ended, requests under way answered, store closed. `tonnage apiserver` and `tonnage up` are this and nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiohttp import web
+
+from tonnage.apiserver import pki
+from tonnage.apiserver.app import Application
+from tonnage.apiserver.bootstrap import bootstrap
+from tonnage.apiserver.registry import Registry, index_for
+from tonnage.clock import Clock, SystemClock
+from tonnage.errors import TonnageError
+from tonnage.gates import Gates
+from tonnage.metrics import new_registry
+from tonnage.store import Store
+
+_GRACE_S = 10.0
+"""How long requests under way may take once the server stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What may be said about a server. Port 0 takes a free one; without a token file the folder keeps a token."""
+
+    data_dir: Path
+    bind: str = "127.0.0.1"
+    port: int = 6443
+    token_file: Path | None = None
+    gates: Gates = field(default_factory=Gates)
+    keep_revisions: int = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that listens."""
+
+    url: str
+    kubeconfig: Path
+    token: str
+    ca_pem: bytes
+    registry: Registry
+    application: Application
+
+
+@asynccontextmanager
+async def serve(
+    settings: Settings, *, clock: Clock | None = None, rng: random.Random | None = None
+) -> AsyncIterator[Server]:
+    """Run a server inside the block. Raises TonnageError when it cannot start, with what to do about it."""
+    clock, rng = clock or SystemClock(), rng or random.SystemRandom()
+    folder = settings.data_dir
+    store = await Store.open(folder / "store", index=index_for(settings.gates), keep_revisions=settings.keep_revisions)
+    try:
+        registry = Registry(store, gates=settings.gates, clock=clock, rng=rng)
+        await bootstrap(registry)
+        hosts = tuple(
+            dict.fromkeys((settings.bind, "127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default"))
+        )
+        identity = pki.ensure_identity(folder / "pki", hosts, clock.now())
+        tokens = pki.read_tokens(settings.token_file) if settings.token_file else [pki.ensure_token(folder / "token")]
+        application = Application(registry, tokens=tokens, measures=new_registry(), rng=rng)
+        # A client that hangs up must end its watch, also one that nothing happens on.
+        listener = web.ServerRunner(
+            web.Server(application.handle, handler_cancellation=True, access_log=None), shutdown_timeout=_GRACE_S
+        )
+        await listener.setup()
+        try:
+            site = web.TCPSite(
+                listener, settings.bind, settings.port, ssl_context=identity.server_context(), backlog=1024
+            )
+            try:
+                await site.start()
+            except OSError as exc:
+                raise TonnageError(
+                    f"cannot listen on {settings.bind}:{settings.port}: {exc.strerror or exc}",
+                    hint="choose another --secure-port, or 0 for a free one",
+                ) from exc
+            port = listener.addresses[0][1]
+            host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
+            url = f"https://{host}:{port}"
+            kubeconfig = folder / "kubeconfig"
+            pki.write_kubeconfig(kubeconfig, url=url, ca_pem=identity.ca_pem, token=tokens[0])
+            try:
+                yield Server(url, kubeconfig, tokens[0], identity.ca_pem, registry, application)
+            finally:
+                application.stop()
+                await asyncio.sleep(0)  # let the watches write their last line before their connections close
+        finally:
+            await listener.cleanup()
+    finally:
+        await store.close()

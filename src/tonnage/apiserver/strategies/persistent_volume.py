@@ -1,0 +1,51 @@
+"""PersistentVolume: a piece of storage. Its status tells when its phase last changed, which takes a clock."""
+
+from __future__ import annotations
+
+from tonnage.apiserver.strategies.base import Strategy
+from tonnage.clock import Clock, SystemClock, rfc3339
+from tonnage.gates import Gates
+from tonnage.objects.defaults.persistent_volumes import default_persistent_volume
+from tonnage.objects.document import Doc
+from tonnage.objects.fielderrors import Errors
+from tonnage.objects.resources import Resource
+from tonnage.objects.validation.persistent_volumes import (
+    validate_persistent_volume,
+    validate_persistent_volume_update,
+    volume_warnings,
+)
+
+
+class PersistentVolumeStrategy(Strategy):
+    """The one strategy with a clock: nobody else knows that a phase has changed."""
+
+    def __init__(self, resource: Resource, gates: Gates, *, clock: Clock | None = None) -> None:
+        super().__init__(resource, gates)
+        self.clock = clock or SystemClock()
+
+    def default(self, doc: Doc) -> None:
+        default_persistent_volume(doc)
+
+    def prepare_create(self, doc: Doc) -> None:
+        doc["status"] = {"phase": "Pending", "lastPhaseTransitionTime": rfc3339(self.clock.now())}
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_persistent_volume(doc)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        is_mutable = self.gates.enabled("MutablePVNodeAffinity")
+        return validate_persistent_volume_update(new, old, node_affinity_is_mutable=is_mutable)
+
+    def prepare_status(self, new: Doc, old: Doc) -> None:
+        """A changed phase gets the time of the change, unless the writer brings a time of its own."""
+        super().prepare_status(new, old)
+        status, before = new.setdefault("status", {}), old.get("status", {})
+        at, at_before = status.get("lastPhaseTransitionTime"), before.get("lastPhaseTransitionTime")
+        is_same_phase = status.get("phase") == before.get("phase")
+        if is_same_phase and at is None and at_before is not None:
+            status["lastPhaseTransitionTime"] = at_before
+        elif not is_same_phase and at in (None, at_before):
+            status["lastPhaseTransitionTime"] = rfc3339(self.clock.now())
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        return volume_warnings(new)

@@ -1,0 +1,115 @@
+"""Tables and bare metadata: objects as a client asks for them with `Accept: application/json;as=…;g=meta.k8s.io;v=v1`.
+
+`kubectl get` does not know the kinds it prints: the server sends it a Table, with headings, cells and, a row each, the
+object's metadata. Which columns a kind has stands in one file for each group of kinds (`pods`, `nodes`, `storage`,
+`workloads`, …) as a list of `column.Column`; `cells` holds the wording they share. Headings, types, priorities and the
+text of every cell are upstream's; the descriptions are those of our own schemas.
+
+Nothing here reads a clock: ages are computed against the `now` that is handed in.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from tonnage.apiserver.tables import cluster, events, nodes, pods, services, storage, workloads
+from tonnage.apiserver.tables.column import NAME, Column, Layout, text
+from tonnage.objects.document import Doc
+from tonnage.objects.resources import Resource
+from tonnage.objects.schema import Struct, schema_of
+
+API_VERSION = "meta.k8s.io/v1"
+
+Include = Literal["None", "Metadata", "Object"]
+"""How much of each object its row carries (`?includeObject=`)."""
+
+_LAYOUTS: dict[tuple[str, str], Layout] = {
+    **pods.LAYOUTS,
+    **nodes.LAYOUTS,
+    **storage.LAYOUTS,
+    **workloads.LAYOUTS,
+    **services.LAYOUTS,
+    **events.LAYOUTS,
+    **cluster.LAYOUTS,
+}
+
+# A kind without columns of its own gets a creation time instead of an age, for kubectl to format.
+_PLAIN = Layout(
+    (
+        NAME,
+        Column(
+            "Created At",
+            text("metadata.creationTimestamp", "0001-01-01T00:00:00Z"),
+            type="date",
+            field="metadata.creationTimestamp",
+        ),
+    )
+)
+
+
+def columns(resource: Resource, *, subresource: str = "") -> list[Doc]:
+    """The column definitions of a resource. In a watch only the first event carries them."""
+    layout, schema = _shown_as(resource, subresource)
+    return [column.definition(schema) for column in layout.columns]
+
+
+def table(
+    resource: Resource,
+    docs: list[Doc],
+    *,
+    now: datetime,
+    list_metadata: Doc,
+    include: Include = "Metadata",
+    headers: bool = True,
+    subresource: str = "",
+) -> Doc:
+    """A meta.k8s.io/v1 Table with one row for each document, in the order given.
+
+    `list_metadata` becomes the table's metadata: resourceVersion, and continue and remainingItemCount of a page. For a
+    single object it is that object's resourceVersion. `headers=False` leaves the definitions out, for the later events
+    of a watch and for `?noHeaders=true`. `subresource` matters for `scale`, whose documents are of another kind.
+    """
+    layout, _ = _shown_as(resource, subresource)
+    return {
+        "kind": "Table",
+        "apiVersion": API_VERSION,
+        "metadata": list_metadata,
+        "columnDefinitions": columns(resource, subresource=subresource) if headers else None,
+        "rows": [_row(layout, doc, now, include) for doc in docs],
+    }
+
+
+def _row(layout: Layout, doc: Doc, now: datetime, include: Include) -> Doc:
+    row: Doc = {"cells": [column.cell(doc, now) for column in layout.columns]}
+    if conditions := layout.conditions(doc):
+        row["conditions"] = conditions
+    match include:
+        case "Object":
+            row["object"] = doc
+        case "Metadata":
+            row["object"] = partial_metadata(doc)
+        case "None":
+            row["object"] = None
+    return row
+
+
+def _shown_as(resource: Resource, subresource: str) -> tuple[Layout, Struct]:
+    if subresource == "scale":
+        return _LAYOUTS["autoscaling", "Scale"], schema_of("autoscaling", "v1", "Scale")
+    return _LAYOUTS.get((resource.group, resource.kind), _PLAIN), resource.schema
+
+
+def partial_metadata(doc: Doc) -> Doc:
+    """A document as PartialObjectMetadata: its metadata and nothing else. Shares the metadata with `doc`."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": API_VERSION, "metadata": doc.get("metadata", {})}
+
+
+def partial_metadata_list(docs: list[Doc], *, list_metadata: Doc) -> Doc:
+    """A PartialObjectMetadataList, in the order given."""
+    return {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": API_VERSION,
+        "metadata": list_metadata,
+        "items": [partial_metadata(doc) for doc in docs],
+    }

@@ -1,0 +1,163 @@
+"""Volumes, claims, classes and CSI objects, in upstream's columns and no others.
+
+The fields of KEP-5925 have no columns: upstream's table has none either, and a script that cuts columns must read the
+same on both servers. CSIStorageCapacity does not even have an entry here: upstream defines columns for it but does not
+wire them up, so it is shown by name and creation time like any kind without a table. `-o yaml` shows the rest.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tonnage.apiserver.tables import cells
+from tonnage.apiserver.tables.column import AGE, NAME, Cell, CellOf, Column, Layout, flag, of, text
+from tonnage.objects.document import Doc, dig
+
+# Before storageClassName was a field it was an annotation, and where both are there the annotation still wins.
+_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+_IS_DEFAULT_CLASS = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+
+
+def class_of(doc: Doc, now: datetime) -> Cell:
+    """The storage class of a volume or a claim."""
+    annotated = dig(doc, "metadata", "annotations", _BETA_CLASS)
+    return str(annotated if annotated is not None else dig(doc, "spec", "storageClassName") or "")
+
+
+def phase(doc: Doc, now: datetime) -> Cell:
+    """`Terminating` is no phase, but what a person wants to read in its place."""
+    if dig(doc, "metadata", "deletionTimestamp") is not None:
+        return "Terminating"
+    return str(dig(doc, "status", "phase") or "")
+
+
+def claim_ref(volume: Doc, now: datetime) -> Cell:
+    claim = dig(volume, "spec", "claimRef")
+    return "" if claim is None else f"{claim.get('namespace', '')}/{claim.get('name', '')}"
+
+
+def claim_capacity(claim: Doc, now: datetime) -> Cell:
+    """What the volume holds; a claim without one shows nothing, whatever it asks for."""
+    if not dig(claim, "spec", "volumeName"):
+        return ""
+    return cells.size(dig(claim, "status", "capacity", "storage"))
+
+
+def claim_access_modes(claim: Doc, now: datetime) -> Cell:
+    return cells.access_modes(dig(claim, "status", "accessModes")) if dig(claim, "spec", "volumeName") else ""
+
+
+def unset_or(path: str) -> CellOf:
+    """The string at a path, `<unset>` only when the field is absent: an empty string stays empty."""
+    return of(lambda value: cells.UNSET if value is None else str(value), path)
+
+
+def class_name(doc: Doc, now: datetime) -> Cell:
+    annotations = dig(doc, "metadata", "annotations") or {}
+    is_default = any(annotations.get(key) == "true" for key in _IS_DEFAULT_CLASS)
+    return f"{doc['metadata']['name']} (default)" if is_default else str(doc["metadata"]["name"])
+
+
+def token_requests(driver: Doc, now: datetime) -> Cell:
+    requests = dig(driver, "spec", "tokenRequests")
+    return cells.UNSET if requests is None else cells.joined(requests, "audience")
+
+
+LAYOUTS = {
+    ("", "PersistentVolume"): Layout(
+        (
+            NAME,
+            Column("Capacity", of(cells.size, "spec.capacity.storage"), field="spec.capacity"),
+            Column("Access Modes", of(cells.access_modes, "spec.accessModes"), field="spec.accessModes"),
+            Column(
+                "Reclaim Policy",
+                text("spec.persistentVolumeReclaimPolicy"),
+                field="spec.persistentVolumeReclaimPolicy",
+            ),
+            Column("Status", phase, field="status.phase"),
+            Column("Claim", claim_ref, field="spec.claimRef"),
+            Column("StorageClass", class_of, field="spec.storageClassName"),
+            Column(
+                "VolumeAttributesClass",
+                unset_or("spec.volumeAttributesClassName"),
+                field="spec.volumeAttributesClassName",
+            ),
+            Column("Reason", text("status.reason"), field="status.reason"),
+            AGE,
+            Column("VolumeMode", unset_or("spec.volumeMode"), wide=True, field="spec.volumeMode"),
+        )
+    ),
+    ("", "PersistentVolumeClaim"): Layout(
+        (
+            NAME,
+            Column("Status", phase, field="status.phase"),
+            Column("Volume", text("spec.volumeName"), field="spec.volumeName"),
+            Column("Capacity", claim_capacity, field="status.capacity"),
+            Column("Access Modes", claim_access_modes, field="status.accessModes"),
+            Column("StorageClass", class_of, field="spec.storageClassName"),
+            Column(
+                "VolumeAttributesClass",
+                unset_or("spec.volumeAttributesClassName"),
+                field="spec.volumeAttributesClassName",
+            ),
+            AGE,
+            Column("VolumeMode", unset_or("spec.volumeMode"), wide=True, field="spec.volumeMode"),
+        )
+    ),
+    ("storage.k8s.io", "StorageClass"): Layout(
+        (
+            Column("Name", class_name, format="name", field="metadata.name"),
+            Column("Provisioner", text("provisioner"), field="provisioner"),
+            Column("ReclaimPolicy", text("reclaimPolicy", "Delete"), field="reclaimPolicy"),
+            Column("VolumeBindingMode", text("volumeBindingMode", "Immediate"), field="volumeBindingMode"),
+            Column("AllowVolumeExpansion", flag("allowVolumeExpansion"), field="allowVolumeExpansion"),
+            AGE,
+        )
+    ),
+    ("storage.k8s.io", "CSIDriver"): Layout(
+        (
+            NAME,
+            Column(
+                "AttachRequired",
+                flag("spec.attachRequired", missing=True),
+                type="boolean",
+                field="spec.attachRequired",
+            ),
+            Column("PodInfoOnMount", flag("spec.podInfoOnMount"), type="boolean", field="spec.podInfoOnMount"),
+            Column("StorageCapacity", flag("spec.storageCapacity"), type="boolean", field="spec.storageCapacity"),
+            Column("TokenRequests", token_requests, field="spec.tokenRequests"),
+            Column("RequiresRepublish", flag("spec.requiresRepublish"), type="boolean", field="spec.requiresRepublish"),
+            Column(
+                "Modes",
+                of(lambda modes: ",".join(modes or ()) or cells.NONE, "spec.volumeLifecycleModes"),
+                field="spec.volumeLifecycleModes",
+            ),
+            AGE,
+        )
+    ),
+    ("storage.k8s.io", "CSINode"): Layout(
+        (
+            NAME,
+            Column(
+                "Drivers",
+                of(lambda drivers: len(drivers or ()), "spec.drivers"),
+                type="integer",
+                about="How many CSI drivers have registered on the node.",
+            ),
+            AGE,
+        )
+    ),
+    ("storage.k8s.io", "VolumeAttachment"): Layout(
+        (
+            NAME,
+            Column("Attacher", text("spec.attacher"), format="name", field="spec.attacher"),
+            Column("PV", text("spec.source.persistentVolumeName"), field="spec.source.persistentVolumeName"),
+            Column("Node", text("spec.nodeName"), field="spec.nodeName"),
+            Column("Attached", flag("status.attached"), type="boolean", field="status.attached"),
+            AGE,
+        )
+    ),
+}

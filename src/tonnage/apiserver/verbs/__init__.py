@@ -1,0 +1,1 @@
+"""What a client may do, one file a family of verbs. A verb takes a `Call` and gives an `Answer`; rules are below it."""

@@ -1,0 +1,207 @@
+"""watch: a stream of events that has no gap and no duplicate.
+
+A watch starts from a state it sends itself (no resourceVersion, "0", or sendInitialEvents) or from a revision the
+client already knows. From there on every event of the store passes the selectors: an object that begins to match is
+ADDED, one that ceases to is DELETED with its last matching state, whatever happened to it in the store.
+
+Frames are encoded once an event and form, and shared by all watchers (`Event.frames`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+
+from tonnage.apiserver import answers, faces, refusals, status
+from tonnage.apiserver.options import ListOptions, list_options, revision
+from tonnage.apiserver.registry import Registry
+from tonnage.apiserver.requests import Call
+from tonnage.apiserver.tables import partial_metadata, table
+from tonnage.apiserver.verbs.reading import Matches, matcher, scope
+from tonnage.errors import ApiError, Expired, ServiceUnavailable
+from tonnage.objects.document import Doc, decode, encode
+from tonnage.objects.resources import Resource
+from tonnage.store import (
+    Event,
+    EventType,
+    Record,
+    RevisionCompacted,
+    StoreClosed,
+    StoreError,
+    Watch,
+    WatchClosed,
+    WatchOverrun,
+)
+
+_MIN_TIMEOUT_S = 1800.0
+"""Upstream ends a watch after 30 to 60 minutes, so that clients spread over servers; ours keeps the habit."""
+_BOOKMARK_EVERY_S = 60.0
+
+Encode = Callable[[str, bytes], bytes]
+"""(event type, document) -> one frame, newline included."""
+
+
+class Watching:
+    """One watch request, checked and positioned, ready to stream. Making one raises what a plain answer should say."""
+
+    def __init__(self, registry: Registry, call: Call, rng: random.Random) -> None:
+        self._registry = registry
+        self._resource = call.resource
+        self._options = list_options(call.query, watch=True)
+        self._matches = matcher(registry, call, self._options)
+        self._scope = scope(call)
+        self._encoder = _Encoder(registry, call)
+        timeout_s = self._options.timeout_s
+        self._timeout_s = float(timeout_s) if timeout_s else _MIN_TIMEOUT_S * (1.0 + rng.random())
+        self._initial, self._after = self._start(self._options)
+        self._watch: Watch | None = None
+
+    def _start(self, options: ListOptions) -> tuple[list[Record] | None, int]:
+        """The state to send first, if any, and the revision after which events follow."""
+        asked, newest = revision(options.resource_version, of="watch"), self._registry.store.revision
+        wants_state = options.send_initial_events
+        if wants_state is None:
+            wants_state = options.resource_version in ("", "0")
+        if wants_state:
+            return [r for r in self._registry.store.list(self._scope) if self._matches(r)], newest
+        if options.send_initial_events is False and asked == 0:
+            return None, newest
+        return None, asked
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        """Chunks of whole frames until the timeout, the client or the server ends it."""
+        options, encode_frame = self._options, self._encoder
+        if self._after > self._registry.store.revision and options.send_initial_events:
+            yield _error_frame(refusals.resource_version_too_large(self._after, self._registry.store.revision))
+            return
+        try:
+            self._watch = watch = self._registry.store.watch(self._scope, after=self._after)
+        except RevisionCompacted as exc:
+            yield _error_frame(refusals.resource_version_too_old(exc.revision, exc.compacted))
+            return
+        except StoreClosed:
+            return
+        try:
+            if self._initial is not None:
+                for start in range(0, len(self._initial), 500):
+                    chunk = self._initial[start : start + 500]
+                    yield b"".join(encode_frame("ADDED", record.document) for record in chunk)
+                if options.send_initial_events and options.bookmarks:
+                    yield self._bookmark(self._after, initial_events_end=True)
+                self._initial = None
+            async for frames in self._follow(watch):
+                yield frames
+        finally:
+            watch.close()
+
+    def stop(self) -> None:
+        """End the stream in good order, because the server stops."""
+        if self._watch is not None:
+            self._watch.close()
+
+    async def _follow(self, watch: Watch) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + self._timeout_s
+        bookmark_at = loop.time() + _BOOKMARK_EVERY_S if self._options.bookmarks else ends_at
+        while True:
+            try:
+                async with asyncio.timeout_at(min(ends_at, bookmark_at)):
+                    events = await watch.next_batch()
+            except TimeoutError:
+                if self._options.bookmarks:
+                    yield self._bookmark(watch.revision)
+                if loop.time() >= ends_at:
+                    return
+                bookmark_at = loop.time() + _BOOKMARK_EVERY_S
+                continue
+            except (StoreClosed, WatchClosed):
+                return
+            except WatchOverrun as exc:
+                yield _error_frame(Expired(exc.message))
+                return
+            except StoreError as exc:
+                yield _error_frame(ServiceUnavailable(exc.message))
+                return
+            frames = [frame for event in events if (frame := self._frame(event)) is not None]
+            if frames:
+                yield b"".join(frames)
+
+    def _frame(self, event: Event) -> bytes | None:
+        return frame_of(event, self._matches, self._encoder)
+
+    def _bookmark(self, at: int, *, initial_events_end: bool = False) -> bytes:
+        meta: Doc = {"resourceVersion": str(at)}
+        if initial_events_end:
+            meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+        return self._encoder.bookmark(meta)
+
+
+def frame_of(event: Event, matches: Matches, encoder: _Encoder) -> bytes | None:
+    """What a watcher with these selectors is told of an event; None when it does not concern it."""
+    before = event.previous is not None and matches(event.previous)
+    if event.type is EventType.DELETE:
+        return encoder.shared(event, "DELETED") if before else None
+    if matches(event.record):
+        return encoder.shared(event, "MODIFIED" if before else "ADDED")
+    if before and event.previous is not None:
+        # It left the selection: the last state that matched, under the revision of the write that took it out.
+        gone = decode(event.previous.document)
+        gone["metadata"]["resourceVersion"] = str(event.revision)
+        return encoder("DELETED", encode(gone))
+    return None
+
+
+class _Encoder:
+    """Documents to frames, in the form one watcher asked for."""
+
+    def __init__(self, registry: Registry, call: Call) -> None:
+        self._resource: Resource = call.resource
+        self._now = registry.clock.now
+        self._form = answers.wanted_by(call).form
+        self._include = answers.include_of(call)
+        own = faces.has_own_shape(call.resource)
+        self._share_as = f"{self._form}/{self._include}/{'' if own else call.resource.group}"
+        self._is_plain = own and self._form == "object"
+        self._with_columns = True
+
+    def __call__(self, kind: str, document: bytes) -> bytes:
+        if not self._is_plain:
+            document = self._shape(decode(document))
+        return b'{"type":"%s","object":%s}\n' % (kind.encode(), document)
+
+    def shared(self, event: Event, kind: str) -> bytes:
+        if self._form == "table":
+            return self(kind, event.record.document)  # ages differ from second to second, and the first has columns
+        name = kind + self._share_as
+        frame = event.frames.get(name)
+        if frame is None:
+            frame = event.frames[name] = self(kind, event.record.document)
+        return frame
+
+    def bookmark(self, meta: Doc) -> bytes:
+        doc: Doc = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": meta}
+        if self._form == "table":
+            doc = self._table([doc], meta)
+        elif self._form == "metadata":
+            doc = partial_metadata(doc)
+        return b'{"type":"BOOKMARK","object":%s}\n' % encode(doc)
+
+    def _shape(self, doc: Doc) -> bytes:
+        if self._form == "metadata":
+            return encode(partial_metadata(doc))
+        doc = faces.outbound(self._resource, doc)
+        if self._form == "table":
+            doc = self._table([doc], {"resourceVersion": doc["metadata"].get("resourceVersion", "")})
+        return encode(doc)
+
+    def _table(self, docs: list[Doc], head: Doc) -> Doc:
+        shown = table(self._resource, docs, now=self._now(), list_metadata=head, include=self._include)
+        if not self._with_columns:
+            shown["columnDefinitions"] = None
+        self._with_columns = False
+        return shown
+
+
+def _error_frame(error: ApiError) -> bytes:
+    return b'{"type":"ERROR","object":%s}\n' % encode(status.failure(error))

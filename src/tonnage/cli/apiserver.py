@@ -1,0 +1,60 @@
+"""`tonnage apiserver`: the embedded Kubernetes API server, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import click
+
+from tonnage.apiserver.server import Settings, serve
+from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.gates import Gates
+
+
+@click.command()
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where everything is kept."
+)
+@click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--secure-port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="0 takes a free one."
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Bearer tokens that are let in, one a line; without it the data folder keeps one.",
+)
+@feature_gates
+@logging_options
+def apiserver(
+    data_dir: Path,
+    bind: str,
+    secure_port: int,
+    token_file: Path | None,
+    gates: Gates,
+    logging_format: str,
+    verbosity: int,
+) -> None:
+    """Serve the Kubernetes API from one folder: kubectl, client-go and the Python client work on it.
+
+    Writes DIR/kubeconfig (admin, mode 0600) and prints "ready https://…" once it serves. SIGTERM and Ctrl-C stop it
+    cleanly; kill -9 loses nothing that was acknowledged.
+    """
+    start_logging(logging_format, verbosity)
+    for warning in gates.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    settings = Settings(data_dir=data_dir, bind=bind, port=secure_port, token_file=token_file, gates=gates)
+    asyncio.run(_run(settings))
+
+
+async def _run(settings: Settings) -> None:
+    told_to_stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told_to_stop.set)
+    async with serve(settings) as server:
+        click.echo(f"kubeconfig {server.kubeconfig}", err=True)
+        click.echo(f"ready {server.url}")
+        await told_to_stop.wait()

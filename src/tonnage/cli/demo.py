@@ -1,0 +1,5 @@
+"""`tonnage demo`."""
+import click
+@click.command()
+def demo() -> None:
+    """x"""

@@ -1,0 +1,174 @@
+"""Time as something handed in: a `Clock` tells it and waits for it.
+
+Nothing that decides reads the machine's clock by itself; it is given a `SystemClock` when it runs live and a
+`VirtualClock` in tests, replays and simulations. Virtual time moves only when it is told to, and wakes its sleepers in
+time order, ties in the order they lay down, so that a run repeats exactly.
+
+The second half writes and reads time as Kubernetes does: `metav1.Time` in whole seconds, `metav1.MicroTime` in
+microseconds, both in UTC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import re
+import time
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import count
+from typing import Final, Protocol
+
+from tonnage.errors import TonnageError
+
+
+class Clock(Protocol):
+    """What everything that needs time is given."""
+
+    def now(self) -> datetime:
+        """The time of day, aware and in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some start, for measuring spans; never goes back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after `seconds`; zero or less gives others a turn and returns."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+# Any fixed instant will do; this one is easy to recognise in a test.
+_START: Final = datetime(2000, 1, 1, tzinfo=UTC)
+# How often `run_for` lets the event loop turn at each instant. A woken task passes its news on through a few futures
+# and queues, one turn each; a hundred is far more than any chain here, and costs about a millisecond.
+_TURNS: Final = 100
+
+
+class VirtualClock:
+    """Time that stands still until it is moved.
+
+    It counts whole nanoseconds, so that ten sleeps of 0.1 s end exactly where one of 1 s does.
+    """
+
+    def __init__(self, start: datetime = _START) -> None:
+        self._start = _aware(start).astimezone(UTC)
+        self._elapsed_ns = 0
+        self._order = count()
+        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
+
+    def now(self) -> datetime:
+        return self._start + timedelta(microseconds=self._elapsed_ns // 1000)
+
+    def monotonic(self) -> float:
+        """Seconds since the clock was made."""
+        return self._elapsed_ns / 1e9
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the clock has been moved by `seconds`; a cancelled sleep leaves nothing behind that matters."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        wake = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._elapsed_ns + _ns(seconds), next(self._order), wake))
+        await wake
+
+    def advance(self, seconds: float) -> None:
+        """Jump: every sleeper that is due wakes, in order, and finds the time after the jump."""
+        until_ns = self._until(seconds)
+        while self._sleepers and self._sleepers[0][0] <= until_ns:
+            self._wake_first()
+        self._elapsed_ns = until_ns
+
+    async def run_for(self, seconds: float) -> None:
+        """Live through a span: each sleeper wakes at its own instant, and may sleep again within the span.
+
+        Tasks get many turns of the event loop at each instant, also at the first and the last, but nothing here waits
+        for a thread or a socket.
+        """
+        until_ns = self._until(seconds)
+        await _settle()
+        while self._sleepers and self._sleepers[0][0] <= until_ns:
+            self._elapsed_ns = max(self._elapsed_ns, self._sleepers[0][0])
+            while self._sleepers and self._sleepers[0][0] <= self._elapsed_ns:
+                self._wake_first()
+            await _settle()
+        self._elapsed_ns = until_ns
+
+    def _until(self, seconds: float) -> int:
+        if seconds < 0:
+            raise ValueError(f"time does not go back: cannot advance by {seconds} s")
+        return self._elapsed_ns + _ns(seconds)
+
+    def _wake_first(self) -> None:
+        _, _, wake = heapq.heappop(self._sleepers)
+        if not wake.done():  # a cancelled sleeper has gone
+            wake.set_result(None)
+
+
+async def _settle() -> None:
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+class InvalidTime(TonnageError):
+    """A text that is no point in time as Kubernetes writes them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(f'"{text}" is not an RFC 3339 time; write it like "2026-11-15T02:29:13Z"')
+
+
+_RFC3339: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
+)
+
+
+def rfc3339(at: datetime) -> str:
+    """`2026-11-15T02:29:13Z`, as metav1.Time is written: what is finer than a second is cut off."""
+    return f"{_in_utc(at).isoformat(timespec='seconds')}Z"
+
+
+def rfc3339_micro(at: datetime) -> str:
+    """`2026-11-15T02:29:13.000000Z`, as metav1.MicroTime is written."""
+    return f"{_in_utc(at).isoformat(timespec='microseconds')}Z"
+
+
+def parse_rfc3339(text: str) -> datetime:
+    """The time in UTC, whatever its offset; digits beyond microseconds are cut off. Raises InvalidTime."""
+    parts = _RFC3339.fullmatch(text)
+    if parts is None:
+        raise InvalidTime(text)
+    seconds, fraction, sign, hours, minutes = parts.groups(default="")
+    try:
+        at = datetime.fromisoformat(seconds).replace(microsecond=int(fraction[:6].ljust(6, "0")))
+        ahead = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+        return at.replace(tzinfo=timezone(-ahead if sign == "-" else ahead)).astimezone(UTC)
+    except (ValueError, OverflowError) as exc:  # the 30th of February, an offset of 99 hours, the year 0
+        raise InvalidTime(text) from exc
+
+
+def _in_utc(at: datetime) -> datetime:
+    return _aware(at).astimezone(UTC).replace(tzinfo=None)
+
+
+def _aware(at: datetime) -> datetime:
+    if at.tzinfo is None:
+        raise ValueError(f"{at.isoformat()} has no time zone; Kubernetes' times are in UTC")
+    return at

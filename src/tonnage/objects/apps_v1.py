@@ -1,0 +1,181 @@
+"""apps/v1: the workloads that make pods.
+
+Pods and claims are made by copying a template, probes and all, so templates stay whole documents here; what a program
+wants to read of one it reads with `codec.convert`. `selector` is always set on a valid object; absent selects nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tonnage.objects.meta import Condition, Object, Record, Time
+from tonnage.objects.selectors import LabelSelector
+
+
+class ControllerRevision(Object):
+    """A template as it once was; `revision` grows with every change."""
+
+    revision: int
+    data: Any = None
+
+
+class RollingUpdateDaemonSet(Record):
+    max_unavailable: int | str = 1
+    max_surge: int | str = 0
+
+
+class DaemonSetUpdateStrategy(Record):
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdateDaemonSet = RollingUpdateDaemonSet()
+
+
+class DaemonSetSpec(Record):
+    selector: LabelSelector | None = None
+    template: Mapping[str, Any] = {}
+    update_strategy: DaemonSetUpdateStrategy = DaemonSetUpdateStrategy()
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+
+
+class DaemonSetStatus(Record):
+    desired_number_scheduled: int = 0
+    current_number_scheduled: int = 0
+    number_misscheduled: int = 0
+    number_ready: int = 0
+    number_available: int = 0
+    number_unavailable: int = 0
+    updated_number_scheduled: int = 0
+    observed_generation: int = 0
+    collision_count: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class DaemonSet(Object):
+    """One pod on every node that will have it."""
+
+    spec: DaemonSetSpec = DaemonSetSpec()
+    status: DaemonSetStatus = DaemonSetStatus()
+
+
+class RollingUpdateDeployment(Record):
+    max_unavailable: int | str = "25%"
+    max_surge: int | str = "25%"
+
+
+class DeploymentStrategy(Record):
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdateDeployment = RollingUpdateDeployment()
+
+
+class DeploymentSpec(Record):
+    replicas: int = 1
+    selector: LabelSelector | None = None
+    template: Mapping[str, Any] = {}
+    strategy: DeploymentStrategy = DeploymentStrategy()
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+    progress_deadline_seconds: int = 600
+    paused: bool = False
+
+
+class DeploymentCondition(Condition):
+    last_update_time: Time | None = None
+
+
+class DeploymentStatus(Record):
+    replicas: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    unavailable_replicas: int = 0
+    observed_generation: int = 0
+    collision_count: int = 0
+    conditions: tuple[DeploymentCondition, ...] = ()
+
+
+class Deployment(Object):
+    """ReplicaSets, the newest growing as the older ones shrink."""
+
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
+
+
+class ReplicaSetSpec(Record):
+    replicas: int = 1
+    selector: LabelSelector | None = None
+    template: Mapping[str, Any] = {}
+    min_ready_seconds: int = 0
+
+
+class ReplicaSetStatus(Record):
+    replicas: int = 0
+    fully_labeled_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class ReplicaSet(Object):
+    """A number of like pods."""
+
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class RollingUpdateStatefulSetStrategy(Record):
+    """Only pods from ordinal `partition` on are updated."""
+
+    partition: int = 0
+    max_unavailable: int | str = 1
+
+
+class StatefulSetUpdateStrategy(Record):
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdateStatefulSetStrategy = RollingUpdateStatefulSetStrategy()
+
+
+class StatefulSetPersistentVolumeClaimRetentionPolicy(Record):
+    when_deleted: str = "Retain"
+    when_scaled: str = "Retain"
+
+
+class StatefulSetOrdinals(Record):
+    start: int = 0
+
+
+class StatefulSetSpec(Record):
+    replicas: int = 1
+    selector: LabelSelector | None = None
+    service_name: str = ""
+    template: Mapping[str, Any] = {}
+    volume_claim_templates: tuple[Mapping[str, Any], ...] = ()
+    pod_management_policy: str = "OrderedReady"
+    update_strategy: StatefulSetUpdateStrategy = StatefulSetUpdateStrategy()
+    persistent_volume_claim_retention_policy: StatefulSetPersistentVolumeClaimRetentionPolicy = (
+        StatefulSetPersistentVolumeClaimRetentionPolicy()
+    )
+    ordinals: StatefulSetOrdinals = StatefulSetOrdinals()
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+
+
+class StatefulSetStatus(Record):
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    current_replicas: int = 0
+    updated_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    observed_generation: int = 0
+    collision_count: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class StatefulSet(Object):
+    """Pods with names and claims that stay theirs."""
+
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: StatefulSetStatus = StatefulSetStatus()

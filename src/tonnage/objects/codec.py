@@ -1,0 +1,237 @@
+"""Between bytes and typed objects.
+
+`decode` reads one object, `decode_list` a page of a list, `decode_event` a line of a watch, `decode_doc` a document of
+any known kind; `encode` and `to_doc` write what a program made itself. Reading is one pass of one compiled decoder a
+class, with no step in Python but for quantities and micro times. Only when that fails is the document read again:
+first without its nulls, which a Go server sends for some empty fields and which mean absence, then for the words that
+say what is wrong (`decode_errors`).
+
+The rules of what absence means stand in `meta`, the classes of kinds in `scheme`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache, lru_cache
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from tonnage.clock import parse_rfc3339, rfc3339, rfc3339_micro
+from tonnage.errors import TonnageError
+from tonnage.objects import document, scheme
+from tonnage.objects.decode_errors import Unreadable, unreadable
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import ListMeta, MicroTime, Object, ObjectMeta, Record, Status
+from tonnage.quantity import Quantity
+
+T = TypeVar("T", bound=Object)
+R = TypeVar("R", bound=Record)
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""Annotation of the bookmark that ends the list at the start of a watch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectList(Generic[T]):
+    """A page of a list; `continue_` asks for the next one and is empty on the last."""
+
+    items: tuple[T, ...]
+    resource_version: str
+    continue_: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """A watch says that an object is ADDED, MODIFIED or DELETED; a deleted one is shown as it was at its end."""
+
+    type: str
+    object: T
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """A watch says how far it has come; `ends_initial_events` once it has sent all that existed at its start."""
+
+    resource_version: str
+    ends_initial_events: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFailure:
+    """A watch says why it ends."""
+
+    status: Status
+
+
+WatchEvent = Change[T] | Bookmark | WatchFailure
+
+
+def decode(cls: type[R], data: bytes | str) -> R:
+    """Read one object. Raises Unreadable."""
+    try:
+        found: R = _decoder(cls).decode(data)
+    except (msgspec.DecodeError, TonnageError):
+        return convert(cls, _json(cls.__name__, data))
+    return found
+
+
+def convert(cls: type[R], doc: Any) -> R:
+    """Read a document, or a part of one, that is decoded already: from YAML, or a template. Raises Unreadable."""
+    return _convert(cls, doc, cls.__name__)
+
+
+def decode_doc(doc: Doc) -> Object:
+    """Read a document as the class of its apiVersion and kind. Raises UnknownKind, Unreadable."""
+    cls = scheme.class_of(str(doc.get("apiVersion", "")), str(doc.get("kind", "")))
+    return convert(cls, doc)
+
+
+def decode_list(cls: type[T], data: bytes | str) -> ObjectList[T]:
+    """Read a list, whose items need not repeat their kind. Raises Unreadable, which names the item."""
+    kind = f"{cls.__name__}List"
+    try:
+        page = _list_decoder(cls).decode(data)
+    except (msgspec.DecodeError, TonnageError):
+        seen = _convert(_AnyPage, _json(kind, data), kind)
+        page = _Page(kind=seen.kind, metadata=seen.metadata, items=tuple(convert(cls, item) for item in seen.items))
+    if page.kind not in ("", kind):
+        raise Unreadable(kind, "", "kind", f'kind="{page.kind}" is another kind', value=page.kind)
+    return ObjectList(page.items, page.metadata.resource_version, page.metadata.continue_)
+
+
+def decode_event(cls: type[T], line: bytes | str) -> WatchEvent[T]:
+    """Read one line of a watch. Raises Unreadable."""
+    try:
+        event = _event_decoder(cls).decode(line)
+        if event.type in _CHANGES:
+            return Change(event.type, event.object)
+    except (msgspec.DecodeError, TonnageError):
+        pass  # bookmarks are not whole objects and errors none at all; what else it may be is found below
+    seen = _convert(_AnyEvent, _json("WatchEvent", line), "WatchEvent")
+    match seen.type:
+        case "BOOKMARK":
+            metadata = convert(_Head, seen.object).metadata
+            return Bookmark(metadata.resource_version, metadata.annotations.get(INITIAL_EVENTS_END) == "true")
+        case "ERROR":
+            return WatchFailure(convert(Status, seen.object))
+        case type_ if type_ in _CHANGES:
+            return Change(type_, convert(cls, seen.object))
+    raise Unreadable("WatchEvent", "", "type", f'type="{seen.type}" is not known', value=seen.type)
+
+
+def encode(record: Record) -> bytes:
+    """Write an object that a program made: compact JSON with apiVersion and kind, without what has its default."""
+    return document.encode(to_doc(record))
+
+
+def to_doc(record: Record) -> Doc:
+    """The same as a document; for a part of an object, that part alone."""
+    doc: Doc = _plain(msgspec.to_builtins(record, builtin_types=(datetime,), enc_hook=_write))
+    if isinstance(record, Object):
+        return {"apiVersion": scheme.resource_of(type(record)).api_version, **doc}
+    return doc
+
+
+_CHANGES = frozenset(("ADDED", "MODIFIED", "DELETED"))
+
+
+class _Page(Record, Generic[T]):
+    kind: str = ""
+    metadata: ListMeta = ListMeta()
+    items: tuple[T, ...] = ()
+
+
+class _AnyPage(Record):
+    kind: str = ""
+    metadata: ListMeta = ListMeta()
+    items: tuple[Any, ...] = ()
+
+
+class _Event(Record, Generic[T]):
+    type: str
+    object: T
+
+
+class _AnyEvent(Record):
+    type: str
+    object: Any
+
+
+class _Head(Record):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+@cache
+def _decoder(cls: type[R]) -> msgspec.json.Decoder[R]:
+    return msgspec.json.Decoder(cls, dec_hook=_read)
+
+
+@cache
+def _list_decoder(cls: type[T]) -> msgspec.json.Decoder[_Page[T]]:
+    return msgspec.json.Decoder(_Page[cls], dec_hook=_read)  # type: ignore[valid-type]  # a class known at run time
+
+
+@cache
+def _event_decoder(cls: type[T]) -> msgspec.json.Decoder[_Event[T]]:
+    return msgspec.json.Decoder(_Event[cls], dec_hook=_read)  # type: ignore[valid-type]  # as above
+
+
+# The same few amounts occur in every pod and node. Typed, for True and 1 are equal and only one is a number.
+_quantity = lru_cache(maxsize=8192, typed=True)(Quantity.of)
+
+
+def _read(type_: type, value: Any) -> Any:
+    """The types that JSON does not have."""
+    if type_ is Quantity:
+        return _quantity(value)
+    return MicroTime.of(value if isinstance(value, datetime) else parse_rfc3339(value))
+
+
+def _write(value: Any) -> str:
+    return rfc3339_micro(value) if isinstance(value, MicroTime) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Dicts, lists and text only: times are written out here, since msgspec would keep their fractions of a second."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return rfc3339(value) if isinstance(value, datetime) else value
+
+
+def _convert(cls: type[R], doc: Any, kind: str) -> R:
+    """Read a document twice if need be, the second time without nulls; `kind` is what an error calls it."""
+    try:
+        return msgspec.convert(doc, cls, dec_hook=_read)
+    except (msgspec.ValidationError, TonnageError):
+        doc = _without_nulls(doc)
+    try:
+        return msgspec.convert(doc, cls, dec_hook=_read)
+    except (msgspec.ValidationError, TonnageError) as exc:
+        raise unreadable(cls, doc, kind, _fits) from exc
+
+
+def _json(kind: str, data: bytes | str) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError as exc:
+        raise Unreadable(kind, "", "", f"this is not JSON: {exc}") from exc
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_without_nulls(item) for item in value if item is not None]
+    return value
+
+
+def _fits(value: Any, type_: Any) -> bool:
+    try:
+        msgspec.convert(value, type_, dec_hook=_read)
+    except (msgspec.ValidationError, TonnageError):
+        return False
+    return True

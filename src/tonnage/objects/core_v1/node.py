@@ -1,0 +1,69 @@
+"""Node: what a machine offers, and what holds pods off it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tonnage.objects.meta import Condition, Object, Record, Time
+from tonnage.objects.taints import Taint
+from tonnage.quantity import Quantity
+
+
+class NodeSpec(Record):
+    """`unschedulable` is what `kubectl cordon` sets."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    provider_id: str = msgspec.field(name="providerID", default="")
+
+
+class NodeCondition(Condition):
+    """A condition that the node repeats while it is alive."""
+
+    last_heartbeat_time: Time | None = None
+
+
+class NodeAddress(Record):
+    type: str
+    address: str
+
+
+class ContainerImage(Record):
+    """An image that is on the node already, under all its names."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+class AttachedVolume(Record):
+    name: str
+    device_path: str = ""
+
+
+class NodeSystemInfo(Record):
+    architecture: str = ""
+    operating_system: str = ""
+    kubelet_version: str = ""
+
+
+class NodeStatus(Record):
+    """`allocatable` is what pods may ask for in sum, `capacity` what the machine has."""
+
+    capacity: Mapping[str, Quantity] = {}
+    allocatable: Mapping[str, Quantity] = {}
+    conditions: tuple[NodeCondition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+    node_info: NodeSystemInfo = NodeSystemInfo()
+    images: tuple[ContainerImage, ...] = ()
+    volumes_in_use: tuple[str, ...] = ()
+    volumes_attached: tuple[AttachedVolume, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(Object):
+    """A machine that pods run on."""
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()

@@ -1,0 +1,183 @@
+"""PersistentVolume and PersistentVolumeClaim: storage that exists, and storage that is wanted.
+
+A claim is bound when both name each other and the binder has said so by annotation; until then its `volume_name` is
+only a wish. The scheduler and the provisioner talk to each other through the selected-node annotation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tonnage.objects.core_v1.references import (
+    ObjectReference,
+    SecretReference,
+    TypedLocalObjectReference,
+    TypedObjectReference,
+)
+from tonnage.objects.core_v1.volume import (
+    AWSElasticBlockStoreVolumeSource,
+    AzureDiskVolumeSource,
+    AzureFileVolumeSource,
+    CinderVolumeSource,
+    GCEPersistentDiskVolumeSource,
+    HostPathVolumeSource,
+    PortworxVolumeSource,
+    VsphereVirtualDiskVolumeSource,
+)
+from tonnage.objects.meta import Condition, Object, Record, Time
+from tonnage.objects.node_selectors import NodeSelector
+from tonnage.objects.selectors import LabelSelector
+from tonnage.quantity import Quantity
+
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+"""Annotation of a claim: the binding is finished on both sides."""
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+"""Annotation of either: the binding was not asked for by a person, and may be undone."""
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+"""Annotation of a volume: the driver that made it and shall delete it."""
+STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
+"""Annotation of a claim: the driver that shall make its volume."""
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim: the node that its volume shall be made for."""
+
+
+class CSIPersistentVolumeSource(Record):
+    """A volume of a CSI driver, known there by `volume_handle`; the references are credentials for each call."""
+
+    driver: str
+    volume_handle: str
+    read_only: bool = False
+    fs_type: str = ""
+    volume_attributes: Mapping[str, str] = {}
+    controller_publish_secret_ref: SecretReference | None = None
+    controller_expand_secret_ref: SecretReference | None = None
+    node_stage_secret_ref: SecretReference | None = None
+    node_publish_secret_ref: SecretReference | None = None
+    node_expand_secret_ref: SecretReference | None = None
+
+
+class LocalVolumeSource(Record):
+    """A disk or folder of one node, which the node affinity names."""
+
+    path: str
+    fs_type: str = ""
+
+
+class AzureFilePersistentVolumeSource(AzureFileVolumeSource):
+    """Unlike a pod's, it says where its Secret is."""
+
+    secret_namespace: str = ""
+
+
+class VolumeNodeAffinity(Record):
+    """`required` absent: the volume can be reached from every node."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(Record):
+    """A volume's size, place and owner.
+
+    `claim_ref` names the claim it is bound to or kept for. `volume_attributes_class_name` absent equals empty here: the
+    volume has no such class.
+    """
+
+    capacity: Mapping[str, Quantity] = {}
+    access_modes: tuple[str, ...] = ()
+    claim_ref: ObjectReference | None = None
+    storage_class_name: str = ""
+    volume_attributes_class_name: str = ""
+    volume_mode: str = "Filesystem"
+    node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
+    persistent_volume_reclaim_policy: str = "Retain"
+    mount_options: tuple[str, ...] = ()
+    csi: CSIPersistentVolumeSource | None = None
+    local: LocalVolumeSource | None = None
+    host_path: HostPathVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    azure_file: AzureFilePersistentVolumeSource | None = None
+    cinder: CinderVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    portworx_volume: PortworxVolumeSource | None = None
+    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
+
+
+class PersistentVolumeStatus(Record):
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    last_phase_transition_time: Time | None = None
+
+
+class PersistentVolume(Object):
+    """A piece of storage that exists, whoever uses it."""
+
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class VolumeResourceRequirements(Record):
+    requests: Mapping[str, Quantity] = {}
+    limits: Mapping[str, Quantity] = {}
+
+
+class PersistentVolumeClaimSpec(Record):
+    """Storage that is wanted.
+
+    `storage_class_name` absent asks for the default class, empty for volumes without a class. `selector` absent leaves
+    the choice of volumes open, as an empty one does, but only without one can a volume be provisioned. `volume_name`
+    before the binding is complete is a wish for that volume.
+    """
+
+    access_modes: tuple[str, ...] = ()
+    resources: VolumeResourceRequirements = VolumeResourceRequirements()
+    storage_class_name: str | None = None
+    volume_attributes_class_name: str = ""
+    volume_mode: str = "Filesystem"
+    volume_name: str = ""
+    selector: LabelSelector | None = None
+    data_source: TypedLocalObjectReference | None = None
+    data_source_ref: TypedObjectReference | None = None
+
+
+class PersistentVolumeClaimCondition(Condition):
+    last_probe_time: Time | None = None
+
+
+class ModifyVolumeStatus(Record):
+    status: str
+    target_volume_attributes_class_name: str = ""
+
+
+class PersistentVolumeClaimStatus(Record):
+    phase: str = "Pending"
+    access_modes: tuple[str, ...] = ()
+    capacity: Mapping[str, Quantity] = {}
+    conditions: tuple[PersistentVolumeClaimCondition, ...] = ()
+    allocated_resources: Mapping[str, Quantity] = {}
+    allocated_resource_statuses: Mapping[str, str] = {}
+    current_volume_attributes_class_name: str = ""
+    modify_volume_status: ModifyVolumeStatus | None = None
+
+
+class PersistentVolumeClaim(Object):
+    """A wish for storage, and the volume that answers it."""
+
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+    @property
+    def is_bound(self) -> bool:
+        """The binding is finished, by volume name and annotation; the phase is news for people and may lag behind."""
+        return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
+
+    @property
+    def selected_node(self) -> str:
+        """The node that the volume shall be made for, empty while nobody has chosen."""
+        return self.metadata.annotations.get(SELECTED_NODE, "")
+
+    @property
+    def requested(self) -> Quantity | None:
+        """The storage asked for; None for a claim that does not say."""
+        return self.spec.resources.requests.get("storage")

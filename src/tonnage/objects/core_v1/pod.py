@@ -1,0 +1,133 @@
+"""Pod: what is to be placed, and how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tonnage.objects.core_v1.affinity import Affinity, TopologySpreadConstraint
+from tonnage.objects.core_v1.container import Container, ContainerStatus, ResourceRequirements
+from tonnage.objects.core_v1.volume import Volume
+from tonnage.objects.meta import Condition, Object, Record, Time
+from tonnage.objects.taints import Toleration
+from tonnage.quantity import Quantity
+
+
+class PodSchedulingGate(Record):
+    """While a pod has one, nobody tries to place it."""
+
+    name: str
+
+
+class PodReadinessGate(Record):
+    condition_type: str
+
+
+class PodResourceClaim(Record):
+    """A device claim; pods with these are told apart because they need a scheduler that allocates devices."""
+
+    name: str
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
+class PodSchedulingGroup(Record):
+    """Pods to be placed together or not at all."""
+
+    pod_group_name: str = ""
+
+
+class PodSecurityContext(Record):
+    fs_group: int | None = None
+
+
+class PodOS(Record):
+    name: str
+
+
+class PodSpec(Record):
+    """What a pod wants. `node_name` is empty until it is bound.
+
+    `resources`, the amounts of the pod as a whole, differs from empty when absent: then the containers' sum counts.
+    """
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: Mapping[str, Quantity] = {}
+    resources: ResourceRequirements | None = None
+    volumes: tuple[Volume, ...] = ()
+    node_name: str = ""
+    node_selector: Mapping[str, str] = {}
+    affinity: Affinity = Affinity()
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    readiness_gates: tuple[PodReadinessGate, ...] = ()
+    scheduler_name: str = "default-scheduler"
+    priority: int = 0
+    priority_class_name: str = ""
+    preemption_policy: str = "PreemptLowerPriority"
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int = 30
+    active_deadline_seconds: int | None = None
+    host_network: bool = False
+    hostname: str = ""
+    subdomain: str = ""
+    os: PodOS | None = None
+    security_context: PodSecurityContext = PodSecurityContext()
+    service_account_name: str = ""
+
+
+class PodIP(Record):
+    ip: str
+
+
+class PodCondition(Condition):
+    last_probe_time: Time | None = None
+    observed_generation: int = 0
+
+
+class PodStatus(Record):
+    """How far a pod has come; `nominated_node_name` is where it is expected to go before it is bound.
+
+    `resources` and `allocated_resources` are the pod-level amounts in force and granted, while resizing.
+    """
+
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    nominated_node_name: str = ""
+    start_time: Time | None = None
+    qos_class: str = ""
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    pod_ip: str = msgspec.field(name="podIP", default="")
+    pod_ips: tuple[PodIP, ...] = msgspec.field(name="podIPs", default=())
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    allocated_resources: Mapping[str, Quantity] = {}
+    resources: ResourceRequirements | None = None
+
+
+class Pod(Object):
+    """A group of containers that is placed as one."""
+
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_terminal(self) -> bool:
+        """It has ended and uses nothing of its node any more."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    def condition(self, type: str) -> PodCondition | None:
+        """The condition of that type, such as "PodScheduled"; None while nobody has set it."""
+        return next((each for each in self.status.conditions if each.type == type), None)
+
+    def claim_names(self) -> tuple[str, ...]:
+        """The claims it mounts, of its namespace, in the order of its volumes; one mounted twice is there twice."""
+        names = (volume.claim_name(self.metadata.name) for volume in self.spec.volumes)
+        return tuple(name for name in names if name is not None)

@@ -1,0 +1,117 @@
+"""The volumes of a pod: claims first, then what plugins must know of the older kinds.
+
+Of the in-tree disks only what identifies one and whether it is mounted read-only is read: that decides about conflicts
+on a node (VolumeRestrictions) and under which CSI driver a migrated one counts (NodeVolumeLimits). PersistentVolumes
+have the same sources; `persistent_volume` uses these classes too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tonnage.objects.meta import Record
+
+
+class PersistentVolumeClaimVolumeSource(Record):
+    claim_name: str
+    read_only: bool = False
+
+
+class EphemeralVolumeSource(Record):
+    """A claim that lives as long as the pod; its template is a document, since it is copied rather than read."""
+
+    volume_claim_template: Mapping[str, Any] = {}
+
+
+class CSIVolumeSource(Record):
+    """An inline volume: it has no claim, and its driver makes it on the node."""
+
+    driver: str
+    read_only: bool = False
+    fs_type: str = ""
+    volume_attributes: Mapping[str, str] = {}
+
+
+class AWSElasticBlockStoreVolumeSource(Record):
+    volume_id: str = msgspec.field(name="volumeID")
+    read_only: bool = False
+
+
+class AzureDiskVolumeSource(Record):
+    disk_name: str
+    disk_uri: str = msgspec.field(name="diskURI")
+    read_only: bool = False
+
+
+class AzureFileVolumeSource(Record):
+    secret_name: str
+    share_name: str
+    read_only: bool = False
+
+
+class CinderVolumeSource(Record):
+    volume_id: str = msgspec.field(name="volumeID")
+    read_only: bool = False
+
+
+class GCEPersistentDiskVolumeSource(Record):
+    pd_name: str
+    read_only: bool = False
+
+
+class ISCSIVolumeSource(Record):
+    iqn: str
+    read_only: bool = False
+
+
+class PortworxVolumeSource(Record):
+    volume_id: str = msgspec.field(name="volumeID")
+    read_only: bool = False
+
+
+class RBDVolumeSource(Record):
+    monitors: tuple[str, ...] = ()
+    image: str
+    pool: str = "rbd"
+    read_only: bool = False
+
+
+class VsphereVirtualDiskVolumeSource(Record):
+    volume_path: str
+
+
+class HostPathVolumeSource(Record):
+    path: str
+
+
+class EmptyDirVolumeSource(Record):
+    medium: str = ""
+
+
+class Volume(Record):
+    """A volume by the name its containers use; at most one source is set, none when nobody here reads its kind."""
+
+    name: str
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    csi: CSIVolumeSource | None = None
+    empty_dir: EmptyDirVolumeSource | None = None
+    host_path: HostPathVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    azure_file: AzureFileVolumeSource | None = None
+    cinder: CinderVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    iscsi: ISCSIVolumeSource | None = None
+    portworx_volume: PortworxVolumeSource | None = None
+    rbd: RBDVolumeSource | None = None
+    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
+
+    def claim_name(self, pod_name: str) -> str | None:
+        """The claim behind this volume, in the pod's namespace: named by the pod, or made for it; None without one."""
+        if self.persistent_volume_claim is not None:
+            return self.persistent_volume_claim.claim_name
+        return f"{pod_name}-{self.name}" if self.ephemeral is not None else None

@@ -1,0 +1,26 @@
+"""events.k8s.io/v1: Event in its newer shape, the one that the scheduler writes."""
+
+from __future__ import annotations
+
+from tonnage.objects.core_v1.event import EventSeries, EventSource
+from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.meta import MicroTime, Object, Time
+
+
+class Event(Object):
+    """What `reporting_controller` did (`action`) to the object `regarding`, and why; the older names are deprecated."""
+
+    event_time: MicroTime | None = None
+    series: EventSeries | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    action: str = ""
+    reason: str = ""
+    regarding: ObjectReference = ObjectReference()
+    related: ObjectReference | None = None
+    note: str = ""
+    type: str = ""
+    deprecated_source: EventSource = EventSource()
+    deprecated_first_timestamp: Time | None = None
+    deprecated_last_timestamp: Time | None = None
+    deprecated_count: int = 0

@@ -1,0 +1,116 @@
+"""What is wrong with which field, in the words kubectl prints.
+
+Validation never raises: a rule appends to a list of `FieldError`, so that a person sees all that is wrong at once. A
+path is plain text in upstream's spelling, `spec.drivers[0].name` or `metadata.annotations[a/b]`, built by
+f-strings. `invalid_object` folds the list into the one 422 answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tonnage.errors import Cause, Invalid
+
+OMIT: Any = object()
+"""A bad value that is not repeated in the message (upstream leaves out secrets and whole objects so)."""
+
+_TITLES = {
+    "FieldValueRequired": "Required value",
+    "FieldValueInvalid": "Invalid value",
+    "FieldValueTypeInvalid": "Invalid value",
+    "FieldValueDuplicate": "Duplicate value",
+    "FieldValueNotSupported": "Unsupported value",
+    "FieldValueNotFound": "Not found",
+    "FieldValueForbidden": "Forbidden",
+    "FieldValueTooLong": "Too long",
+    "FieldValueTooMany": "Too many",
+    "FieldValueTooFew": "Too few",
+    "InternalError": "Internal error",
+}
+_WITHOUT_VALUE = frozenset({"FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong", "InternalError"})
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One broken rule. `reason` is the machine-readable cause; `body` the sentence without the field's path."""
+
+    reason: str
+    field: str
+    value: Any
+    detail: str
+
+    @property
+    def body(self) -> str:
+        text = _TITLES[self.reason]
+        if self.reason not in _WITHOUT_VALUE and self.value is not OMIT:
+            text += f": {go_value(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body}"
+
+
+Errors = list[FieldError]
+
+
+def go_value(value: Any) -> str:
+    """A value as upstream prints it in an error: text quoted, everything else as JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    return FieldError("FieldValueRequired", field, "", detail)
+
+
+def invalid(field: str, value: Any, detail: str) -> FieldError:
+    return FieldError("FieldValueInvalid", field, value, detail)
+
+
+def type_invalid(field: str, value: Any, detail: str) -> FieldError:
+    return FieldError("FieldValueTypeInvalid", field, value, detail)
+
+
+def duplicate(field: str, value: Any) -> FieldError:
+    return FieldError("FieldValueDuplicate", field, value, "")
+
+
+def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
+    choices = ", ".join(go_value(choice) for choice in sorted(supported))
+    return FieldError("FieldValueNotSupported", field, value, f"supported values: {choices}" if choices else "")
+
+
+def not_found(field: str, value: Any) -> FieldError:
+    return FieldError("FieldValueNotFound", field, value, "")
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    return FieldError("FieldValueForbidden", field, "", detail)
+
+
+def too_long(field: str, max_length: int) -> FieldError:
+    """The value is never repeated: it may be megabytes."""
+    return FieldError(
+        "FieldValueTooLong", field, "", f"may not be more than {max_length} bytes" if max_length >= 0 else ""
+    )
+
+
+def too_many(field: str, actual: int, maximum: int) -> FieldError:
+    return FieldError("FieldValueTooMany", field, actual, f"must have at most {maximum} item{'s' * (maximum != 1)}")
+
+
+def invalid_object(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> Invalid:
+    """The 422 answer for one object: `CSINode.storage.k8s.io "n1" is invalid: …`, one cause a broken rule."""
+    bodies = list(dict.fromkeys(str(error) for error in errors))
+    told = bodies[0] if len(bodies) == 1 else f"[{', '.join(bodies)}]"
+    qualified = f"{kind}.{group}" if group else kind
+    return Invalid(
+        f"{qualified} {go_value(name)} is invalid: {told}",
+        group=group,
+        kind=kind,
+        name=name,
+        causes=tuple(Cause(error.reason, error.body, error.field) for error in errors),
+    )

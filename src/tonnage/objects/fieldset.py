@@ -1,0 +1,258 @@
+"""A set of field paths, kept in the very form the wire knows: the FieldsV1 tree of `metadata.managedFields`.
+
+    {"f:spec": {"f:replicas": {}, "f:containers": {'k:{"name":"web"}': {".": {}, "f:image": {}}}}}
+
+Each key is one step of a path: `f:name` a field or map entry, `k:{…}` the list item with these keys, `v:…` the set item
+with this value, `i:3` a position. A node is itself in the set when it has nothing below it or when it says so with ".";
+the root never is. Using the wire's tree as the set means that reading and writing ownership costs nothing, which counts
+because every write does both.
+
+Invariants: trees are never changed once made, so sets, documents and copies share them freely; and every key is in its
+canonical spelling (`from_fields_v1` sees to it), so two steps are equal when their texts are. Which fields a document
+sets is the business of `fieldwalk`; who owns them that of `managed`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+Tree = dict[str, "Tree"]
+Path = tuple[str, ...]
+"""Steps in FieldsV1 spelling, outermost first."""
+
+
+class FieldSet:
+    """A set of paths. Every operation gives a new set and leaves its operands alone."""
+
+    __slots__ = ("tree",)
+
+    def __init__(self, tree: Tree | None = None) -> None:
+        self.tree: Tree = tree or {}
+
+    @classmethod
+    def of(cls, *paths: tuple[str, ...]) -> FieldSet:
+        """A set of paths given by field names alone: `FieldSet.of(("status",), ("metadata", "labels"))`."""
+        result = cls()
+        for names in paths:
+            tree: Tree = {}
+            for name in reversed(names):
+                tree = {f"f:{name}": tree}
+            result = result.union(cls(tree))
+        return result
+
+    @classmethod
+    def from_fields_v1(cls, fields: Any) -> FieldSet:
+        """Read a client's FieldsV1. Raises ValueError when it is none; steps of an unknown sort are dropped."""
+        return cls(_read(fields, root=True))
+
+    def to_fields_v1(self) -> Tree:
+        """The tree itself; not to be changed."""
+        return self.tree
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.tree
+
+    def union(self, other: FieldSet) -> FieldSet:
+        """The paths in either."""
+        if not other.tree:
+            return self
+        return FieldSet(_union(self.tree, other.tree)) if self.tree else other
+
+    def difference(self, other: FieldSet) -> FieldSet:
+        """The paths that are not in `other`. A path is not removed because a path above it is."""
+        rest = _difference_below(self.tree, other.tree)
+        return self if rest is self.tree else FieldSet(rest)
+
+    def without(self, other: FieldSet) -> FieldSet:
+        """The paths that are neither in `other` nor anywhere below a path of `other`."""
+        return FieldSet(_without_below(self.tree, other.tree)) if other.tree else self
+
+    def intersection(self, other: FieldSet) -> FieldSet:
+        """The paths in both."""
+        return FieldSet(_intersection_below(self.tree, other.tree))
+
+    def paths(self) -> Iterator[Path]:
+        """Every path in upstream's order: the members of a node first, sorted, then what lies below each of them."""
+        yield from _paths(self.tree, ())
+
+    def __contains__(self, path: Path) -> bool:
+        node = self.tree
+        for step in path:
+            if step not in node:
+                return False
+            node = node[step]
+        return bool(path) and _is_member(node)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FieldSet) and self.tree == other.tree
+
+    __hash__ = None  # type: ignore[assignment]  # a set of dicts; equal sets must not pretend to be hashable
+
+    def __repr__(self) -> str:
+        return f"FieldSet({self.tree!r})"
+
+
+# -- nodes: {} is a member with nothing below it, None stands for no node at all --------------------------------------
+
+
+def _is_member(node: Tree) -> bool:
+    return not node or "." in node
+
+
+def _plain(node: Tree) -> Tree:
+    """A member that lost all below it is written {}, without the dot."""
+    return {} if len(node) == 1 and "." in node else node
+
+
+def _union(left: Tree, right: Tree) -> Tree:
+    if not left or not right:
+        node = left or right
+        return node if _is_member(node) else {".": {}, **node}
+    both = dict(left)
+    for step, below in right.items():
+        both[step] = _union(both[step], below) if step in both else below
+    return both
+
+
+def _difference_below(left: Tree, right: Tree) -> Tree:
+    rest = left
+    for step, below in right.items():
+        if step != "." and step in left:
+            kept = _difference(left[step], below)
+            if kept is left[step]:
+                continue
+            if rest is left:
+                rest = dict(left)
+            if kept is None:
+                del rest[step]
+            else:
+                rest[step] = kept
+    return rest
+
+
+def _difference(left: Tree, right: Tree) -> Tree | None:
+    loses_itself = _is_member(right)
+    if not left:
+        return None if loses_itself else left
+    rest = _difference_below(left, right)
+    if loses_itself and "." in rest:
+        rest = {step: below for step, below in rest.items() if step != "."}
+    return _plain(rest) if rest else None
+
+
+def _without_below(left: Tree, right: Tree) -> Tree:
+    rest: Tree = {}
+    for step, below in left.items():
+        if step in right and step != ".":
+            if _is_member(right[step]):
+                continue
+            kept = _without_below(below, right[step])
+            if kept or not below:
+                rest[step] = _plain(kept)
+        else:
+            rest[step] = below
+    return rest
+
+
+def _intersection_below(left: Tree, right: Tree) -> Tree:
+    both: Tree = {}
+    for step, below in left.items():
+        if step in right and step != ".":
+            shared = _intersection_below(below, right[step])
+            if _is_member(below) and _is_member(right[step]):
+                both[step] = {".": {}, **shared} if shared else {}
+            elif shared:
+                both[step] = shared
+    return both
+
+
+def _paths(tree: Tree, above: Path) -> Iterator[Path]:
+    steps = sorted((step for step in tree if step != "."), key=_order)
+    for step in steps:
+        if _is_member(tree[step]):
+            yield (*above, step)
+    for step in steps:
+        yield from _paths(tree[step], (*above, step))
+
+
+def _order(step: str) -> tuple[Any, ...]:
+    """Sort key: fields, then items by key, by value, by position; numbers before text, as upstream compares values."""
+    sort, text = step[0], step[2:]
+    if sort == "f":
+        return (0, text)
+    if sort == "k":
+        return (1, *((name, _rank(value), value) for name, value in json.loads(text).items()))
+    if sort == "v":
+        value = json.loads(text)
+        return (2, _rank(value), value)
+    return (3, int(text))
+
+
+def _rank(value: Any) -> int:
+    return 2 if isinstance(value, bool) else 1 if isinstance(value, str) else 0
+
+
+# -- steps ------------------------------------------------------------------------------------------------------------
+
+_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+
+
+@lru_cache(maxsize=8192, typed=True)
+def json_text(scalar: str | int | float | bool | None) -> str:
+    """A scalar as Go writes it into JSON: text as it is but for quotes, control characters and the three of HTML."""
+    return json.dumps(scalar, ensure_ascii=False).translate(_HTML)
+
+
+@lru_cache(maxsize=8192)
+def _canonical(step: str) -> str | None:
+    """A client's step in our spelling, None when it is of a sort nobody knows. Raises ValueError."""
+    if len(step) < 2:
+        raise ValueError(f"key must be 2 characters long: {step}")
+    if step[1] != ":":
+        raise ValueError(f"missing colon: {step}")
+    sort, text = step[0], step[2:]
+    if sort == "f":
+        return step
+    if sort == "v":
+        value = json.loads(text)
+        if isinstance(value, (dict, list)):
+            raise ValueError(f"expected a scalar: {step}")
+        return f"v:{json_text(value)}"
+    if sort == "k":
+        keys = json.loads(text)
+        if not isinstance(keys, dict) or any(isinstance(value, (dict, list)) for value in keys.values()):
+            raise ValueError(f"expected an object of scalars: {step}")
+        return "k:{" + ",".join(f"{json_text(name)}:{json_text(keys[name])}" for name in sorted(keys)) + "}"
+    return f"i:{int(text)}" if sort == "i" else None
+
+
+def _read(fields: Any, *, root: bool = False) -> Tree:
+    if not isinstance(fields, dict):
+        raise ValueError(f"expected an object, found {json.dumps(fields)}")
+    tree: Tree = {}
+    for step, below in fields.items():
+        if step == ".":
+            continue
+        spelled = _canonical(step)
+        if spelled is not None:
+            tree[spelled] = _read(below)
+    return {".": {}, **tree} if "." in fields and tree and not root else tree
+
+
+def path_text(path: Path) -> str:
+    """A path as upstream prints it: `.spec.containers[name="web"].ports[containerPort=80,protocol="TCP"]`."""
+    return "".join(map(_step_text, path))
+
+
+def _step_text(step: str) -> str:
+    sort, text = step[0], step[2:]
+    if sort == "f":
+        return f".{text}"
+    if sort == "k":
+        keys = json.loads(text)
+        return "[" + ",".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in keys.items()) + "]"
+    return f"[={json.dumps(json.loads(text), ensure_ascii=False)}]" if sort == "v" else f"[{text}]"

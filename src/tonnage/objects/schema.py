@@ -1,0 +1,233 @@
+"""The shape of every kind the API server keeps: fields, their types, and how lists merge.
+
+The facts stand in `schemas/<group>_<version>.schema`, one field a line, so that a person can read them and a test can
+compare them with a server. Everything that needs to know a document's shape asks here and nowhere else: strict decoding
+(`admit`), strategic merge, server-side apply, OpenAPI and `kubectl explain`.
+
+    kind CSINode                         ~ What a node's CSI drivers told us.
+      spec! CSINodeSpec
+    type CSINodeSpec
+      drivers! [CSINodeDriver] map=name merge=name
+
+`kind` is a `type` with apiVersion, kind and metadata in front. `!` is required; `[T]` a list, `{T}` a map with string
+keys; `group.T` a type of another file (those of meta need no prefix). Words after the type: `map=k1,k2` and `set` say
+how server-side apply merges a list (without a word it is atomic), `merge` or `merge=key` and `retainKeys` how strategic
+merge patch does, `atomic` that a map or struct is replaced as a whole, `default=V` a key's value when absent. `~`
+starts the description that `kubectl explain` shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+from tonnage.errors import TonnageError
+
+ScalarName = Literal[
+    "string",
+    "bool",
+    "int32",
+    "int64",
+    "number",
+    "bytes",
+    "Quantity",
+    "IntOrString",
+    "Time",
+    "MicroTime",
+    "FieldsV1",
+    "any",
+]
+SCALARS: frozenset[str] = frozenset(ScalarName.__args__)  # type: ignore[attr-defined]  # typing hides Literal's members
+
+
+class SchemaError(TonnageError):
+    """A schema file is not in its notation; names file and line."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scalar:
+    """A leaf of a document. `any` and `FieldsV1` are leaves too: nothing looks inside them."""
+
+    name: ScalarName
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListOf:
+    """A list. Under server-side apply it is a map when it has `keys`, else a set when `is_set`, else one atomic value.
+
+    `patch_merge` is strategic merge's word on the same list; `merge_key` is empty for lists of scalars.
+    """
+
+    item: Type
+    keys: tuple[str, ...] = ()
+    is_set: bool = False
+    patch_merge: bool = False
+    merge_key: str = ""
+
+    @property
+    def is_atomic(self) -> bool:
+        return not self.keys and not self.is_set
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapOf:
+    """A map from any string to values of one type."""
+
+    item: Type
+    is_atomic: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    name: str
+    type: Type
+    required: bool = False
+    is_atomic: bool = False
+    """The struct in this field is replaced as a whole, whatever its own type says."""
+    retain_keys: bool = False
+    default: str | None = None
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Struct:
+    """A named type with fields. `name` is unique within its `package`, as in OpenAPI (`io.k8s.api.core.v1.PodSpec`)."""
+
+    package: str
+    name: str
+    is_kind: bool
+    is_atomic: bool = False
+    description: str = ""
+    fields: dict[str, Field] = field(default_factory=dict, repr=False)
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.package}.{self.name}"
+
+
+Type = Scalar | ListOf | MapOf | Struct
+
+
+# Which file holds a group and version. The order is that of loading: meta first, everybody refers to it.
+FILES: dict[tuple[str, str], str] = {
+    ("meta", "v1"): "meta_v1",
+    ("", "v1"): "core_v1",
+    ("apps", "v1"): "apps_v1",
+    ("autoscaling", "v1"): "autoscaling_v1",
+    ("coordination.k8s.io", "v1"): "coordination_v1",
+    ("events.k8s.io", "v1"): "events_v1",
+    ("policy", "v1"): "policy_v1",
+    ("resource.k8s.io", "v1"): "resource_v1",
+    ("scheduling.k8s.io", "v1"): "scheduling_v1",
+    ("storage.k8s.io", "v1"): "storage_v1",
+}
+
+
+def schema_of(group: str, version: str, name: str) -> Struct:
+    """The struct of a kind, or of any named type, of one group and version. KeyError when there is none."""
+    return _all()[FILES[group, version]][name]
+
+
+def structs() -> Iterator[Struct]:
+    """Every named type, file by file, in the order they are written."""
+    for by_name in _all().values():
+        yield from by_name.values()
+
+
+@cache
+def _all() -> dict[str, dict[str, Struct]]:
+    texts = {stem: (files("tonnage.objects") / "schemas" / f"{stem}.schema").read_text() for stem in FILES.values()}
+    return load(texts)
+
+
+def load(texts: dict[str, str]) -> dict[str, dict[str, Struct]]:
+    """Parse schema files given by stem (`core_v1`). Types may refer to one another in any order."""
+    loaded: dict[str, dict[str, Struct]] = {stem: {} for stem in texts}
+    bodies: list[tuple[str, Struct, list[tuple[int, str]]]] = []
+    for stem, text in texts.items():
+        package = ""
+        body: list[tuple[int, str]] = []
+        for number, line in enumerate(text.splitlines(), 1):
+            head, _, description = line.partition("~")
+            words = head.split()
+            if not words or words[0].startswith("#"):
+                continue
+            if line[0] == " ":
+                body.append((number, line))
+            elif words[0] == "package":
+                package = words[1]
+            elif words[0] in ("kind", "type"):
+                struct = Struct(package, words[1], words[0] == "kind", "atomic" in words[2:], description.strip())
+                if struct.name in loaded[stem]:
+                    raise SchemaError(f"{stem}.schema:{number}: type {struct.name} stands here a second time")
+                loaded[stem][struct.name] = struct
+                body = []
+                bodies.append((stem, struct, body))
+            else:
+                raise SchemaError(f"{stem}.schema:{number}: expected package, kind or type, found {words[0]!r}")
+
+    scopes = {stem.rpartition("_")[0]: by_name for stem, by_name in loaded.items()}
+    for stem, struct, body in bodies:
+        if struct.is_kind:
+            for name, text in (("apiVersion", "string"), ("kind", "string"), ("metadata", "ObjectMeta")):
+                struct.fields[name] = Field(name, _type(text, [], loaded[stem], scopes), description=_HEAD[name])
+        for number, line in body:
+            head, _, description = line.partition("~")
+            words = head.split()
+            try:
+                parsed = _field(words, description.strip(), loaded[stem], scopes)
+            except (KeyError, IndexError) as exc:
+                raise SchemaError(f"{stem}.schema:{number}: cannot read {line.strip()!r}: {exc} is not known") from exc
+            struct.fields[parsed.name] = parsed
+    return loaded
+
+
+_HEAD = {
+    "apiVersion": "Group and version of this object's schema, such as storage.k8s.io/v1.",
+    "kind": "What this object is.",
+    "metadata": "Name, labels, owners and what the server keeps about every object.",
+}
+
+
+def _field(words: list[str], description: str, local: dict[str, Struct], scopes: dict[str, dict[str, Struct]]) -> Field:
+    name, text, options = words[0], words[1], words[2:]
+    for option in options:
+        if option.partition("=")[0] not in ("map", "set", "merge", "retainKeys", "atomic", "default"):
+            raise KeyError(option)
+    default = next((o.removeprefix("default=") for o in options if o.startswith("default=")), None)
+    return Field(
+        name.rstrip("!"),
+        _type(text, options, local, scopes),
+        required=name.endswith("!"),
+        is_atomic="atomic" in options,
+        retain_keys="retainKeys" in options,
+        default=default,
+        description=description,
+    )
+
+
+def _type(text: str, options: list[str], local: dict[str, Struct], scopes: dict[str, dict[str, Struct]]) -> Type:
+    if text.startswith("["):
+        keys = next((o.removeprefix("map=").split(",") for o in options if o.startswith("map=")), [])
+        merge = next((o for o in options if o == "merge" or o.startswith("merge=")), None)
+        return ListOf(
+            _type(text[1:-1], [], local, scopes),
+            keys=tuple(keys),
+            is_set="set" in options,
+            patch_merge=merge is not None,
+            merge_key=merge.partition("=")[2] if merge else "",
+        )
+    if text.startswith("{"):
+        return MapOf(_type(text[1:-1], [], local, scopes), is_atomic="atomic" in options)
+    if text in SCALARS:
+        return _SCALARS[text]
+    scope, dot, name = text.rpartition(".")
+    if dot:
+        return scopes[scope][name]
+    return local[text] if text in local else scopes["meta"][text]
+
+
+_SCALARS: dict[str, Scalar] = {name: Scalar(name) for name in ScalarName.__args__}  # type: ignore[attr-defined]  # as above

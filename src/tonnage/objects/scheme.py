@@ -1,0 +1,96 @@
+"""Which class belongs to which resource, both ways.
+
+The classes are named as their kinds, so a row here is a class under its apiVersion; everything else about the resource
+(plural, scope, path, subresources) stands in `resources`. A kind of `resources` that has no class is served by the API
+server and read by no program.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from tonnage.errors import TonnageError
+from tonnage.objects import (
+    apps_v1,
+    coordination_v1,
+    core_v1,
+    events_v1,
+    policy_v1,
+    scheduling_v1,
+    storage_v1,
+)
+from tonnage.objects.meta import Object
+from tonnage.objects.resources import BY_KIND, Resource
+
+_CLASSES: dict[str, tuple[type[Object], ...]] = {
+    "v1": (
+        core_v1.ConfigMap,
+        core_v1.Event,
+        core_v1.Namespace,
+        core_v1.Node,
+        core_v1.PersistentVolume,
+        core_v1.PersistentVolumeClaim,
+        core_v1.Pod,
+        core_v1.ReplicationController,
+        core_v1.Secret,
+        core_v1.Service,
+        core_v1.ServiceAccount,
+    ),
+    "apps/v1": (
+        apps_v1.ControllerRevision,
+        apps_v1.DaemonSet,
+        apps_v1.Deployment,
+        apps_v1.ReplicaSet,
+        apps_v1.StatefulSet,
+    ),
+    "coordination.k8s.io/v1": (coordination_v1.Lease,),
+    "events.k8s.io/v1": (events_v1.Event,),
+    "policy/v1": (policy_v1.PodDisruptionBudget,),
+    "scheduling.k8s.io/v1": (scheduling_v1.PriorityClass,),
+    "storage.k8s.io/v1": (
+        storage_v1.CSIDriver,
+        storage_v1.CSINode,
+        storage_v1.CSIStorageCapacity,
+        storage_v1.StorageClass,
+        storage_v1.VolumeAttachment,
+    ),
+}
+
+RESOURCE_BY_CLASS: dict[type[Object], Resource] = {
+    cls: BY_KIND[api_version, cls.__name__] for api_version, classes in _CLASSES.items() for cls in classes
+}
+CLASS_BY_KIND: dict[tuple[str, str], type[Object]] = {
+    (resource.api_version, resource.kind): cls for cls, resource in RESOURCE_BY_CLASS.items()
+}
+
+
+class UnknownKind(TonnageError):
+    """There is no typed class for this apiVersion and kind."""
+
+    def __init__(self, api_version: str, kind: str) -> None:
+        self.api_version = api_version
+        self.kind = kind
+        super().__init__(
+            f'apiVersion "{api_version}", kind "{kind}" is not something Tonnage reads', hint=_hint(api_version, kind)
+        )
+
+
+def resource_of(cls: type[Object]) -> Resource:
+    """The resource whose objects are read as `cls`. KeyError for a class that is no kind."""
+    return RESOURCE_BY_CLASS[cls]
+
+
+def class_of(api_version: str, kind: str) -> type[Object]:
+    """The class that objects of this kind are read as. Raises UnknownKind."""
+    cls = CLASS_BY_KIND.get((api_version, kind))
+    if cls is None:
+        raise UnknownKind(api_version, kind)
+    return cls
+
+
+def _hint(api_version: str, kind: str) -> str | None:
+    for known_version, known_kind in CLASS_BY_KIND:
+        if known_kind == kind:
+            return f"{kind} is read as apiVersion: {known_version}"
+    close = get_close_matches(kind, sorted({known for _, known in CLASS_BY_KIND}), n=1)
+    return f"is {close[0]} meant?" if close else None

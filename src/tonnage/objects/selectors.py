@@ -1,0 +1,137 @@
+"""Which objects are meant: selectors by label and by field.
+
+A `LabelSelector` is the one that objects carry (`matchLabels`, `matchExpressions`); the text that kubectl and
+`?labelSelector=` speak is read into the same class (`label_grammar`), so that there is one rule of matching. A
+`FieldSelector` is the simpler text of `?fieldSelector=`.
+
+Absent and empty differ: an empty selector matches everything, an absent one nothing (`selects`). Judgement, grammar and
+the sentences of a refusal are upstream's, for clients show them. Selectors of nodes stand in `node_selectors`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tonnage.objects.label_grammar import requirements_in
+from tonnage.objects.meta import Record
+from tonnage.objects.requirements import InvalidSelector, Requirement
+
+__all__ = ["FieldSelector", "FieldTerm", "InvalidSelector", "LabelSelector", "Requirement", "selects"]
+
+
+class LabelSelector(Record):
+    """All of `match_labels` and all of `match_expressions` must hold; with neither, everything matches."""
+
+    match_labels: Mapping[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> LabelSelector:
+        """Read `a=b,c!=d,e in (x,y),!f,g>1`; an empty text matches everything. Raises InvalidSelector."""
+        labels: dict[str, str] = {}
+        others: list[Requirement] = []
+        for requirement in requirements_in(text):
+            is_equality = requirement.operator == "In" and len(requirement.values) == 1
+            # A second equality on one key must stay beside the first: together they may match nothing.
+            if is_equality and requirement.key not in labels:
+                labels[requirement.key] = requirement.values[0]
+            else:
+                others.append(requirement)
+        return cls(match_labels=labels, match_expressions=tuple(others))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Judge an object's labels. Raises InvalidSelector at the first expression that makes no sense."""
+        for key, value in self.match_labels.items():
+            if labels.get(key) != value:
+                return False
+        return all(requirement.holds(labels.get(requirement.key)) for requirement in self.match_expressions)
+
+    def requirements(self) -> tuple[Requirement, ...]:
+        """The same selector as one sorted, hashable tuple: selectors with equal requirements match alike."""
+        equalities = (Requirement(key=key, operator="In", values=(value,)) for key, value in self.match_labels.items())
+        both = (*equalities, *self.match_expressions)
+        return tuple(sorted(both, key=lambda each: (each.key, each.operator, each.values)))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.match_labels and not self.match_expressions
+
+    def __str__(self) -> str:
+        """The text form, by key: `app=web,tier in (a,b)`."""
+        parts = [(key, f"{key}={value}") for key, value in self.match_labels.items()]
+        parts += [(requirement.key, str(requirement)) for requirement in self.match_expressions]
+        return ",".join(text for _, text in sorted(parts, key=lambda part: part[0]))
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Whether a selector, as an object holds it, picks these labels: an absent one picks nothing."""
+    return selector is not None and selector.matches(labels)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTerm:
+    """One field that must, or must not, have a value."""
+
+    field: str
+    value: str
+    is_equal: bool = True
+
+    def __str__(self) -> str:
+        escaped = re.sub(r"[\\,=]", r"\\\g<0>", self.value)
+        return f"{self.field}{'=' if self.is_equal else '!='}{escaped}"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSelector:
+    """All terms must hold; without any, everything matches. A field that an object does not have counts as empty."""
+
+    terms: tuple[FieldTerm, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> FieldSelector:
+        r"""Read `a=b,c!=d`; a value writes `,`, `=` and `\` with a backslash in front. Raises InvalidSelector.
+
+        Blanks belong to names and values. Which fields may be asked for is the resource's affair, not the grammar's.
+        Mirrors fields.ParseSelector, which sorts the terms (that decides which of several mistakes is told) and forgets
+        one that names neither field nor value.
+        """
+        terms = [_field_term(text, part) for part in sorted(_TERMS.findall(text)) if part]
+        return cls(tuple(term for term in terms if term.field or term.value))
+
+    def matches(self, fields: Mapping[str, str]) -> bool:
+        return all((fields.get(term.field, "") == term.value) == term.is_equal for term in self.terms)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields it looks at, each once."""
+        return tuple(dict.fromkeys(term.field for term in self.terms))
+
+    def required(self, field: str) -> str | None:
+        """The value that a field must have to match, None where there is a choice."""
+        return next((term.value for term in self.terms if term.is_equal and term.field == field), None)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.terms))
+
+
+_TERMS = re.compile(r"(?:\\.|[^,])*", re.DOTALL)
+_SIGN = re.compile("!=|==|=")
+_SPECIAL = re.compile(r"\\(.?)|[,=]", re.DOTALL)
+
+
+def _field_term(selector: str, part: str) -> FieldTerm:
+    sign = _SIGN.search(part)
+    if sign is None:
+        raise InvalidSelector(f"invalid selector: '{selector}'; can't understand '{part}'")
+    return FieldTerm(part[: sign.start()], _SPECIAL.sub(_unescaped, part[sign.end() :]), sign[0] != "!=")
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    escaped = found[1]
+    if escaped is None:
+        raise InvalidSelector(f"invalid field selector: unescaped character in value: {ord(found[0])}")
+    if escaped not in ("\\", ",", "="):
+        raise InvalidSelector(f"invalid field selector: invalid escape sequence: \\{escaped}")
+    return str(escaped)

@@ -1,0 +1,142 @@
+"""storage.k8s.io/v1: how volumes are made, what drivers can do, how much room there is, and what is attached where.
+
+The fields of the enhancements stand beside upstream's: `available_capacities` and `volume_rebuilding` (KEP-5925),
+`node_allocatable_update_period_seconds`, `error_code` and a count that may change (KEP-4876),
+`prevent_pod_scheduling_if_missing` (KEP-5030).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tonnage.objects.meta import Object, Record, Time
+from tonnage.objects.node_selectors import TopologySelectorTerm
+from tonnage.objects.selectors import LabelSelector
+from tonnage.quantity import Quantity
+
+
+class StorageClass(Object):
+    """A recipe for volumes. Without `allowed_topologies` they may be made anywhere."""
+
+    provisioner: str
+    parameters: Mapping[str, str] = {}
+    reclaim_policy: str = "Delete"
+    mount_options: tuple[str, ...] = ()
+    allow_volume_expansion: bool = False
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
+
+    @property
+    def waits_for_consumer(self) -> bool:
+        """Volumes are chosen once a pod is placed, not before."""
+        return self.volume_binding_mode == "WaitForFirstConsumer"
+
+
+class TokenRequest(Record):
+    audience: str
+    expiration_seconds: int | None = None
+
+
+class CSIDriverSpec(Record):
+    """What a driver asks of the cluster.
+
+    `node_allocatable_update_period_seconds` absent means that attach limits are not refreshed, `storage_capacity` false
+    that no capacity is checked.
+    """
+
+    attach_required: bool = True
+    pod_info_on_mount: bool = False
+    volume_lifecycle_modes: tuple[str, ...] = ("Persistent",)
+    storage_capacity: bool = False
+    fs_group_policy: str = "ReadWriteOnceWithFSType"
+    token_requests: tuple[TokenRequest, ...] = ()
+    requires_republish: bool = False
+    se_linux_mount: bool = False
+    node_allocatable_update_period_seconds: int | None = None
+    prevent_pod_scheduling_if_missing: bool = False
+    volume_rebuilding: bool = False
+
+
+class CSIDriver(Object):
+    """A driver as the cluster knows it, by its name."""
+
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class VolumeNodeResources(Record):
+    """`count` absent is no limit; 0 is a limit."""
+
+    count: int | None = None
+
+
+class CSINodeDriver(Record):
+    """One driver on one node: the node's name there, its topology, and how many volumes may be attached."""
+
+    name: str
+    node_id: str = msgspec.field(name="nodeID")
+    topology_keys: tuple[str, ...] = ()
+    allocatable: VolumeNodeResources = VolumeNodeResources()
+
+
+class CSINodeSpec(Record):
+    drivers: tuple[CSINodeDriver, ...] = ()
+
+
+class CSINode(Object):
+    """What the drivers on one node told us; it has the node's name."""
+
+    spec: CSINodeSpec = CSINodeSpec()
+
+    def driver(self, name: str) -> CSINodeDriver | None:
+        """The driver of that name, None while it is not installed on the node."""
+        return next((driver for driver in self.spec.drivers if driver.name == name), None)
+
+
+class CSIStorageCapacity(Object):
+    """Room for one class on the nodes that `node_topology` selects.
+
+    `node_topology` absent reaches no node, empty all of them. `capacity` and `maximum_volume_size` absent are unknown,
+    not zero. `available_capacities` lists the free bytes of each pool; empty, the driver does not say.
+    """
+
+    storage_class_name: str
+    node_topology: LabelSelector | None = None
+    capacity: Quantity | None = None
+    maximum_volume_size: Quantity | None = None
+    available_capacities: tuple[Quantity, ...] = ()
+
+
+class VolumeAttachmentSource(Record):
+    """The volume, by name; empty for the rare inline one."""
+
+    persistent_volume_name: str = ""
+
+
+class VolumeAttachmentSpec(Record):
+    attacher: str
+    node_name: str
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
+
+
+class VolumeError(Record):
+    """Why the last attempt failed; `error_code` is the gRPC code, absent when the attacher did not say."""
+
+    time: Time | None = None
+    message: str = ""
+    error_code: int | None = None
+
+
+class VolumeAttachmentStatus(Record):
+    attached: bool = False
+    attachment_metadata: Mapping[str, str] = {}
+    attach_error: VolumeError | None = None
+    detach_error: VolumeError | None = None
+
+
+class VolumeAttachment(Object):
+    """The wish that a volume be attached to a node, and how far it has come."""
+
+    spec: VolumeAttachmentSpec
+    status: VolumeAttachmentStatus = VolumeAttachmentStatus()

@@ -1,0 +1,127 @@
+"""The SQLite file as a file: whose it is, how it is opened, and what its errors mean.
+
+A file is judged before anything is written to it: a database of another program, or one of a later Tonnage, is not
+changed. A new file gets its identity and its tables in one transaction, so a kill leaves either nothing or all of
+it. Errors of SQLite and of the system become a StoreError here, in one place. What the rows mean is told in `log.py`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from importlib import resources
+from pathlib import Path
+
+from tonnage.store.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreForeign,
+    StoreFull,
+    StoreInUse,
+    StoreIOError,
+    StoreNoPermission,
+    StoreNotADirectory,
+    StoreTooNew,
+)
+
+APPLICATION_ID = 0x544F4E4E  # "TONN", in bytes 68..71 of the file, where file(1) looks too
+SCHEMA_VERSION = 1
+
+
+def open_writer(path: Path, *, max_pages: int | None) -> sqlite3.Connection:
+    """The one connection that writes; creates the file (mode 0600) and its tables when they are not there.
+
+    `max_pages` limits the file to that many pages of 4 KiB; beyond it SQLite says that the disk is full. Raises
+    StoreError when the file is not ours to open, and sqlite3.Error and OSError as they come.
+    """
+    # SQLite would create the file by the umask; its -wal and -shm files take over the mode they find here.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        is_new = _judge(connection, path)
+        # A write is acknowledged when COMMIT returns, so COMMIT has to sync the write-ahead log every time: FULL.
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise StoreIOError(path, f"the file system cannot hold a write-ahead log (journal mode is {mode!r})")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA cell_size_check = ON")  # notice a damaged page when it is read
+        # Writes touch one index page per key, anywhere in the index: 16 MiB keep those of 200,000 rows at hand.
+        connection.execute("PRAGMA cache_size = -16384")
+        connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")  # a burst does not leave a huge -wal file behind
+        if max_pages is not None:
+            connection.execute(f"PRAGMA max_page_count = {max_pages}")
+        if is_new:
+            _create(connection)
+            sync_directory(path.parent)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write, for a thread that reads history while the writer writes."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def translated(exc: sqlite3.Error | OSError, path: Path) -> StoreError:
+    """The same failure in the store's words; raise it `from` the original."""
+    if isinstance(exc, OSError):
+        return _translated_os_error(exc, path)
+    code = getattr(exc, "sqlite_errorcode", 0)
+    detail = f"{exc} ({getattr(exc, 'sqlite_errorname', type(exc).__name__)})"
+    # The shared memory next to the log is a file too: failing to grow it is how a full disk shows up there.
+    if code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return StoreFull(path)
+    if code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreCorrupt(path, detail)
+    if code & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return StoreNoPermission(path, detail)
+    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreInUse(path.parent, None)
+    return StoreIOError(path, detail)
+
+
+def sync_directory(folder: Path) -> None:
+    """A new file is durable when its directory entry is."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _judge(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file is new; raises when it is not ours to open. Reads only."""
+    application_id = int(connection.execute("PRAGMA application_id").fetchone()[0])
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    tables = int(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
+    if application_id == 0 and version == 0 and tables == 0:
+        return True
+    if application_id != APPLICATION_ID:
+        raise StoreForeign(path, application_id)
+    if version > SCHEMA_VERSION:
+        raise StoreTooNew(path, version, SCHEMA_VERSION)
+    return False
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    schema = resources.files("tonnage.store").joinpath("schema.sql").read_text(encoding="utf-8")
+    connection.executescript(
+        f"BEGIN IMMEDIATE;\n"
+        f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {SCHEMA_VERSION};\n{schema}\n"
+        f"COMMIT;"
+    )
+
+
+def _translated_os_error(exc: OSError, path: Path) -> StoreError:
+    if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(path)
+    if exc.errno in (errno.ENOTDIR, errno.EEXIST):
+        return StoreNotADirectory(path)
+    if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StoreNoPermission(path, os.strerror(exc.errno))
+    return StoreIOError(path, str(exc))

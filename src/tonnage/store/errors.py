@@ -1,0 +1,214 @@
+"""Everything the store refuses or reports, each with its facts as attributes.
+
+Three groups: what a caller of a verb can get (the key is there, is not there, has moved on), what a reader of history
+can get (that revision is gone, or has not happened), and what the folder and the disk can do to us. The API server
+turns the first two into Kubernetes' Status; the third is for the person who starts the server, so it names the path
+and a remedy.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tonnage.errors import TonnageError
+from tonnage.store.records import Record
+
+
+class StoreError(TonnageError):
+    """Whatever goes wrong in the store."""
+
+
+# What a write can meet.
+
+
+class KeyExists(StoreError):
+    """A create found the key taken; `existing` is the record that is there."""
+
+    def __init__(self, existing: Record) -> None:
+        super().__init__(
+            f'cannot create "{existing.key}": it exists since revision {existing.revision}; update it instead'
+        )
+        self.key = existing.key
+        self.existing = existing
+
+
+class KeyMissing(StoreError):
+    """An update or a delete found no record under the key."""
+
+    def __init__(self, key: str, verb: str) -> None:
+        super().__init__(f'cannot {verb} "{key}": there is no such key; create it first')
+        self.key = key
+        self.verb = verb
+
+
+class StaleRevision(StoreError):
+    """An update or a delete expected another revision than the current one; `current` is what is there now."""
+
+    def __init__(self, verb: str, expected: int, current: Record) -> None:
+        super().__init__(
+            f'cannot {verb} "{current.key}" at revision {expected}: it is at revision {current.revision} by now; '
+            f"read it again and retry"
+        )
+        self.key = current.key
+        self.verb = verb
+        self.expected = expected
+        self.current = current
+
+
+class WriteRefused(StoreError):
+    """The log's own constraints refused one write: what the store believes is not what the file holds."""
+
+    def __init__(self, path: Path, key: str, revision: int, detail: str) -> None:
+        super().__init__(
+            f'{path} refused revision {revision} of "{key}" ({detail}): the file is not as this process left it',
+            hint="another program wrote to this file; stop that program and start again",
+        )
+        self.path = path
+        self.key = key
+        self.revision = revision
+        self.detail = detail
+
+
+# What a reader of history can meet.
+
+
+class RevisionCompacted(StoreError):
+    """History from this revision on is no longer whole."""
+
+    def __init__(self, revision: int, compacted: int) -> None:
+        super().__init__(
+            f"revision {revision} is gone: history up to revision {compacted} was compacted; "
+            f"list again and go on from there"
+        )
+        self.revision = revision
+        self.compacted = compacted
+
+
+class RevisionInFuture(StoreError):
+    """This revision has not happened."""
+
+    def __init__(self, revision: int, newest: int) -> None:
+        super().__init__(f"revision {revision} has not happened yet: the newest is {newest}; ask for that, or wait")
+        self.revision = revision
+        self.newest = newest
+
+
+class WatchOverrun(StoreError):
+    """The consumer of a watch fell too far behind; it has everything up to `revision`."""
+
+    def __init__(self, prefix: str, revision: int, max_lag_events: int) -> None:
+        super().__init__(
+            f'the watch of "{prefix}" fell more than {max_lag_events} events behind; '
+            f"watch again after revision {revision}, and read faster"
+        )
+        self.prefix = prefix
+        self.revision = revision
+        self.max_lag_events = max_lag_events
+
+
+class WatchClosed(StoreError):
+    """`next_batch` of a watch that was closed by its owner."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__(f'the watch of "{prefix}" was closed; open another')
+        self.prefix = prefix
+
+
+# What the folder, the file and the disk can do.
+
+
+class StoreClosed(StoreError):
+    """The store was closed, or is closing: what was acknowledged is on disk, nothing else is accepted."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"the store in {folder} is closed; open it again")
+        self.folder = folder
+
+
+class StoreNotADirectory(StoreError):
+    """The folder's path, or a part of it, is something else."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"cannot keep a store in {folder}: it is not a directory", hint="name another folder")
+        self.folder = folder
+
+
+class StoreNoPermission(StoreError):
+    """The system does not let this user read or write there."""
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(
+            f"cannot open {path}: {detail}", hint="run as the user that owns the folder, or name another folder"
+        )
+        self.path = path
+        self.detail = detail
+
+
+class StoreInUse(StoreError):
+    """Somebody else holds the folder; `pid` is None when they did not say who they are."""
+
+    def __init__(self, folder: Path, pid: int | None) -> None:
+        holder = "another process" if pid is None else f"process {pid}"
+        super().__init__(f"the store in {folder} is in use by {holder}", hint="stop it first, or name another folder")
+        self.folder = folder
+        self.pid = pid
+
+
+class StoreCorrupt(StoreError):
+    """The file is damaged, or is no database at all."""
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(
+            f"cannot read {path}: {detail}", hint="move the file away to start empty, or put a good copy in its place"
+        )
+        self.path = path
+        self.detail = detail
+
+
+class StoreForeign(StoreError):
+    """A sound SQLite file, but not one of ours."""
+
+    def __init__(self, path: Path, application_id: int) -> None:
+        super().__init__(
+            f"{path} is a database of another program (application id {application_id}); it was left as it is",
+            hint="name another folder",
+        )
+        self.path = path
+        self.application_id = application_id
+
+
+class StoreTooNew(StoreError):
+    """Written by a later Tonnage than this one."""
+
+    def __init__(self, path: Path, version: int, known: int) -> None:
+        super().__init__(
+            f"{path} has schema version {version}, this Tonnage knows versions up to {known}",
+            hint="run the Tonnage that wrote it, or a later one",
+        )
+        self.path = path
+        self.version = version
+        self.known = known
+
+
+class StoreFull(StoreError):
+    """No room for this write; nothing of it is kept, reads go on, and writes work again once there is room."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"cannot write to {path}: the disk is full; nothing was stored", hint="make room and retry")
+        self.path = path
+
+
+class StoreIOError(StoreError):
+    """The disk failed in a way that leaves open what it kept.
+
+    After one of these on a write the store accepts no more writes: nothing may be acknowledged on top of a file whose
+    end is unknown. A restart reads the file anew and finds every acknowledged write; the failed one may be there.
+    """
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(
+            f"reading or writing {path} failed: {detail}",
+            hint="look after the disk, then start again; acknowledged writes are kept",
+        )
+        self.path = path
+        self.detail = detail

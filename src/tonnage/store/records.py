@@ -1,0 +1,57 @@
+"""What the store hands out: a record is one state of one key, an event is the step from one state to the next.
+
+Both are frozen and shared: a reader of `list`, the recent events and a hundred watchers may all hold the same object,
+so nobody may change one. The document is opaque here; `facts` is whatever the store's owner wanted to know about it
+(labels, fields to select by), computed once by the function given to `Store.open`. Read next: `store.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One state of one key. `revision` is that of the write that made it."""
+
+    key: str
+    revision: int
+    document: bytes
+    facts: Any = None
+
+
+Records = list[Record]  # for classes that have a method named `list`
+
+
+class EventType(enum.StrEnum):
+    """What a write did, with the word a watch puts on the wire as its value."""
+
+    PUT_NEW = "ADDED"
+    PUT = "MODIFIED"
+    DELETE = "DELETED"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One write: `record` is the state after it; for DELETE the final state, with the revision of the deletion.
+
+    `previous` is the state before, None for PUT_NEW. `frames` starts empty and belongs to the readers of events: what
+    one watcher encoded, the next one can send as it is.
+    """
+
+    type: EventType
+    record: Record
+    previous: Record | None = None
+    frames: dict[str, bytes] = {}  # msgspec gives every event an empty dict of its own
+
+    @property
+    def revision(self) -> int:
+        return self.record.revision
+
+
+def event_of(record: Record, previous: Record | None, *, deleted: bool) -> Event:
+    """The event that led to `record` from the live state `previous`."""
+    if deleted:
+        return Event(EventType.DELETE, record, previous)
+    return Event(EventType.PUT_NEW if previous is None else EventType.PUT, record, previous)

@@ -1,0 +1,291 @@
+"""The store: keys, documents and revisions, kept so that an acknowledged write is a durable one.
+
+    create/update/delete ──► checked against memory, given a revision, rendered ──► writer's thread ──► log (SQLite)
+                                                                                         │ after COMMIT, once a batch
+    get/list/count  ◄── memory (state.py) ◄── settled on the loop, in revision order ◄───┘
+    watch           ◄── feed   (watch.py) ◄──┘                    list_at ◄── reader's thread ◄── log
+
+Invariants: a revision is given to one write only and never goes back, across restarts too. What a reader or a watcher
+sees is on disk. Of two writes that saw the same state of a key, one fails. All public methods belong to the loop that
+opened the store; nothing here blocks it.
+
+A write of a key that another write is about to change waits for that one to settle, and is judged by the outcome:
+before the commit nobody can know it, and a refusal that names a state which then fails to become durable would be a
+lie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from tonnage.store.errors import (
+    KeyExists,
+    KeyMissing,
+    RevisionCompacted,
+    RevisionInFuture,
+    StaleRevision,
+    StoreClosed,
+    StoreError,
+)
+from tonnage.store.folder import OpenFolder, open_folder
+from tonnage.store.log import Index, LogReader, Stretch
+from tonnage.store.records import Record, Records, event_of
+from tonnage.store.watch import Feed, Watch, Window
+from tonnage.store.writer import Compaction, Outcomes, Write, Writer, Writes
+
+Render = Callable[[int], bytes]
+
+_log = logging.getLogger(__name__)
+
+
+class Store:
+    """An open store; make one with `Store.open`, end it with `close`."""
+
+    def __init__(
+        self,
+        opened: OpenFolder,
+        *,
+        index: Index,
+        keep_revisions: int,
+        window_events: int,
+        window_bytes: int,
+        max_lag_events: int,
+    ) -> None:
+        self.folder = opened.folder
+        self.compacted = opened.log.compacted
+        self._loop = asyncio.get_running_loop()
+        self._lock = opened.lock
+        self._state = opened.state
+        self._index = index
+        self._keep_revisions = keep_revisions
+        window = Window(opened.log.revision, max_events=window_events, max_bytes=window_bytes)
+        self._feed = Feed(opened.folder, window, self._read_history, max_lag_events=max_lag_events)
+        self._assigned = opened.log.revision  # the newest revision given to a write, settled or not
+        self._pending: dict[str, Write] = {}  # by key: at most one write of a key is on its way
+        self._automatic: Compaction | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._reader = LogReader(opened.log.path, index)
+        self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tonnage-store-reader")
+        self._writer = Writer(opened.log, on_settled=self._settle, on_compacted=self._note_compaction)
+        self._compact_if_due()
+
+    @classmethod
+    async def open(
+        cls,
+        folder: Path,
+        *,
+        index: Index = lambda key, document: None,
+        keep_revisions: int = 100_000,
+        window_events: int = 4_096,
+        window_bytes: int = 64 << 20,
+        max_lag_events: int = 10_000,
+        max_pages: int | None = None,
+    ) -> Store:
+        """Open the store in `folder`, made if it is not there; one process at a time. Raises StoreError.
+
+        `index(key, document)` gives a record its `facts`. It must be a pure function: it runs on the loop for a
+        write, before the write is accepted, and in another thread for what is read from disk. What it raises is
+        passed on. Compaction by itself keeps at least the last `keep_revisions` revisions. The window holds the
+        newest events in memory, by number and by bytes; watches that start further back read the disk. `max_pages`
+        limits the file (pages of 4 KiB); beyond it writes raise StoreFull. A cancelled call leaves the folder free.
+        """
+        opening = asyncio.get_running_loop().run_in_executor(None, open_folder, folder, index, max_pages)
+        try:
+            opened = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_let_go)
+            raise
+        return cls(
+            opened,
+            index=index,
+            keep_revisions=keep_revisions,
+            window_events=window_events,
+            window_bytes=window_bytes,
+            max_lag_events=max_lag_events,
+        )
+
+    @property
+    def revision(self) -> int:
+        """The newest revision that is durable and visible."""
+        return self._feed.revision
+
+    def get(self, key: str) -> Record | None:
+        return self._state.get(key)
+
+    def list(self, prefix: str) -> Records:
+        """The records under a prefix that ends in "/", by key."""
+        return self._state.list(prefix)
+
+    def count(self, prefix: str) -> int:
+        return self._state.count(prefix)
+
+    async def create(self, key: str, render: Render) -> Record:
+        """Store a new key, and return when it is durable. Raises KeyExists, or StoreError when it cannot be stored.
+
+        `render(revision)` gives the document; it is called once, before this waits, and not at all when refused. A call
+        that is cancelled while it waits may still be carried out. The same holds for `update` and `delete`.
+        """
+        return await self._write("create", key, render, None)
+
+    async def update(self, key: str, render: Render, *, expected: int) -> Record:
+        """Replace the document of a key that is at revision `expected`. Raises KeyMissing or StaleRevision."""
+        return await self._write("update", key, render, expected)
+
+    async def delete(self, key: str, render: Render, *, expected: int) -> Record:
+        """Delete a key that is at revision `expected`; returns its final state. Raises KeyMissing or StaleRevision."""
+        return await self._write("delete", key, render, expected)
+
+    async def list_at(self, prefix: str, revision: int, *, after_key: str = "", limit: int = 0) -> Records:
+        """The records under `prefix` as they were at `revision`, by key, from after `after_key`; limit 0 is no limit.
+
+        Raises RevisionCompacted and RevisionInFuture. To know whether there is more, ask for one more.
+        """
+        if revision > self.revision:
+            raise RevisionInFuture(revision, self.revision)
+        if revision == self.revision:
+            return self._state.list(prefix, after_key=after_key, limit=limit)
+        if revision < self.compacted:
+            raise RevisionCompacted(revision, self.compacted)
+        self._refuse_if_closed()
+        ask = partial(self._reader.state_at, prefix, revision, after_key=after_key, limit=limit)
+        return await self._loop.run_in_executor(self._reading, ask)
+
+    def watch(self, prefix: str, *, after: int) -> Watch:
+        """Every event under `prefix` with a revision above `after`. Raises RevisionCompacted. Close it when done."""
+        self._refuse_if_closed()
+        if after < self.compacted:
+            raise RevisionCompacted(after, self.compacted)
+        return Watch(self._feed, prefix, after=after)
+
+    async def compact(self, revision: int) -> None:
+        """Give up history at or before `revision`; the state at it is kept. Already gone is no error.
+
+        Raises RevisionInFuture. Writes go on meanwhile; a cancelled call is carried out all the same.
+        """
+        self._refuse_if_closed()
+        if revision > self.revision:
+            raise RevisionInFuture(revision, self.revision)
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._writer.compact(Compaction(revision, done))
+        await done
+
+    async def close(self) -> None:
+        """Finish the writes under way, end the watches, free the folder. Closing again waits for the same end.
+
+        What comes later is refused with StoreClosed, but for `get`, `list` and `count`, which answer from memory.
+        Raises StoreError when the file could not be closed in order; the folder is free even so.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _write(self, verb: str, key: str, render: Render, expected: int | None) -> Record:
+        if "/" not in key:
+            raise ValueError(f'the key "{key}" must name a resource and an object, as in "nodes/node-1"')
+        key.encode()  # a key SQLite could not store is the caller's error, here and not in the writer's thread
+        while (ahead := self._pending.get(key)) is not None:
+            turn: asyncio.Future[None] = self._loop.create_future()
+            ahead.followers.append(turn)
+            await turn
+        self._refuse_if_closed()
+        before = self._state.get(key)
+        if expected is None:
+            if before is not None:
+                raise KeyExists(before)
+        elif before is None:
+            raise KeyMissing(key, verb)
+        elif before.revision != expected:
+            raise StaleRevision(verb, expected, before)
+        # From here to `submit` nothing waits, so the writer's queue is in the order of the revisions.
+        revision = self._assigned + 1
+        document = render(revision)
+        record = Record(key, revision, document, self._index(key, document))
+        self._assigned = revision
+        write = Write(
+            record,
+            before=before,
+            previous=self._state.head_of(key),
+            deleted=verb == "delete",
+            done=self._loop.create_future(),
+        )
+        self._pending[key] = write
+        self._writer.submit(write)
+        return await write.done
+
+    def _settle(self, writes: Writes, outcomes: Outcomes) -> None:
+        """One batch came back from the disk: make it visible as a whole, then answer."""
+        events = []
+        for write, error in zip(writes, outcomes, strict=True):
+            record = write.record
+            del self._pending[record.key]
+            if error is None:
+                if write.deleted:
+                    self._state.bury(record.key, record.revision)
+                else:
+                    self._state.put(record)
+                events.append(event_of(record, write.before, deleted=write.deleted))
+        if events:
+            self._feed.publish(events)
+        for write, error in zip(writes, outcomes, strict=True):
+            if not write.done.done():  # it is, when its caller was cancelled
+                if error is None:
+                    write.done.set_result(write.record)
+                else:
+                    write.done.set_exception(error)
+            for turn in write.followers:
+                if not turn.done():
+                    turn.set_result(None)
+        self._compact_if_due()
+
+    def _compact_if_due(self) -> None:
+        # A tenth on top, so that compaction comes now and then with much to do and not with every write.
+        due_at = self.compacted + self._keep_revisions + max(1, self._keep_revisions // 10)
+        if self.revision >= due_at and self._automatic is None and self._closing is None:
+            self._automatic = Compaction(self.revision - self._keep_revisions, None)
+            self._writer.compact(self._automatic)
+
+    def _note_compaction(self, compaction: Compaction, revision: int, error: StoreError | None) -> None:
+        self.compacted = revision
+        self._state.forget_tombstones(revision)
+        if error is None and revision < compaction.target:
+            return
+        if compaction is self._automatic:
+            self._automatic = None
+            if error is not None and not isinstance(error, StoreClosed):
+                _log.warning("compaction stopped at revision %d and will be tried again: %s", revision, error)
+        elif compaction.done is not None and not compaction.done.done():
+            if error is None:
+                compaction.done.set_result(None)
+            else:
+                compaction.done.set_exception(error)
+
+    async def _read_history(self, prefix: str, after: int, upto: int) -> Stretch:
+        self._refuse_if_closed()
+        return await self._loop.run_in_executor(
+            self._reading, partial(self._reader.history, prefix, after=after, upto=upto)
+        )
+
+    def _refuse_if_closed(self) -> None:
+        if self._closing is not None:
+            raise StoreClosed(self.folder)
+
+    async def _close(self) -> None:
+        try:
+            # Readers first: SQLite folds its write-ahead log into the file when the writer is the last to leave.
+            await self._loop.run_in_executor(None, self._reading.shutdown)
+            self._reader.close()
+            await self._writer.stop()
+        finally:
+            self._feed.close()
+            self._lock.release()
+
+
+def _let_go(opening: asyncio.Future[OpenFolder]) -> None:
+    """Nobody waits for this folder any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

@@ -1,0 +1,193 @@
+"""Watches: every event after a revision, in order, none missing, none twice.
+
+The feed takes the events of each batch once they are durable, keeps the newest of them in a window, and hands them to
+the watches that have joined. A watch starts behind, if only by nothing, and pulls until it has caught up:
+
+    reading the log ──(its position is inside the window)──► joined: the feed pushes ──► overrun, or closed
+    a stretch a call       takes the rest of the window        a list of events a batch
+
+A watch joins in the same step of the loop in which it takes the rest of the window, so there is no moment at which an
+event could slip through or arrive twice. The log may hold rows that are not visible yet; a watch never reads past the
+feed's revision, and gets those by push.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from tonnage.store.errors import StoreClosed, StoreError, WatchClosed, WatchOverrun
+from tonnage.store.log import Stretch, key_range
+from tonnage.store.records import Event
+from tonnage.store.state import resource_of
+
+ReadHistory = Callable[[str, int, int], Awaitable[Stretch]]  # prefix, after, upto; raises RevisionCompacted
+
+
+class Window:
+    """The newest events: all those with a revision above `floor`.
+
+    Bounded by number and by the bytes of their documents; a document counts once for each event that made it.
+    """
+
+    def __init__(self, floor: int, *, max_events: int, max_bytes: int) -> None:
+        self.floor = floor
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._events: deque[Event] = deque()
+        self._bytes = 0
+
+    def extend(self, events: Sequence[Event]) -> None:
+        self._events.extend(events)
+        self._bytes += sum(len(event.record.document) for event in events)
+        while len(self._events) > self._max_events or self._bytes > self._max_bytes:
+            oldest = self._events.popleft()
+            self._bytes -= len(oldest.record.document)
+            self.floor = oldest.revision
+
+    def after(self, revision: int, prefix: str) -> list[Event]:
+        """The events under `prefix` above `revision`, which is not below the floor; costs the events it looks at."""
+        found = []
+        for event in reversed(self._events):
+            if event.revision <= revision:
+                break
+            if event.record.key.startswith(prefix):
+                found.append(event)
+        found.reverse()
+        return found
+
+
+class Feed:
+    """Where events go once they are durable. `revision` is that of the newest one: the store's revision."""
+
+    def __init__(self, folder: Path, window: Window, read_history: ReadHistory, *, max_lag_events: int) -> None:
+        self.folder = folder
+        self.revision = window.floor
+        self.window = window
+        self.read_history = read_history
+        self.max_lag_events = max_lag_events
+        self.is_closed = False
+        self._joined: dict[str, dict[Watch, None]] = {}  # by resource; a dict keeps the order of joining
+
+    def publish(self, events: list[Event]) -> None:
+        """Hand on the events of one batch, in the order of their revisions; at least one."""
+        self.revision = events[-1].revision
+        self.window.extend(events)
+        by_resource: dict[str, list[Event]] = {}
+        for event in events:
+            by_resource.setdefault(resource_of(event.record.key), []).append(event)
+        for resource, news in by_resource.items():
+            for watch in list(self._joined.get(resource, ())):  # a watch that overruns leaves while we go round
+                watch.push(news)
+
+    def join(self, watch: Watch) -> None:
+        self._joined.setdefault(resource_of(watch.prefix), {})[watch] = None
+
+    def leave(self, watch: Watch) -> None:
+        self._joined.get(resource_of(watch.prefix), {}).pop(watch, None)
+
+    def close(self) -> None:
+        """End every watch; each still hands out what it was pushed."""
+        self.is_closed = True
+        joined = [watch for watches in self._joined.values() for watch in watches]
+        self._joined.clear()
+        for watch in joined:
+            watch.end(StoreClosed(self.folder))
+
+
+class Watch:
+    """The events under one prefix, for one consumer. Made by `Store.watch`."""
+
+    def __init__(self, feed: Feed, prefix: str, *, after: int) -> None:
+        key_range(prefix)  # refuses a prefix that does not end in "/"
+        self.prefix = prefix
+        self._feed = feed
+        self._after = after
+        self._position = after  # while not joined: everything up to here has been handed out
+        self._joined = False
+        self._pending: list[Event] = []
+        self._covers_resource = prefix == resource_of(prefix) + "/"
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended: StoreError | None = None
+
+    @property
+    def revision(self) -> int:
+        """Everything up to this revision has been handed out: what a bookmark may say. It never goes back."""
+        if not self._joined:
+            return self._position
+        if self._pending:
+            return self._pending[0].revision - 1
+        return max(self._position, self._feed.revision)
+
+    async def next_batch(self) -> list[Event]:
+        """Wait for the next events and return them, oldest first, at least one. For one consumer at a time.
+
+        A cancelled call loses nothing: the next one returns what it would have returned. Raises WatchOverrun when the
+        consumer lags too far, RevisionCompacted when compaction overtook a watch that was still reading the log,
+        StoreClosed after the last event of a store that closed, WatchClosed after `close`.
+        """
+        while not self._joined and self._ended is None:
+            events = await self._catch_up()
+            if events:
+                return events
+        while not self._pending:
+            if self._ended is not None:
+                raise self._ended
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        events, self._pending = self._pending, []
+        return events
+
+    def close(self) -> None:
+        """Stop watching; a waiting `next_batch` raises WatchClosed. Closing again does nothing."""
+        self._drop_out(WatchClosed(self.prefix))
+
+    def push(self, events: list[Event]) -> None:
+        """Called by the feed with new events of the resource, in order."""
+        if not self._covers_resource or events[0].revision <= self._after:
+            # A watch may start at a revision that has not happened yet; what comes before it is not its business.
+            events = [e for e in events if e.revision > self._after and e.record.key.startswith(self.prefix)]
+            if not events:
+                return
+        self._pending.extend(events)
+        if len(self._pending) > self._feed.max_lag_events:
+            self._drop_out(WatchOverrun(self.prefix, self.revision, self._feed.max_lag_events))
+        else:
+            self._wake()
+
+    def end(self, reason: StoreError) -> None:
+        """No more events; the first reason stands."""
+        self._feed.leave(self)
+        if self._ended is None:
+            self._ended = reason
+        self._wake()
+
+    def _drop_out(self, reason: StoreError) -> None:
+        """End with what was not handed out, which may be large, thrown away."""
+        self._position = self.revision
+        self._joined = False
+        self._pending = []
+        self.end(reason)
+
+    async def _catch_up(self) -> list[Event]:
+        """The next events of the past, none if there are none; joins the feed when the past ends inside the window."""
+        feed = self._feed
+        if feed.is_closed:
+            raise StoreClosed(feed.folder)
+        if self._position < feed.window.floor:
+            stretch = await feed.read_history(self.prefix, self._position, feed.revision)
+            self._position = stretch.reached
+            return stretch.events
+        events = feed.window.after(self._position, self.prefix)
+        feed.join(self)
+        self._joined = True
+        return events
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

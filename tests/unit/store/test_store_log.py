@@ -1,0 +1,88 @@
+"""The log by itself: its constraints, its durability, and its queries' plans."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tonnage.store.log import _HEADS, _HISTORY, _STATE_AT, Log
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with closing(Log(tmp_path / "log.sqlite3")) as log:
+        yield log
+
+
+def revisions(log: Log) -> list[int]:
+    return sorted(head.revision for head in log.heads())
+
+
+def test_every_commit_is_synced(log: Log):
+    # 2 is FULL: in WAL mode each commit syncs the write-ahead log. 1, NORMAL, would lose commits in a power cut.
+    assert log._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert log._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_row_has_one_successor(log: Log):
+    log.append([(1, "nodes/a", 0, False, b"")])
+    refused = log.append([(2, "nodes/a", 1, False, b""), (3, "nodes/a", 1, False, b""), (4, "nodes/b", 0, False, b"")])
+    assert {position: str(reason) for position, reason in refused.items()} == {
+        1: "UNIQUE constraint failed: log.key, log.previous"
+    }
+    assert revisions(log) == [2, 4]
+
+
+def test_a_revision_is_given_once(log: Log):
+    log.append([(1, "nodes/a", 0, False, b"")])
+    refused = log.append([(1, "nodes/b", 0, False, b"")])
+    assert str(refused[0]) == "UNIQUE constraint failed: log.revision"
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ((0, "nodes/a", 0, False, b""), "CHECK constraint failed: revision > 0"),
+        ((5, "nodes/a", 5, False, b""), "CHECK constraint failed: previous >= 0 AND previous < revision"),
+        ((5, "nodes/a", 0, 2, b""), "CHECK constraint failed: deleted IN (0, 1)"),
+        ((5, "nodes/a", 0, False, None), "NOT NULL constraint failed: log.document"),
+        ((5, "nodes/a", 0, False, "text"), "cannot store TEXT value in BLOB column log.document"),
+    ],
+)
+def test_nonsense_is_refused_by_the_schema(log: Log, row, reason: str):
+    assert str(log.append([row])[0]) == reason
+    assert revisions(log) == []
+
+
+def test_a_batch_of_many_statements_is_one_commit_and_refuses_by_position(log: Log, tmp_path: Path):
+    log.append([(1, "nodes/taken", 0, False, b"")])
+    rows = [(2 + i, f"nodes/n{i:03}", 0, False, b"") for i in range(200)]
+    rows[130] = (132, "nodes/taken", 0, False, b"")
+    with closing(sqlite3.connect(tmp_path / "log.sqlite3")) as other:
+        before = other.execute("PRAGMA data_version").fetchone()[0]
+        assert list(log.append(rows)) == [130]
+        assert other.execute("PRAGMA data_version").fetchone()[0] == before + 1
+    assert revisions(log) == [revision for revision in range(1, 202) if revision != 132]
+
+
+def plan(log: Log, query: str) -> list[str]:
+    names = dict.fromkeys(("low", "high", "revision", "limit", "after", "upto"), 0)
+    return [row[3] for row in log._connection.execute(f"EXPLAIN QUERY PLAN {query}", names)]
+
+
+def test_no_query_sorts_or_reads_documents_it_does_not_return(log: Log):
+    newest = ["CO-ROUTINE newest", "SCAN newest", "SEARCH row USING INTEGER PRIMARY KEY (rowid=?)"]
+    assert plan(log, _STATE_AT) == [
+        newest[0],
+        "SEARCH log USING COVERING INDEX log_by_key (key>? AND key<?)",
+        *newest[1:],
+    ]
+    assert plan(log, _HEADS) == [newest[0], "SCAN log USING COVERING INDEX log_by_key", *newest[1:]]
+    assert plan(log, _HISTORY) == [
+        "SEARCH row USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+        "SEARCH before USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+    ]
