@@ -39,6 +39,7 @@ VERBS = ["create", "update", "delete"]
 
 keys = st.sampled_from(KEYS)
 prefixes = st.sampled_from(["pods/", "pods/", *PREFIXES])
+touches = st.tuples(keys, st.booleans())  # a key, and whether to delete it if it is there
 wishes = st.lists(st.tuples(st.sampled_from(VERBS), keys), min_size=3, max_size=12)
 steps_back = st.sampled_from([0, 0, 1, 2, 3, 5, 8, 13, 21])
 
@@ -131,10 +132,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = Model([])
         self.followers: list[Follower] = []
 
-    @initialize(wanted=wishes)
-    def begin(self, wanted: list[tuple[str, str]]) -> None:
+    @initialize(touched=st.lists(touches, min_size=15, max_size=30))
+    def begin(self, touched: list[tuple[str, bool]]) -> None:
         self.open()
-        self.writes_at_once(wanted)
+        self.writes_that_fit(touched)
 
     def open(self) -> None:
         index = lambda key, document: (key, document)  # noqa: E731  facts that can be checked
@@ -153,14 +154,15 @@ class StoreMachine(RuleBasedStateMachine):
             return self.store.create(key, render)
         return getattr(self.store, verb)(key, render, expected=expected)
 
-    @rule(key=keys, deleting=st.booleans())
-    def a_write_that_fits(self, key: str, deleting: bool) -> None:
-        current = self.model.state_at(self.model.revision).get(key)
-        verb = "create" if current is None else "delete" if deleting else "update"
-        newest = self.store.revision
-        record = self.runner.run(self.call(verb, key, current.revision if current else 0))
-        assert record.revision > newest
-        self.model.add(record, deleted=verb == "delete")
+    @rule(touched=st.lists(touches, min_size=1, max_size=5))
+    def writes_that_fit(self, touched: list[tuple[str, bool]]) -> None:
+        for key, deleting in touched:
+            current = self.model.state_at(self.model.revision).get(key)
+            verb = "create" if current is None else "delete" if deleting else "update"
+            newest = self.store.revision
+            record = self.runner.run(self.call(verb, key, current.revision if current else 0))
+            assert record.revision > newest
+            self.model.add(record, deleted=verb == "delete")
 
     @rule(verb=st.sampled_from(VERBS), key=keys)
     def a_write_that_is_stale(self, verb: str, key: str) -> None:
@@ -264,4 +266,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestStoreMachine.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)

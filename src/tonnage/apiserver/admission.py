@@ -19,6 +19,7 @@ from tonnage.objects.pod_admission import (
     tolerate_node_trouble,
 )
 from tonnage.objects.resources import BY_PLURAL, Resource
+from tonnage.objects.validation.claims import class_of, resize_refusal
 from tonnage.store import Store
 
 _NAMESPACES = BY_PLURAL["", "namespaces"]
@@ -59,8 +60,15 @@ class Admission:
                 refuse_second_default(doc, self._docs(_PRIORITY_CLASSES), is_update=False)
 
     def on_update(self, resource: Resource, new: Doc, old: Doc) -> None:
-        if resource.kind == "PriorityClass":
-            refuse_second_default(new, self._docs(_PRIORITY_CLASSES), is_update=True)
+        """Judge a change that the kind's own rules have passed."""
+        match resource.kind:
+            case "PriorityClass":
+                refuse_second_default(new, self._docs(_PRIORITY_CLASSES), is_update=True)
+            case "PersistentVolumeClaim":
+                storage_class = self._doc(_STORAGE_CLASSES, class_of(new))
+                refusal = resize_refusal(new, old, storage_class)
+                if refusal is not None:
+                    raise refusals.forbidden(resource, new["metadata"]["name"], refusal)
 
     def on_delete(self, resource: Resource, name: str) -> None:
         if resource is _NAMESPACES and name in LASTING_NAMESPACES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 import yaml
@@ -12,10 +12,9 @@ import yaml
 from tonnage.apiserver import faces
 from tonnage.apiserver.negotiate import Wanted, negotiate
 from tonnage.apiserver.requests import Answer, Call
-from tonnage.apiserver.tables import partial_metadata, partial_metadata_list, table
+from tonnage.apiserver.tables import Include, partial_metadata, partial_metadata_list, table
+from tonnage.errors import BadRequest
 from tonnage.objects.document import Doc, decode, encode
-
-Include = Literal["None", "Metadata", "Object"]
 
 
 def wanted_by(call: Call) -> Wanted:
@@ -24,8 +23,13 @@ def wanted_by(call: Call) -> Wanted:
 
 def include_of(call: Call) -> Include:
     """How much of each object a Table carries beside its cells."""
-    asked = call.query.get("includeObject", "Metadata")
-    return cast(Include, asked) if asked in ("None", "Metadata", "Object") else "Metadata"
+    asked = call.query.get("includeObject", "") or "Metadata"
+    if asked not in ("None", "Metadata", "Object"):
+        raise BadRequest(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{asked}": '
+            "must be 'Metadata', 'Object', 'None', or empty"
+        )
+    return cast(Include, asked)
 
 
 def one(call: Call, document: bytes, *, now: datetime, code: int = 200) -> Answer:

@@ -16,7 +16,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
-from tonnage.apiserver import bodies, refusals, status
+from tonnage.apiserver import bodies, discovery, refusals, status
 from tonnage.apiserver.documents import Documents
 from tonnage.apiserver.measure import RequestMeter
 from tonnage.apiserver.registry import Registry
@@ -94,7 +94,7 @@ class Application:
     async def _about_resource(self, request: web.BaseRequest, at: Location) -> web.StreamResponse:
         query = request.query
         verb = verb_of(request.method, at, query.get("watch", "").lower() in ("true", "1"))
-        if not verb:
+        if not verb or verb not in discovery.verbs(at.resource, at.subresource):
             raise refusals.method_not_allowed()
         call = Call(verb, at, query, request.headers)
         applies = verb == "patch" and patching.is_apply(request.headers.get("Content-Type", ""))

@@ -60,7 +60,7 @@ class Registry:
         self.gates = gates
         self.clock = clock
         self._rng = rng
-        self._strategies = strategies(gates)
+        self._strategies = strategies(gates, clock)
         self.admission = Admission(store)
 
     def strategy(self, resource: Resource) -> Strategy:
@@ -111,11 +111,11 @@ class Registry:
         strategy.default(doc)
         if track:
             track_update(
-                resource.schema,
+                resource.stored.schema,
                 old=None,
                 new=doc,
                 manager=options.manager,
-                api_version=resource.api_version,
+                api_version=resource.stored.api_version,
                 now=now,
                 reset_fields=reset_fields_of(resource),
             )
@@ -243,11 +243,11 @@ class Registry:
             strategy.prepare_update(new, old)
         if track:
             track_update(
-                resource.schema,
+                resource.stored.schema,
                 old=old,
                 new=new,
                 manager=options.manager,
-                api_version=resource.api_version,
+                api_version=resource.stored.api_version,
                 subresource=subresource,
                 now=self.now(),
                 reset_fields=reset_fields_of(resource, subresource),
@@ -255,11 +255,12 @@ class Registry:
         meta = new["metadata"]
         if strategy.generation is not Generation.NONE and strategy.spec_changed(new, old):
             meta["generation"] = old["metadata"].get("generation", 0) + 1
-        self.admission.on_update(resource, new, old)
         errors: Errors = validate_object_meta_update(new, old)
         errors += strategy.validate_status(new, old) if subresource == "status" else strategy.validate_update(new, old)
         if errors:
             raise refusals.invalid(resource, meta["name"], errors)
+        if subresource != "status":
+            self.admission.on_update(resource, new, old)
 
     async def _write(self, resource: Resource, key: str, new: Doc, old: Doc, record: Record, dry_run: bool) -> Written:
         # Taking the last finalizer from an object that waits for its deletion completes it.
@@ -337,9 +338,9 @@ class Registry:
         strategy.prepare_deletion(doc)
 
 
-def index_for(gates: Gates) -> Callable[[str, bytes], Facts]:
+def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], Facts]:
     """What the store keeps beside every document, by the resource its key starts with."""
-    by_resource = strategies(gates)
+    by_resource = strategies(gates, clock)
     selectable = {
         row.store_prefix.rstrip("/"): Selectable(row, by_resource[row.group, row.plural].selectable)
         for row in RESOURCES

@@ -63,7 +63,9 @@ async def serve(
     """Run a server inside the block. Raises TonnageError when it cannot start, with what to do about it."""
     clock, rng = clock or SystemClock(), rng or random.SystemRandom()
     folder = settings.data_dir
-    store = await Store.open(folder / "store", index=index_for(settings.gates), keep_revisions=settings.keep_revisions)
+    store = await Store.open(
+        folder / "store", index=index_for(settings.gates, clock), keep_revisions=settings.keep_revisions
+    )
     try:
         registry = Registry(store, gates=settings.gates, clock=clock, rng=rng)
         await bootstrap(registry)

@@ -63,6 +63,8 @@ def shape_of(struct: Struct) -> StructShape:
 
 
 def _compile(field: Field) -> Shape:
+    if field.is_granular and isinstance(field.type, Struct):
+        return shape_of(field.type)
     return LEAF if field.is_atomic else _shape(field.type)
 
 

@@ -52,11 +52,14 @@ class Resource:
         return schema_of(self.group, self.version, self.kind)
 
     @cached_property
+    def stored(self) -> Resource:
+        """The resource whose shape its objects have in the store: itself, but for events.k8s.io."""
+        return self if self.stored_as is None else BY_PLURAL[self.stored_as]
+
+    @cached_property
     def store_prefix(self) -> str:
         """Where its objects live in the store, with a slash at the end."""
-        if self.stored_as is not None:
-            return BY_PLURAL[self.stored_as].store_prefix
-        return f"{self.qualified}/"
+        return f"{self.stored.qualified}/"
 
     @cached_property
     def root(self) -> str:

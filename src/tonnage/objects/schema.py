@@ -2,22 +2,31 @@
 
 The facts stand in `schemas/<group>_<version>.schema`, one field a line, so that a person can read them and a test can
 compare them with a server. Everything that needs to know a document's shape asks here and nowhere else: strict decoding
-(`admit`), strategic merge, server-side apply, OpenAPI and `kubectl explain`.
+(`admit`), strategic merge, server-side apply, OpenAPI, `kubectl explain` and Kubernetes' protobuf.
 
     kind CSINode                         ~ What a node's CSI drivers told us.
-      spec! CSINodeSpec
+      spec! CSINodeSpec @2
     type CSINodeSpec
-      drivers! [CSINodeDriver] map=name merge=name
+      drivers! [CSINodeDriver] @1 map=name merge=name
+    type VolumeNodeResources
+      count int32 @1?
 
 `kind` is a `type` with apiVersion, kind and metadata in front. `!` is required; `[T]` a list, `{T}` a map with string
 keys; `group.T` a type of another file (those of meta need no prefix). Words after the type: `map=k1,k2` and `set` say
-how server-side apply merges a list (without a word it is atomic), `merge` or `merge=key` and `retainKeys` how strategic
-merge patch does, `atomic` that a map or struct is replaced as a whole, `default=V` a key's value when absent. `~`
-starts the description that `kubectl explain` shows.
+how server-side apply merges a list (without a word it is atomic), `atomic` that a map or struct is replaced as a whole
+and `granular` that it is not, though its type is atomic; `merge` or `merge=key`, `retainKeys` and `replace` are for
+strategic merge patch; `default=V` is a key's value when absent. `~` starts the description, for `kubectl explain`.
+
+`@4` is the field's number in protobuf, `@2.10` when JSON inlines it from the message in field 2. A field without a
+number is not in upstream's message: ours alone, or apiVersion and kind, which travel in the envelope (metadata of a
+kind is always 1). Go writes zeros (`""`, 0, false) into messages whether they were set or not, and leaves most of them
+out of JSON. `@4?` marks a scalar whose zero stands in JSON too, because the Go field is a pointer (`replicas: 0`) or is
+always written; that of a required field does in any case.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -87,9 +96,17 @@ class Field:
     required: bool = False
     is_atomic: bool = False
     """The struct in this field is replaced as a whole, whatever its own type says."""
+    is_granular: bool = False
+    """The struct in this field merges field by field, whatever its own type says. Maps do in any case."""
     retain_keys: bool = False
+    patch_replace: bool = False
+    """Strategic merge replaces what is in this field as a whole."""
     default: str | None = None
     description: str = ""
+    wire: tuple[int, ...] = ()
+    """Field numbers in protobuf, from the message of the struct inwards; empty for what is not in the message."""
+    keeps_zero: bool = False
+    """A scalar's zero value is something else than its absence."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,7 +190,9 @@ def load(texts: dict[str, str]) -> dict[str, dict[str, Struct]]:
     for stem, struct, body in bodies:
         if struct.is_kind:
             for name, text in (("apiVersion", "string"), ("kind", "string"), ("metadata", "ObjectMeta")):
-                struct.fields[name] = Field(name, _type(text, [], loaded[stem], scopes), description=_HEAD[name])
+                wire = (1,) if name == "metadata" else ()
+                kind = _type(text, [], loaded[stem], scopes)
+                struct.fields[name] = Field(name, kind, description=_HEAD[name], wire=wire)
         for number, line in body:
             head, _, description = line.partition("~")
             words = head.split()
@@ -192,20 +211,29 @@ _HEAD = {
 }
 
 
+_WORDS = frozenset({"map", "set", "merge", "retainKeys", "replace", "atomic", "granular", "default"})
+_NUMBER = re.compile(r"@[1-9][0-9]*(\.[1-9][0-9]*)*\??")
+
+
 def _field(words: list[str], description: str, local: dict[str, Struct], scopes: dict[str, dict[str, Struct]]) -> Field:
     name, text, options = words[0], words[1], words[2:]
     for option in options:
-        if option.partition("=")[0] not in ("map", "set", "merge", "retainKeys", "atomic", "default"):
+        if option.partition("=")[0] not in _WORDS and not _NUMBER.fullmatch(option):
             raise KeyError(option)
     default = next((o.removeprefix("default=") for o in options if o.startswith("default=")), None)
+    number = next((o for o in options if o.startswith("@")), "")
     return Field(
         name.rstrip("!"),
         _type(text, options, local, scopes),
         required=name.endswith("!"),
         is_atomic="atomic" in options,
+        is_granular="granular" in options,
         retain_keys="retainKeys" in options,
+        patch_replace="replace" in options,
         default=default,
         description=description,
+        wire=tuple(int(part) for part in number.strip("@?").split(".") if part),
+        keeps_zero=name.endswith("!") or number.endswith("?"),
     )
 
 

@@ -26,8 +26,6 @@ _DIRECTIVE = "$patch"
 _RETAIN_KEYS = "$retainKeys"
 _ORDER = "$setElementOrder"
 _DELETE_FROM = "$deleteFromPrimitiveList"
-_REPLACED = {("PodDisruptionBudgetSpec", "selector")}
-"""The one struct in our kinds that upstream tags patchStrategy:"replace"."""
 
 
 def strategic_merge(struct: Struct, doc: Doc, patch: Any) -> Doc:
@@ -56,7 +54,7 @@ def _merge_map(kind: Type, original: Doc, patch: Doc) -> Doc:
             original.pop(name, None)
         elif isinstance(original.get(name), dict) and isinstance(value, dict):
             inner = _field_type(kind, name)
-            is_replaced = isinstance(kind, Struct) and (kind.name, name) in _REPLACED
+            is_replaced = isinstance(kind, Struct) and kind.fields[name].patch_replace
             original[name] = value if is_replaced else _merge_map(inner, original[name], value)
         elif isinstance(original.get(name), list) and isinstance(value, list):
             original[name] = _merge_list(_list_type(kind, name), original[name], value)
@@ -75,7 +73,9 @@ def _replacement(patch: Doc) -> Doc:
 
 
 def _unknown_directive(directive: Any, patch: Doc) -> PatchFailed:
-    told = directive if isinstance(directive, str) else f"%!s({type_name(directive)}={plain(directive)})"
+    told = directive
+    if not isinstance(directive, str):
+        told = "%!s(<nil>)" if directive is None else f"%!s({type_name(directive)}={plain(directive)})"
     return PatchFailed(f"unknown patch type: {told} in map: {plain(patch)}")
 
 

@@ -156,9 +156,10 @@ def _property(field: Field, dialect: Dialect) -> Doc:
     if isinstance(field.type, ListOf):
         made |= _list_extensions(field.type)
         strategies += ["merge"] if field.type.patch_merge else []
-    elif field.is_atomic:
-        made["x-kubernetes-map-type"] = "atomic"
+    elif field.is_atomic or field.is_granular:
+        made["x-kubernetes-map-type"] = "granular" if field.is_granular else "atomic"
     strategies += ["retainKeys"] if field.retain_keys else []
+    strategies += ["replace"] if field.patch_replace else []
     if strategies:
         made["x-kubernetes-patch-strategy"] = ",".join(strategies)
     return made

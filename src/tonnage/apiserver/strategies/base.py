@@ -2,7 +2,7 @@
 
 The verbs are generic: they read, call the strategy of the kind at fixed points, and write. A kind with rules of its
 own subclasses `Strategy` in a file named after it and overrides only what it must. Every method works on whole
-documents and neither reads a clock nor does I/O, so a rule is tested by calling it.
+documents and does no I/O, so a rule is tested by calling it; the clock is for the rare rule that notes a time.
 
 The order of a create is upstream's: decode, `default`, `prepare_create` (status emptied, fields behind a closed gate
 dropped), `validate`. Of an update: decode, `default`, `prepare_update` (what this endpoint may not write is taken from
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import ClassVar
 
+from tonnage.clock import Clock, SystemClock
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.fielderrors import Errors
@@ -44,9 +45,10 @@ class Strategy:
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {}
     """Field selectors beside metadata.name and metadata.namespace: label -> path in the document."""
 
-    def __init__(self, resource: Resource, gates: Gates) -> None:
+    def __init__(self, resource: Resource, gates: Gates, clock: Clock | None = None) -> None:
         self.resource = resource
         self.gates = gates
+        self.clock = clock or SystemClock()
 
     # -- creation ---------------------------------------------------------------------------------------------------
 

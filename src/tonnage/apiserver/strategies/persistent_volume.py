@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from tonnage.apiserver.strategies.base import Strategy
-from tonnage.clock import Clock, SystemClock, rfc3339
-from tonnage.gates import Gates
+from tonnage.clock import rfc3339
 from tonnage.objects.defaults.persistent_volumes import default_persistent_volume
 from tonnage.objects.document import Doc
 from tonnage.objects.fielderrors import Errors
-from tonnage.objects.resources import Resource
 from tonnage.objects.validation.persistent_volumes import (
     validate_persistent_volume,
     validate_persistent_volume_update,
@@ -17,11 +15,7 @@ from tonnage.objects.validation.persistent_volumes import (
 
 
 class PersistentVolumeStrategy(Strategy):
-    """The one strategy with a clock: nobody else knows that a phase has changed."""
-
-    def __init__(self, resource: Resource, gates: Gates, *, clock: Clock | None = None) -> None:
-        super().__init__(resource, gates)
-        self.clock = clock or SystemClock()
+    """Notes the time of a changed phase: nobody else knows that it has changed."""
 
     def default(self, doc: Doc) -> None:
         default_persistent_volume(doc)

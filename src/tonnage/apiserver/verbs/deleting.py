@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tonnage.apiserver import answers, bodies, refusals, status
+from tonnage.apiserver.openapi.operations import RETURNS_DELETED
 from tonnage.apiserver.options import boolean, integer, list_options, write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Answer, Call
 from tonnage.apiserver.verbs.reading import matcher, scope
-from tonnage.apiserver.verbs.writing import stored_resource
 from tonnage.errors import BadRequest, Conflict, NotFound
 from tonnage.objects import fielderrors
 from tonnage.objects.admit import Malformed, admit
@@ -18,25 +18,6 @@ from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import Resource
 from tonnage.objects.schema import schema_of
 
-# Kinds whose deletion answers with the object as it was; the others answer with a Status. Upstream's per-kind choice.
-_SHOWN_WHEN_DELETED = frozenset(
-    {
-        ("", "namespaces"),
-        ("", "persistentvolumeclaims"),
-        ("", "persistentvolumes"),
-        ("", "pods"),
-        ("", "serviceaccounts"),
-        ("", "services"),
-        ("resource.k8s.io", "deviceclasses"),
-        ("resource.k8s.io", "resourceclaims"),
-        ("resource.k8s.io", "resourceclaimtemplates"),
-        ("resource.k8s.io", "resourceslices"),
-        ("storage.k8s.io", "csidrivers"),
-        ("storage.k8s.io", "csinodes"),
-        ("storage.k8s.io", "storageclasses"),
-        ("storage.k8s.io", "volumeattachments"),
-    }
-)
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
@@ -82,7 +63,7 @@ def _precondition(resource: Resource, name: str, what: str, asked: str, found: s
 async def delete(registry: Registry, call: Call) -> Answer:
     """DELETE one object."""
     options = read_options(call)
-    resource = stored_resource(call.resource)
+    resource = call.resource
     written = await registry.remove(
         resource,
         call.namespace,
@@ -92,7 +73,7 @@ async def delete(registry: Registry, call: Call) -> Answer:
         check=options.check_of(resource),
         dry_run=options.dry_run,
     )
-    if written.removed and (resource.group, resource.plural) not in _SHOWN_WHEN_DELETED:
+    if written.removed and (resource.group, resource.plural) not in RETURNS_DELETED:
         return answers.plain(call, status.success(resource, call.name, decode(written.document)["metadata"]["uid"]))
     return answers.one(call, written.document, now=registry.clock.now())
 
@@ -100,7 +81,7 @@ async def delete(registry: Registry, call: Call) -> Answer:
 async def delete_collection(registry: Registry, call: Call) -> Answer:
     """DELETE everything the selectors choose; what went away meanwhile is no error."""
     options = read_options(call)
-    resource = stored_resource(call.resource)
+    resource = call.resource
     matches = matcher(registry, call, list_options(call.query, watch=False))
     shown: list[bytes] = []
     for record in [record for record in registry.store.list(scope(call)) if matches(record)]:

@@ -14,7 +14,7 @@ from tonnage.apiserver import answers, bodies, faces
 from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Change, Registry, Written
 from tonnage.apiserver.requests import Answer, Call
-from tonnage.apiserver.verbs.writing import check_name, stored_resource
+from tonnage.apiserver.verbs.writing import check_name
 from tonnage.errors import BadRequest, Invalid, NotFound, UnsupportedMediaType
 from tonnage.objects import fielderrors
 from tonnage.objects.admit import Malformed, admit
@@ -38,7 +38,7 @@ async def patch(registry: Registry, call: Call) -> Answer:
     content_type = call.headers.get("Content-Type", "")
     applies = is_apply(content_type)
     options = write_options("patch", call.query, call.headers.get("User-Agent", ""), is_apply=applies)
-    resource = stored_resource(call.resource)
+    resource = call.resource
     was: list[Doc] = []
     if applies:
         written = await _apply(registry, call, resource, options)
@@ -113,12 +113,12 @@ def _applier(
 ) -> Callable[[Doc | None], Doc]:
     def applied(live: Doc | None) -> Doc:
         return apply(
-            resource.schema,
+            resource.stored.schema,
             live=live,
             config=config,
             manager=options.manager,
             force=options.force,
-            api_version=resource.api_version,
+            api_version=resource.stored.api_version,
             subresource=call.subresource,
             now=registry.now(),
             reset_fields=reset_fields_of(resource, call.subresource),

@@ -12,6 +12,7 @@ from tonnage.apiserver import answers, bodies, status
 from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Answer, Call
+from tonnage.apiserver.strategies.namespace import finalize
 from tonnage.apiserver.verbs import deleting
 from tonnage.apiserver.verbs.patching import patcher
 from tonnage.apiserver.verbs.writing import check_name
@@ -150,14 +151,10 @@ async def update_finalize(registry: Registry, call: Call) -> Answer:
     """PUT namespaces/{name}/finalize: the one way to take a finalizer out of a namespace's spec."""
     doc = bodies.read_object(call.body, call.headers.get("Content-Type", ""), call.resource, "Ignore", call.warnings)
     check_name(call, doc)
-    finalizers = dig(doc, "spec", "finalizers") or []
-
-    def change(old: Doc) -> Doc:
-        spec = {key: value for key, value in old.get("spec", {}).items() if key != "finalizers"}
-        return {**old, "spec": {**spec, "finalizers": finalizers} if finalizers else spec}
-
     options = _options("update", call)
-    written = await registry.rewrite(call.resource, "", call.name, change, dry_run=options.dry_run)
+    written = await registry.rewrite(
+        call.resource, "", call.name, lambda old: finalize(old, doc), dry_run=options.dry_run
+    )
     return answers.one(call, written.document, now=registry.clock.now())
 
 

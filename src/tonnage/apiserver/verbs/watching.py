@@ -159,7 +159,7 @@ class _Encoder:
         self._resource: Resource = call.resource
         self._now = registry.clock.now
         self._form = answers.wanted_by(call).form
-        self._include = answers.include_of(call)
+        self._include = answers.include_of(call) if self._form == "table" else "Metadata"
         own = faces.has_own_shape(call.resource)
         self._share_as = f"{self._form}/{self._include}/{'' if own else call.resource.group}"
         self._is_plain = own and self._form == "object"
@@ -196,11 +196,9 @@ class _Encoder:
         return encode(doc)
 
     def _table(self, docs: list[Doc], head: Doc) -> Doc:
-        shown = table(self._resource, docs, now=self._now(), list_metadata=head, include=self._include)
-        if not self._with_columns:
-            shown["columnDefinitions"] = None
-        self._with_columns = False
-        return shown
+        # The first frame names the columns; the rest would only repeat them.
+        headers, self._with_columns = self._with_columns, False
+        return table(self._resource, docs, now=self._now(), list_metadata=head, include=self._include, headers=headers)
 
 
 def _error_frame(error: ApiError) -> bytes:

@@ -8,19 +8,13 @@ from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Answer, Call
 from tonnage.errors import NotFound
 from tonnage.objects.document import Doc
-from tonnage.objects.resources import BY_PLURAL, Resource
-
-
-def stored_resource(resource: Resource) -> Resource:
-    """The resource whose rules and shape a document has in the store."""
-    return BY_PLURAL[resource.stored_as] if resource.stored_as is not None else resource
 
 
 async def create(registry: Registry, call: Call) -> Answer:
     """POST to a collection. Raises Invalid (422), AlreadyExists (409), Forbidden (403)."""
     options = write_options("create", call.query, call.headers.get("User-Agent", ""))
     doc = _read(call, options.field_validation)
-    resource = stored_resource(call.resource)
+    resource = call.resource
     written = await registry.create(resource, call.namespace, faces.inbound(call.resource, doc), options)
     call.warnings.extend(registry.strategy(resource).warnings(doc, None))
     return answers.one(call, written.document, now=registry.clock.now(), code=201)
@@ -30,7 +24,7 @@ async def update(registry: Registry, call: Call) -> Answer:
     """PUT one object, or its status. Raises Invalid, Conflict, NotFound."""
     options = write_options("update", call.query, call.headers.get("User-Agent", ""))
     doc = faces.inbound(call.resource, _read(call, options.field_validation))
-    resource, strategy = stored_resource(call.resource), registry.strategy(stored_resource(call.resource))
+    resource, strategy = call.resource, registry.strategy(call.resource)
     check_name(call, doc)
     was: list[Doc] = []
 

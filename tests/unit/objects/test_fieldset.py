@@ -1,0 +1,294 @@
+"""Sets of field paths, and the walks that make them from documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tonnage.objects.document import Doc, copy
+from tonnage.objects.fieldset import FieldSet, path_text
+from tonnage.objects.fieldshapes import UnnamedItem
+from tonnage.objects.fieldwalk import compare, field_set_of, remove_items, with_named_fields
+from tonnage.objects.schema import schema_of
+
+POD = schema_of("", "v1", "Pod")
+NODE = schema_of("", "v1", "Node")
+DEPLOYMENT = schema_of("apps", "v1", "Deployment")
+ACCOUNT = schema_of("", "v1", "ServiceAccount")
+REVISION = schema_of("apps", "v1", "ControllerRevision")
+
+
+def fields(tree: Any) -> FieldSet:
+    return FieldSet.from_fields_v1(tree)
+
+
+def pod(*containers: Doc, **spec: Any) -> Doc:
+    return {"spec": {"containers": list(containers), **spec}}
+
+
+# -- the set -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_dot_says_that_a_node_with_more_below_it_is_in_the_set_itself() -> None:
+    both, below = fields({"f:a": {".": {}, "f:b": {}}}), fields({"f:a": {"f:b": {}}})
+    assert list(both.paths()) == [("f:a",), ("f:a", "f:b")]
+    assert list(below.paths()) == [("f:a", "f:b")]
+    assert ("f:a",) in both
+    assert ("f:a",) not in below
+    assert () not in both
+
+
+def test_sets_are_added_subtracted_and_intersected_path_by_path() -> None:
+    left, right = fields({"f:a": {".": {}, "f:b": {}, "f:c": {}}}), fields({"f:a": {"f:b": {}}, "f:d": {}})
+    assert left.union(right) == fields({"f:a": {".": {}, "f:b": {}, "f:c": {}}, "f:d": {}})
+    assert left.difference(right) == fields({"f:a": {".": {}, "f:c": {}}})
+    assert left.intersection(right) == fields({"f:a": {"f:b": {}}})
+    assert right.difference(left) == fields({"f:d": {}})
+    assert left.difference(left).is_empty
+
+
+def test_subtracting_a_node_leaves_what_is_below_it() -> None:
+    both = fields({"f:a": {".": {}, "f:b": {}}})
+    assert both.difference(fields({"f:a": {}})) == fields({"f:a": {"f:b": {}}})
+    assert both.difference(fields({"f:a": {"f:b": {}}})) == fields({"f:a": {}})
+
+
+def test_without_takes_a_node_and_everything_below_it() -> None:
+    status = FieldSet.of(("status",), ("metadata", "labels"))
+    owned = fields({"f:status": {".": {}, "f:phase": {}}, "f:metadata": {"f:labels": {"f:a": {}}, "f:finalizers": {}}})
+    assert owned.without(status) == fields({"f:metadata": {"f:finalizers": {}}})
+    assert fields({"f:a": {".": {}, "f:b": {}}}).without(fields({"f:a": {"f:b": {}}})) == fields({"f:a": {}})
+
+
+def test_an_operation_leaves_its_operands_alone() -> None:
+    trees = [{"f:a": {"f:b": {}}, "f:c": {}}, {"f:a": {".": {}, "f:d": {}}, "f:c": {}}]
+    left, right = (FieldSet(tree) for tree in copy(trees))
+    for operation in (left.union, left.difference, left.intersection, left.without):
+        operation(right)
+    assert [left.tree, right.tree] == trees
+
+
+def test_clients_may_spell_a_step_in_their_own_way() -> None:
+    sent = {'k:{"b": 1, "a": "<x>"}': {}, 'v: "y"': {".": {}}, "i:07": {}, "q:unknown": {"f:x": {}}}
+    assert fields({"f:l": sent}).tree == {"f:l": {'k:{"a":"\\u003cx\\u003e","b":1}': {}, 'v:"y"': {}, "i:7": {}}}
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"f": {}}, "key must be 2 characters long: f"),
+        ({"field": {}}, "missing colon: field"),
+        ({"k:[1]": {}}, "expected an object of scalars: k:[1]"),
+        ({'v:{"a":1}': {}}, 'expected a scalar: v:{"a":1}'),
+        ({"f:a": []}, "expected an object, found []"),
+        ("x", 'expected an object, found "x"'),
+    ],
+)
+def test_what_is_no_set_is_refused(tree: Any, message: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        fields(tree)
+    assert str(refused.value) == message
+
+
+def test_broken_json_in_a_step_is_refused() -> None:
+    for step in ("v:{", "k:{", "i:x"):
+        with pytest.raises(ValueError):
+            fields({step: {}})
+
+
+def test_paths_come_in_upstreams_order() -> None:
+    # Members before what is below them; fields, then items by key, by value, by position; numbers before text.
+    tree = {
+        "i:1": {},
+        'v:"b"': {},
+        "v:10": {},
+        "v:9": {},
+        'k:{"n":"x"}': {},
+        "f:z": {"f:y": {}},
+        "f:a": {},
+        "v:true": {},
+    }
+    told = [path_text(path) for path in fields(tree).paths()]
+    assert told == [".a", '[n="x"]', "[=9]", "[=10]", '[="b"]', "[=true]", "[1]", ".z.y"]
+
+
+def test_a_path_is_told_as_upstream_tells_it() -> None:
+    path = ("f:spec", "f:containers", 'k:{"name":"web"}', "f:ports", 'k:{"containerPort":80,"protocol":"TCP"}')
+    assert path_text(path) == '.spec.containers[name="web"].ports[containerPort=80,protocol="TCP"]'
+
+
+# -- what a document sets ----------------------------------------------------------------------------------------------
+
+
+def test_leaves_and_items_are_set_but_no_struct_on_the_way() -> None:
+    doc = pod({"name": "web", "image": "i", "resources": {"limits": {"cpu": "1"}}}, nodeSelector={"a": "b"})
+    doc["metadata"] = {"labels": {"app": "web"}, "finalizers": ["x/y"]}
+    assert field_set_of(POD, doc) == fields(
+        {
+            "f:metadata": {"f:labels": {"f:app": {}}, "f:finalizers": {'v:"x/y"': {}}},
+            "f:spec": {
+                "f:nodeSelector": {},  # an atomic map
+                "f:containers": {
+                    'k:{"name":"web"}': {
+                        ".": {},
+                        "f:name": {},
+                        "f:image": {},
+                        "f:resources": {"f:limits": {"f:cpu": {}}},
+                    }
+                },
+            },
+        }
+    )
+
+
+def test_an_absent_key_takes_the_schemas_default() -> None:
+    ports = [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}, {"protocol": "TCP"}]
+    tree = field_set_of(POD, pod({"name": "a", "ports": ports})).tree
+    assert list(tree["f:spec"]["f:containers"]['k:{"name":"a"}']["f:ports"]) == [
+        'k:{"containerPort":80,"protocol":"TCP"}',
+        'k:{"containerPort":80,"protocol":"UDP"}',
+        'k:{"containerPort":0,"protocol":"TCP"}',  # a required number that is left out is zero
+    ]
+
+
+def test_null_and_empty_objects_are_set_but_empty_lists_are_not() -> None:
+    doc = {"metadata": {"labels": None, "annotations": {}, "finalizers": []}, "spec": {"tolerations": []}}
+    # Tolerations are atomic, so that even an empty list is a value.
+    expected = {"f:metadata": {"f:labels": {}, "f:annotations": {}}, "f:spec": {"f:tolerations": {}}}
+    assert field_set_of(POD, doc) == fields(expected)
+
+
+def test_items_that_share_a_name_are_one_field() -> None:
+    env = [{"name": "E", "value": "1"}, {"name": "E", "value": "2"}, {"name": "F", "value": "3"}]
+    tree = field_set_of(POD, pod({"name": "a", "env": env})).tree
+    assert tree["f:spec"]["f:containers"]['k:{"name":"a"}']["f:env"] == {
+        'k:{"name":"E"}': {},
+        'k:{"name":"F"}': {".": {}, "f:name": {}, "f:value": {}},
+    }
+
+
+def test_an_undeclared_value_is_one_field() -> None:
+    assert field_set_of(REVISION, {"data": {"a": {"b": 1}}}) == fields({"f:data": {}})
+
+
+def test_an_item_without_any_key_cannot_be_named() -> None:
+    with pytest.raises(UnnamedItem) as refused:
+        field_set_of(ACCOUNT, {"secrets": [{"namespace": "n"}]})
+    assert str(refused.value) == (
+        'associative list with keys has an element that omits all key fields ["name"] '
+        "(and doesn't have default values for any key fields)"
+    )
+
+
+# -- how two documents differ ------------------------------------------------------------------------------------------
+
+
+def test_what_came_went_and_changed_is_told_apart() -> None:
+    old = {"metadata": {"labels": {"a": "1", "b": "1"}}, **pod({"name": "x", "image": "i"}, hostname="h")}
+    new = {"metadata": {"labels": {"a": "2", "c": "1"}}, **pod({"name": "y", "image": "i"}, hostname="h")}
+    item = {".": {}, "f:name": {}, "f:image": {}}
+    added, modified, removed = compare(POD, old, new)
+    assert added.tree == {"f:metadata": {"f:labels": {"f:c": {}}}, "f:spec": {"f:containers": {'k:{"name":"y"}': item}}}
+    assert modified.tree == {"f:metadata": {"f:labels": {"f:a": {}}}}
+    assert removed.tree == {
+        "f:metadata": {"f:labels": {"f:b": {}}},
+        "f:spec": {"f:containers": {'k:{"name":"x"}': item}},
+    }
+
+
+def test_a_container_that_comes_as_a_whole_is_added_itself() -> None:
+    added, _, _ = compare(POD, pod(), pod(affinity={"nodeAffinity": {}}, volumes=[{"name": "v", "emptyDir": {}}]))
+    volume = {".": {}, "f:name": {}, "f:emptyDir": {}}
+    assert added.tree == {
+        "f:spec": {
+            "f:affinity": {".": {}, "f:nodeAffinity": {}},
+            "f:volumes": {".": {}, 'k:{"name":"v"}': volume},
+        }
+    }
+
+
+def test_what_a_go_object_always_has_is_not_added_itself() -> None:
+    # spec, template, its metadata, and the required list of containers are there in an empty Deployment.
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}}
+    added, modified, _ = compare(DEPLOYMENT, {}, {"spec": {"template": template, "strategy": {}}})
+    container = {".": {}, "f:name": {}}
+    assert added.tree == {
+        "f:spec": {
+            "f:template": {
+                "f:metadata": {"f:labels": {".": {}, "f:a": {}}},
+                "f:spec": {"f:containers": {'k:{"name":"c"}': container}},
+            }
+        }
+    }
+    assert modified.is_empty
+
+
+def test_a_required_scalar_counts_as_zero_where_it_is_left_out() -> None:
+    attachment = schema_of("storage.k8s.io", "v1", "VolumeAttachment")
+    assert all(part.is_empty for part in compare(attachment, {}, {"status": {"attached": False}}))
+    assert compare(attachment, {}, {"status": {"attached": True}}).modified.tree == {"f:status": {"f:attached": {}}}
+
+
+def test_the_order_of_items_does_not_count_but_that_of_an_atomic_list_does() -> None:
+    old = pod({"name": "a", "args": ["x", "y"]}, {"name": "b"})
+    new = pod({"name": "b"}, {"name": "a", "args": ["y", "x"]})
+    _, modified, _ = compare(POD, old, new)
+    assert modified.tree == {"f:spec": {"f:containers": {'k:{"name":"a"}': {"f:args": {}}}}}
+
+
+def test_items_that_begin_or_cease_to_share_a_name_change_as_a_whole() -> None:
+    def env(*values: str) -> Doc:
+        return pod({"name": "a", "env": [{"name": "E", "value": value} for value in values]})
+
+    def at(part: FieldSet) -> Any:
+        return part.tree and part.tree["f:spec"]["f:containers"]['k:{"name":"a"}']["f:env"]['k:{"name":"E"}']
+
+    item = {".": {}, "f:name": {}, "f:value": {}}
+    assert [at(part) for part in compare(POD, env("1"), env("1", "2"))] == [{}, {}, item]
+    assert [at(part) for part in compare(POD, env("1", "2"), env("1"))] == [item, {}, {}]
+    assert (
+        compare(POD, env("1", "2"), env("1", "3")).modified.tree
+        == fields({"f:spec": {"f:containers": {'k:{"name":"a"}': {"f:env": {'k:{"name":"E"}': {}}}}}}).tree
+    )
+    assert all(part.is_empty for part in compare(POD, env("1", "2"), env("1", "2")))
+
+
+def test_null_against_empty_is_a_change_of_the_field() -> None:
+    _, modified, _ = compare(POD, {"metadata": {"labels": {}}}, {"metadata": {"labels": None}})
+    assert modified.tree == {"f:metadata": {"f:labels": {}}}
+
+
+def test_a_set_changes_value_by_value() -> None:
+    old, new = {"spec": {"podCIDRs": ["a", "b"]}}, {"spec": {"podCIDRs": ["b", "c"]}}
+    added, modified, removed = compare(NODE, old, new)
+    assert added.tree == {"f:spec": {"f:podCIDRs": {'v:"c"': {}}}}
+    assert modified.is_empty
+    assert removed.tree == {"f:spec": {"f:podCIDRs": {'v:"a"': {}}}}
+
+
+# -- taking fields out -------------------------------------------------------------------------------------------------
+
+
+def test_members_go_with_all_below_them_and_emptied_containers_stay_as_null() -> None:
+    doc = {"metadata": {"labels": {"a": "1"}}, **pod({"name": "x", "image": "i"}, {"name": "y"}, hostname="h")}
+    out = {
+        "f:metadata": {"f:labels": {"f:a": {}}},
+        "f:spec": {"f:containers": {'k:{"name":"x"}': {"f:image": {}}, 'k:{"name":"y"}': {}}},
+    }
+    assert remove_items(POD, doc, fields(out)) == {
+        "metadata": {"labels": None},
+        **pod({"name": "x"}, hostname="h"),
+    }
+    assert remove_items(POD, doc, FieldSet()) == doc
+
+
+def test_struct_fields_on_the_way_become_members_but_map_entries_and_items_do_not() -> None:
+    owned = fields(
+        {"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:containers": {'k:{"name":"x"}': {"f:image": {}}}}}
+    )
+    item = {"f:image": {}}
+    assert with_named_fields(POD, owned).tree == {
+        "f:metadata": {".": {}, "f:labels": {".": {}, "f:a": {}}},
+        "f:spec": {".": {}, "f:containers": {".": {}, 'k:{"name":"x"}': item}},
+    }
