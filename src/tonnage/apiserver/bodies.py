@@ -1,7 +1,8 @@
 """Request bodies: media types, syntax, and the step from bytes to an admitted document.
 
-JSON and YAML are read. Protobuf is not, on purpose: a client that may send either falls back to JSON on 415.
-`fieldValidation` is settled here: unknown and duplicate fields are refused, warned about or passed over.
+JSON, YAML and Kubernetes' protobuf are read; answers and patches are never protobuf. `fieldValidation` is settled here:
+unknown and duplicate fields are refused, warned about or passed over. Protobuf has no unknown ones, only numbers that a
+newer client may have sent, and those pass.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import yaml
 from tonnage.errors import BadRequest, UnsupportedMediaType
 from tonnage.objects.admit import Malformed, admit
 from tonnage.objects.document import Doc, decode
+from tonnage.objects.protobuf import open_envelope, struct_named
 from tonnage.objects.resources import BY_KIND, Resource
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Upstream's limit for a request body."""
 
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 YAML_TYPES = frozenset({"application/yaml", "application/apply-patch+yaml"})
-_ACCEPTED = "application/json, application/yaml"
+_ACCEPTED = ("application/json", "application/yaml", PROTOBUF)
 
 
 def media_type(header: str) -> str:
@@ -32,26 +35,31 @@ def media_type(header: str) -> str:
 def read_object(body: bytes, content_type: str, resource: Resource, validation: str, warnings: list[str]) -> Doc:
     """One whole object of the resource's kind, admitted. Raises BadRequest or UnsupportedMediaType."""
     media = media_type(content_type) or "application/json"
-    if media not in ("application/json", "application/yaml"):
+    if media not in _ACCEPTED:
         raise UnsupportedMediaType(
-            f"the body of the request was in an unknown format - accepted media types include: {_ACCEPTED}"
+            f"the body of the request was in an unknown format - accepted media types include: {', '.join(_ACCEPTED)}"
         )
-    doc = read_document(body, media, must_be=resource.kind)
-    check_kind(doc, resource)
+    if media == PROTOBUF:
+        doc = _read_protobuf(body, resource.kind, resource)
+    else:
+        doc = read_document(body, media, must_be=resource.kind)
+        check_kind(doc, resource)
     try:
         findings = admit(resource.schema, doc)
     except Malformed as exc:
-        raise BadRequest(_cannot_be_handled(doc, resource, exc.message)) from exc
+        raise BadRequest(_cannot_be_handled(doc, resource.kind, exc.message)) from exc
     if validation != "Ignore":
         problems = strict_problems(body, media, findings.unknown, findings.keys)
         if problems and validation == "Strict":
-            raise BadRequest(_cannot_be_handled(doc, resource, f"strict decoding error: {', '.join(problems)}"))
+            raise BadRequest(_cannot_be_handled(doc, resource.kind, f"strict decoding error: {', '.join(problems)}"))
         warnings.extend(problems)
     return doc
 
 
 def read_document(body: bytes, media: str, *, must_be: str) -> Doc:
-    """Any JSON or YAML object."""
+    """Any object, of the kind it says it is; `must_be` is for the error."""
+    if media == PROTOBUF:
+        return _read_protobuf(body, must_be)
     unreadable = f"the object provided is unrecognized (must be of type {must_be}): couldn't get version/kind; "
     try:
         doc: Any = yaml.safe_load(body) if media in YAML_TYPES else decode(body)
@@ -64,6 +72,23 @@ def read_document(body: bytes, media: str, *, must_be: str) -> Doc:
     return _plain(doc) if media in YAML_TYPES else doc
 
 
+def _read_protobuf(body: bytes, must_be: str, resource: Resource | None = None) -> Doc:
+    """The object in an envelope: of the resource's kind when there is one, else of the kind the envelope names."""
+    try:
+        envelope = open_envelope(body)
+    except Malformed as exc:
+        found = f"{exc.message} ({_summary(body)})"
+        raise BadRequest(f"the object provided is unrecognized (must be of type {must_be}): {found}") from exc
+    head: Doc = {"kind": envelope.kind, "apiVersion": envelope.api_version}
+    if resource is not None:
+        check_kind(head, resource)
+    try:
+        struct = resource.schema if resource is not None else struct_named(envelope.api_version, envelope.kind)
+        return {**envelope.decode(struct), **head}
+    except Malformed as exc:
+        raise BadRequest(_cannot_be_handled(head, must_be, exc.message)) from exc
+
+
 def check_kind(doc: Doc, resource: Resource) -> None:
     """Fill in kind and apiVersion where they are left out; refuse another kind than this endpoint's."""
     kind, version = doc.get("kind") or resource.kind, doc.get("apiVersion") or resource.api_version
@@ -74,7 +99,7 @@ def check_kind(doc: Doc, resource: Resource) -> None:
         found = f"converting (v1.{kind}) to ({resource.group or 'core'}.{resource.kind}): unknown conversion"
     else:
         found = f'no kind "{kind}" is registered for version "{version}" in scheme "tonnage"'
-    raise BadRequest(_cannot_be_handled(doc, resource, found))
+    raise BadRequest(_cannot_be_handled(doc, resource.kind, found))
 
 
 def strict_problems(body: bytes, media: str, unknown: list[str], keys_seen: int) -> list[str]:
@@ -122,8 +147,8 @@ def _plain(value: Any) -> Any:
     return text.replace("+00:00", "Z")
 
 
-def _cannot_be_handled(doc: Doc, resource: Resource, why: str) -> str:
-    return f'{doc["kind"]} in version "{_version(doc)}" cannot be handled as a {resource.kind}: {why}'
+def _cannot_be_handled(doc: Doc, must_be: str, why: str) -> str:
+    return f'{doc["kind"]} in version "{_version(doc)}" cannot be handled as a {must_be}: {why}'
 
 
 def _version(doc: Doc) -> str:

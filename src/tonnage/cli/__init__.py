@@ -14,18 +14,7 @@ from tonnage.cli.demo import demo
 from tonnage.errors import TonnageError
 
 
-class _Commands(click.Group):
-    """Click's group, with our two lines for what went wrong and upstream's spelling of flags left alone."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except TonnageError as exc:
-            _complain(exc.message, exc.hint)
-            ctx.exit(1)
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name=None, version="0.1.0", prog_name="tonnage")
 def cli() -> None:
     """Storage-aware scheduling for Kubernetes: no pod is sent to a node that cannot hold its volumes."""
@@ -42,16 +31,19 @@ def _complain(message: str, hint: str | None) -> None:
 
 
 def main() -> None:
+    """Run the command line and exit; every failure is told in our two lines."""
     try:
-        cli.main(standalone_mode=False)
+        code = cli.main(standalone_mode=False)
+    except TonnageError as exc:
+        _complain(exc.message, exc.hint)
+        code = 1
     except click.UsageError as exc:
         command = exc.ctx.command_path if exc.ctx is not None else "tonnage"
         _complain(exc.format_message(), f"'{command} --help' lists what there is")
-        sys.exit(2)
+        code = 2
     except click.ClickException as exc:
         _complain(exc.format_message(), None)
-        sys.exit(exc.exit_code)
+        code = exc.exit_code
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except click.exceptions.Exit as exc:
-        sys.exit(exc.exit_code)
+        code = 130  # as a shell says of a program that Ctrl-C ended
+    sys.exit(code if isinstance(code, int) else 0)

@@ -99,8 +99,19 @@ def inherit_topology(pod: Doc, node: Doc | None) -> None:
         pod["metadata"]["labels"] = {**pod["metadata"].get("labels", {}), **found}
 
 
+def carry_topology(binding: Doc, node: Doc | None) -> None:
+    """Let a Binding bring the node's zone and region labels to the pod, in place; they win over the Binding's own.
+
+    Only a Binding that says its target is a Node is looked at, as upstream does.
+    """
+    found = topology_labels(node)
+    if binding.get("target", {}).get("kind") == "Node" and found:
+        metadata = binding.setdefault("metadata", {})
+        metadata["labels"] = {**metadata.get("labels", {}), **found}
+
+
 def topology_labels(node: Doc | None) -> dict[str, str]:
-    """A node's zone and region labels, those it has. Bindings carry them to the pod as well."""
+    """A node's zone and region labels, those it has."""
     labels = node["metadata"].get("labels", {}) if node is not None else {}
     return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
 

@@ -1,7 +1,7 @@
 """Kubernetes' protobuf, read into the JSON document it stands for.
 
-kubectl and client-go send it for built-in kinds unless told otherwise, and do not fall back to JSON. A body is four magic
-bytes and an envelope, `runtime.Unknown`, that names apiVersion and kind and holds the message of that kind:
+kubectl and client-go send it for built-in kinds unless told otherwise, and do not fall back to JSON. A body is four
+magic bytes and an envelope, `runtime.Unknown`, that names apiVersion and kind and holds the message of that kind:
 
     6b 38 73 00 | typeMeta {apiVersion, kind} | raw | contentEncoding | contentType
 
@@ -12,13 +12,13 @@ where the schema says it means something (`Field.keeps_zero`).
 
 Numbers nobody knows are skipped, as upstream does: a newer client may send them. What cannot be read is `Malformed`, in
 the words of upstream's decoder. The document is as good as one from a client's JSON, and goes through `admit` like it.
+How bytes are cut into fields is `protowire`'s.
 """
 
 from __future__ import annotations
 
 import base64
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -27,153 +27,67 @@ import msgspec
 from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.objects.admit import Malformed
 from tonnage.objects.document import Doc, decode
+from tonnage.objects.protowire import BYTES, VARINT, expect, fields_of, parts, signed, text, varint
 from tonnage.objects.schema import FILES, Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
 
 MAGIC = b"k8s\0"
 
 
 class Envelope(NamedTuple):
-    """A message and what it is. apiVersion and kind may be empty: then the reader must know."""
+    """A message and what it is. apiVersion and kind may be empty; then only the receiver knows."""
 
     api_version: str
     kind: str
     raw: bytes
-    content_type: str
+    content_type: str = ""
+    """Of `raw`. Protobuf when empty; JSON is read too, though upstream's server would not."""
 
     def decode(self, struct: Struct) -> Doc:
-        """The document inside, without apiVersion and kind. Raises Malformed."""
-        if self.content_type == "application/json":
-            doc = _json(self.raw)
-            return doc if isinstance(doc, dict) else {}
-        return decode_message(struct, self.raw)
+        """The object inside; what kind it is stands out here. Raises Malformed."""
+        if self.content_type != "application/json":
+            return _fill({}, _table_of(struct), self.raw, struct.name)
+        inside = _json(self.raw)
+        if not isinstance(inside, dict):
+            raise Malformed("the raw value is JSON, but not an object")
+        return inside
 
 
 def decode_protobuf(body: bytes) -> Doc:
     """The object in a body, of whatever kind its envelope names. Raises Malformed."""
     envelope = open_envelope(body)
-    head = {"kind": envelope.kind, "apiVersion": envelope.api_version}
-    return {**head, **envelope.decode(struct_named(envelope.api_version, envelope.kind))}
+    struct = struct_named(envelope.api_version, envelope.kind)
+    return {**envelope.decode(struct), "kind": envelope.kind, "apiVersion": envelope.api_version}
 
 
 def open_envelope(body: bytes) -> Envelope:
-    """What the magic bytes and the envelope hold. Raises Malformed."""
+    """What the magic bytes and the envelope hold; the message stays closed. Raises Malformed."""
     if not body:
         raise Malformed("empty data")
     if not body.startswith(MAGIC):
-        raise Malformed(
-            f"provided data does not appear to be a protobuf message, expected prefix [{' '.join(map(str, MAGIC))}]"
-        )
+        prefix = " ".join(map(str, MAGIC))
+        raise Malformed(f"provided data does not appear to be a protobuf message, expected prefix [{prefix}]")
     if body == MAGIC:
         raise Malformed("empty body")
-    head, raw, content_type = b"", b"", b""
-    for number, wire_type, value in fields_of(body[len(MAGIC) :], "Unknown"):
-        if number in (1, 2, 4) and wire_type != _BYTES:
-            raise _wrong_type(wire_type, {1: "typeMeta", 2: "raw"}.get(number, "contentType"))
-        if number == 1:
-            head = value
-        elif number == 2:
-            raw = value
-        elif number == 4:
-            content_type = value
-    named = {number: _text(value) for number, wire_type, value in fields_of(head, "TypeMeta") if wire_type == _BYTES}
-    return Envelope(named.get(1, ""), named.get(2, ""), raw, _text(content_type))
+    # contentEncoding is named for upstream's sake, which does not look at it either.
+    head, raw, _, content_type = parts(
+        body[len(MAGIC) :], "Unknown", typeMeta=BYTES, raw=BYTES, contentEncoding=BYTES, contentType=BYTES
+    )
+    api_version, kind = parts(head, "TypeMeta", apiVersion=BYTES, kind=BYTES)
+    return Envelope(text(api_version), text(kind), raw, text(content_type))
 
 
 def struct_named(api_version: str, kind: str) -> Struct:
-    """The schema of a kind, or of the options and statuses that every group shares. Raises Malformed."""
+    """The schema of a kind, or of the options and answers that every group shares. Raises Malformed."""
     group, _, version = api_version.rpartition("/")
-    if not kind or not version:
-        missing = "Kind" if not kind else "apiVersion"
-        raise Malformed(f"Object '{missing}' is missing in '{{apiVersion: {api_version!r}, kind: {kind!r}}}'")
-    for home in ((group, version), ("meta", "v1")):
-        if (group, version) in FILES:
+    if (group, version) in FILES:
+        for home in ((group, version), ("meta", "v1")):
             try:
                 struct = schema_of(*home, kind)
+                if not struct.fields["kind"].wire:  # it travels in the envelope: this is no mere part of something
+                    return struct
             except KeyError:
                 continue
-            if "apiVersion" in struct.fields:
-                return struct
     raise Malformed(f'no kind "{kind}" is registered for version "{api_version}" in scheme "tonnage"')
-
-
-# -- the wire: a field is its number, its type, and the value ----------------------------------------------------------
-
-_VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
-_Found = tuple[int, int, Any]
-"""(number, wire type, value): an int for a varint, bytes for what has a length, None for types no message here uses."""
-
-
-def fields_of(data: bytes, name: str) -> Iterator[_Found]:
-    """The fields of a message called `name`, in the order they were written. Raises Malformed."""
-    at, end = 0, len(data)
-    while at < end:
-        tag, at = _varint(data, at)
-        number, wire_type = tag >> 3 & 0xFFFFFFFF, tag & 7
-        if wire_type == _END_GROUP:
-            raise Malformed(f"proto: {name}: wiretype end group for non-group")
-        if not 0 < number < 1 << 31:
-            raise Malformed(f"proto: {name}: illegal tag {_signed(number, 32)} (wire type {wire_type})")
-        if wire_type == _VARINT:
-            value, at = _varint(data, at)
-            yield number, wire_type, value
-        else:
-            start, at = _extent(data, at, wire_type)
-            yield number, wire_type, data[start:at] if wire_type == _BYTES else None
-
-
-def _extent(data: bytes, at: int, wire_type: int) -> tuple[int, int]:
-    """Where a value that is no varint starts and ends."""
-    if wire_type == _BYTES:
-        length, at = _varint(data, at)
-        if length >> 63:
-            raise Malformed("proto: negative length found during unmarshaling")
-    elif wire_type == _GROUP:
-        return at, _end_of_group(data, at)
-    elif wire_type in (_FIXED32, _FIXED64):
-        length = 4 if wire_type == _FIXED32 else 8
-    else:
-        raise Malformed(f"proto: illegal wireType {wire_type}")
-    if at + length > len(data):
-        raise Malformed("unexpected EOF")
-    return at, at + length
-
-
-def _end_of_group(data: bytes, at: int) -> int:
-    depth = 1
-    while depth:
-        tag, at = _varint(data, at)
-        wire_type = tag & 7
-        if wire_type == _GROUP:
-            depth += 1
-        elif wire_type == _END_GROUP:
-            depth -= 1
-        elif wire_type == _VARINT:
-            _, at = _varint(data, at)
-        else:
-            _, at = _extent(data, at, wire_type)
-    return at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned 64-bit number and where the next thing starts."""
-    number = shift = 0
-    while True:
-        if shift >= 64:
-            raise Malformed("proto: integer overflow")
-        if at >= len(data):
-            raise Malformed("unexpected EOF")
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number & 0xFFFFFFFFFFFFFFFF, at
-        shift += 7
-
-
-def _signed(number: int, bits: int) -> int:
-    """Two's complement of the low bits."""
-    number &= (1 << bits) - 1
-    return number - (1 << bits) if number >> (bits - 1) else number
 
 
 # -- messages: a table from number to what puts the value into a document ----------------------------------------------
@@ -181,11 +95,6 @@ def _signed(number: int, bits: int) -> int:
 Put = Callable[[Doc, int, Any], None]
 """(the document, wire type, value)."""
 Table = dict[int, Put]
-
-
-def decode_message(struct: Struct, data: bytes) -> Doc:
-    """One message as a document. Raises Malformed."""
-    return _fill({}, _table_of(struct), data, struct.name)
 
 
 def _fill(doc: Doc, table: Table, data: bytes, name: str) -> Doc:
@@ -203,18 +112,165 @@ def _table_of(struct: Struct) -> Table:
     table = _tables.get(struct)
     if table is None:
         table = _tables[struct] = {}  # entered before its fields, which may lead back to it
-        inlined: dict[int, Table] = {}
-        for field in struct.fields.values():
-            if len(field.wire) == 1:
-                table[field.wire[0]] = _put_of(field)
-            elif field.wire:
-                _within(inlined, table, field.wire, struct.name)[field.wire[-1]] = _put_of(field)
+        table |= _tabulated([(field.wire, _put_of(field)) for field in struct.fields.values() if field.wire], struct)
     return table
 
 
-def _within(known: dict[int, Table], table: Table, path: tuple[int, ...], name: str) -> Table:
-    """The table of the message that JSON inlines; its fields are put into the document around it."""
-    inner = table
-    for outer in path[:-1]:
-        inner = {}
-    return inner
+def _tabulated(puts: list[tuple[tuple[int, ...], Put]], struct: Struct) -> Table:
+    table: Table = {}
+    inlined: dict[int, list[tuple[tuple[int, ...], Put]]] = {}
+    for (number, *rest), put in puts:
+        if rest:
+            inlined.setdefault(number, []).append((tuple(rest), put))
+        else:
+            table[number] = put
+    for number, inner in inlined.items():
+        table[number] = _inlined(_tabulated(inner, struct), struct.name)
+    return table
+
+
+def _inlined(table: Table, name: str) -> Put:
+    """A message of its own on the wire, part of the struct around it in JSON."""
+
+    def put(doc: Doc, wire_type: int, value: Any) -> None:
+        expect(BYTES, wire_type, name)
+        _fill(doc, table, value, name)
+
+    return put
+
+
+def _put_of(field: Field) -> Put:
+    if isinstance(field.type, Struct):
+        return _struct_put(field.name, field.type)
+    if isinstance(field.type, ListOf):
+        return _list_put(field.name, field.type.item)
+    if isinstance(field.type, MapOf):
+        return _map_put(field.name, field.type.item)
+    return _scalar_put(field.name, field.type, field.keeps_zero or field.type.name in _STRUCTS_IN_GO)
+
+
+def _scalar_put(name: str, kind: Scalar, keeps_zero: bool) -> Put:
+    wanted, read = _READERS[kind.name]
+
+    def put(doc: Doc, wire_type: int, value: Any) -> None:
+        expect(wanted, wire_type, name)
+        item = read(value)
+        if item is None or not (item or keeps_zero):
+            doc.pop(name, None)  # of a field that comes twice the last one counts
+        else:
+            doc[name] = item
+
+    return put
+
+
+def _struct_put(name: str, struct: Struct) -> Put:
+    table = _table_of(struct)
+
+    def put(doc: Doc, wire_type: int, value: Any) -> None:
+        expect(BYTES, wire_type, name)
+        _fill(doc.setdefault(name, {}), table, value, struct.name)
+
+    return put
+
+
+def _list_put(name: str, kind: Type) -> Put:
+    wanted, read = _item_reader(kind)
+
+    def put(doc: Doc, wire_type: int, value: Any) -> None:
+        items = doc.setdefault(name, [])
+        if wire_type == BYTES and wanted == VARINT:  # packed: all of them in one field
+            at = 0
+            while at < len(value):
+                number, at = varint(value, at)
+                items.append(read(number))
+        else:
+            expect(wanted, wire_type, name)
+            items.append(read(value))
+
+    return put
+
+
+def _map_put(name: str, kind: Type) -> Put:
+    """A map is a list of messages {key = 1, value = 2}, either of which may be left out for its zero."""
+    wanted, read = _item_reader(kind)
+
+    def put(doc: Doc, wire_type: int, value: Any) -> None:
+        expect(BYTES, wire_type, name)
+        key, item = parts(value, name, key=BYTES, value=wanted)
+        doc.setdefault(name, {})[text(key)] = read(item)
+
+    return put
+
+
+def _item_reader(kind: Type) -> tuple[int, Callable[[Any], Any]]:
+    """Wire type and reader of what lists and maps hold: never one another, protobuf has no such thing."""
+    if isinstance(kind, Struct):
+        table = _table_of(kind)
+        return BYTES, lambda value: _fill({}, table, value, kind.name)
+    assert isinstance(kind, Scalar)
+    return _READERS[kind.name]
+
+
+# -- scalars: those of protobuf, and the small messages that JSON writes as one value ----------------------------------
+
+
+def _quantity(value: bytes) -> str:
+    return text(parts(value, "Quantity", string=BYTES)[0]) if value else "0"
+
+
+def _int_or_string(value: bytes) -> int | str:
+    kind, number, word = parts(value, "IntOrString", type=VARINT, intVal=VARINT, strVal=BYTES)
+    if kind > 1:
+        raise Malformed("impossible IntOrString.Type")
+    return text(word) if kind else signed(number, 32)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ZERO_TIME_S = -62135596800
+"""The first second of year 1: Go's zero time, which JSON writes as null."""
+
+
+def _instant(name: str, write: Callable[[datetime], str]) -> Callable[[bytes], str | None]:
+    def read(value: bytes) -> str | None:
+        seconds, nanos = parts(value, name, seconds=VARINT, nanos=VARINT)
+        seconds, nanos = signed(seconds, 64), signed(nanos, 32)
+        if not value or (seconds, nanos) == (_ZERO_TIME_S, 0):
+            return None
+        try:
+            return write(_EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000))
+        except OverflowError as exc:
+            raise Malformed(f"{name} at {seconds} s from 1970 is outside of the years 1 to 9999") from exc
+
+    return read
+
+
+def _raw(value: bytes) -> Any:
+    """RawExtension and FieldsV1: a message around JSON."""
+    inside = parts(value, "RawExtension", raw=BYTES)[0]
+    return _json(inside) if inside else None
+
+
+def _json(value: bytes) -> Any:
+    try:
+        return decode(value)
+    except msgspec.DecodeError as exc:
+        raise Malformed(f"the raw value is not JSON: {exc}") from exc
+
+
+_READERS: dict[str, tuple[int, Callable[[Any], Any]]] = {
+    "string": (BYTES, text),
+    "bool": (VARINT, bool),
+    "int32": (VARINT, lambda value: signed(value, 32)),
+    "int64": (VARINT, lambda value: signed(value, 64)),
+    "bytes": (BYTES, lambda value: base64.b64encode(value).decode()),
+    "Quantity": (BYTES, _quantity),
+    "IntOrString": (BYTES, _int_or_string),
+    "Time": (BYTES, _instant("Time", rfc3339)),
+    "MicroTime": (BYTES, _instant("MicroTime", rfc3339_micro)),
+    "FieldsV1": (BYTES, _raw),
+    "any": (BYTES, _raw),
+}
+"""Wire type and reader of each scalar of a schema but `number`: no message has one."""
+
+_STRUCTS_IN_GO = frozenset({"Quantity", "IntOrString", "FieldsV1", "any"})
+"""Go leaves empty values out of JSON, but never a struct: these are written whenever they are there."""

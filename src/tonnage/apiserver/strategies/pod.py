@@ -71,7 +71,6 @@ class PodStrategy(Strategy):
         """Spec, owners and the service class are not written here; what was observed is not forgotten."""
         keep(new, old, "spec")
         keep(new["metadata"], old["metadata"], "ownerReferences")
-        keep(new["metadata"], old["metadata"], "deletionTimestamp")
         status, was = new.setdefault("status", {}), old.get("status", {})
         if not status.get("qosClass") and "qosClass" in was:
             status["qosClass"] = was["qosClass"]

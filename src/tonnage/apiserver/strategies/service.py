@@ -10,7 +10,7 @@ from tonnage.objects.defaults.service import default_service, settle_addresses
 from tonnage.objects.document import Doc
 from tonnage.objects.fielderrors import Errors
 from tonnage.objects.validation import names
-from tonnage.objects.validation.service import validate_service, validate_service_status
+from tonnage.objects.validation.service import service_warnings, validate_service, validate_service_status
 
 # Field -> the type that has it. On an update that leaves the type, a value nobody touched goes with it.
 _OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
@@ -53,6 +53,9 @@ class ServiceStrategy(Strategy):
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         return validate_service_status(new, old)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        return service_warnings(new)
 
 
 def _drop_untouched_node_ports(spec: Doc, was: Doc) -> None:

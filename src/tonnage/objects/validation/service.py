@@ -24,6 +24,7 @@ from tonnage.objects.validation.values import (
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
+_LINK_LOCAL_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
 _MAX_AFFINITY_S = 86400
 _ONLY_BALANCERS = "may only be used when `type` is 'LoadBalancer'"
 
@@ -78,6 +79,21 @@ def validate_service_status(doc: Doc, old: Doc) -> Errors:
             if parse(host) is not None:
                 errors.append(invalid(f"{at}.hostname", host, "must be a DNS name, not an IP address"))
     return errors
+
+
+def service_warnings(doc: Doc) -> list[str]:
+    """Fields that a headless service carries in vain, and external addresses, which are going out of use."""
+    spec = doc["spec"]
+    if spec.get("clusterIPs") == ["None"]:
+        ignored = {
+            "loadBalancerIP": bool(spec.get("loadBalancerIP")),
+            "externalIPs": bool(spec.get("externalIPs")),
+            "SessionAffinity": spec["sessionAffinity"] != "None",
+        }
+        return [f"spec.{field} is ignored for headless services" for field, is_set in ignored.items() if is_set]
+    if spec.get("externalIPs") and spec["type"] != "ExternalName":
+        return ["spec.externalIPs is deprecated and may no longer be implemented in some clusters"]
+    return []
 
 
 def _validate_type(spec: Doc, is_headless: bool) -> Errors:
@@ -215,16 +231,16 @@ def _validate_external_ip(address: str, path: str, kept: list[str]) -> Errors:
     if errors := validate_ip(address, path, kept):
         return errors
     parsed = parse(address)
-    if not isinstance(parsed, (ipaddress.IPv4Address, ipaddress.IPv6Address)):
+    if parsed is None:
         return []
     told = ""
     if parsed.is_unspecified:
-        told = "may not be unspecified (0.0.0.0 or ::)"
+        told = f"may not be unspecified ({address})"
     elif parsed.is_loopback:
         told = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
     elif parsed.is_link_local:
         told = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
-    elif parsed.is_multicast:
+    elif any(parsed in network for network in _LINK_LOCAL_MULTICAST if network.version == parsed.version):
         told = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
     return [invalid(path, address, told)] if told else []
 

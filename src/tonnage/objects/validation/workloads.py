@@ -7,7 +7,6 @@ restart, numbers that are not negative. Mirrors upstream's apps validation; each
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -19,13 +18,11 @@ from tonnage.objects.validation.claims import validate_claim_spec
 from tonnage.objects.validation.metadata import immutable
 from tonnage.objects.validation.pod import validate_pod_template
 from tonnage.objects.validation.selectors import validate_label_selector
-from tonnage.objects.validation.values import (
-    amount_of,
-    at_most_all,
-    count_or_percent,
-    nonnegative,
-    sentences,
-    unsupported,
+from tonnage.objects.validation.values import nonnegative, sentences, unsupported
+from tonnage.objects.validation.workload_rollouts import (
+    validate_daemon_set_strategy,
+    validate_deployment_strategy,
+    validate_stateful_set_strategy,
 )
 
 _MISMATCH = "`selector` does not match template `labels`"
@@ -44,7 +41,7 @@ def validate_deployment(doc: Doc) -> Errors:
     spec = doc["spec"]
     errors = nonnegative(spec.get("replicas", 0), "spec.replicas")
     errors += _validate_selected_template(spec, "ReplicaSet")
-    errors += _validate_deployment_strategy(spec.get("strategy", {}), "spec.strategy")
+    errors += validate_deployment_strategy(spec.get("strategy", {}), "spec.strategy")
     patience_s, deadline_s = spec.get("minReadySeconds", 0), spec.get("progressDeadlineSeconds")
     errors += nonnegative(patience_s, "spec.minReadySeconds")
     errors += nonnegative(spec.get("revisionHistoryLimit", 0), "spec.revisionHistoryLimit")
@@ -81,7 +78,7 @@ def validate_daemon_set(doc: Doc) -> Errors:
     errors += validate_pod_template(template, "spec.template")
     errors += _validate_always_running(template, "DaemonSet")
     errors += nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
-    errors += _validate_daemon_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
+    errors += validate_daemon_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
     return errors + nonnegative(spec.get("revisionHistoryLimit", 0), "spec.revisionHistoryLimit")
 
 
@@ -93,7 +90,7 @@ def validate_stateful_set(doc: Doc, *, is_update: bool = False) -> Errors:
     if policy not in ("OrderedReady", "Parallel"):
         told = "must be 'OrderedReady' or 'Parallel'"
         errors.append(invalid("spec.podManagementPolicy", policy, told))
-    errors += _validate_stateful_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
+    errors += validate_stateful_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
     retention = spec.get("persistentVolumeClaimRetentionPolicy", {})
     for field in ("whenDeleted", "whenScaled"):
         if retention.get(field) not in ("Retain", "Delete"):
@@ -249,66 +246,6 @@ def _validate_always_running(template: Doc, kind: str) -> Errors:
         told = f"activeDeadlineSeconds in {kind} is not Supported"
         errors.append(forbidden("spec.template.spec.activeDeadlineSeconds", told))
     return errors
-
-
-def _validate_deployment_strategy(strategy: Doc, path: str) -> Errors:
-    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
-    if kind == "Recreate":
-        told = "may not be specified when strategy `type` is 'Recreate'"
-        return [] if rolling is None else [forbidden(f"{path}.rollingUpdate", told)]
-    if kind != "RollingUpdate":
-        shown = _shown_strategy(kind, rolling, ("MaxUnavailable", "MaxSurge"))
-        return [unsupported(path, shown, ("Recreate", "RollingUpdate"))]
-    rolling = rolling or {}
-    out, extra = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    at = f"{path}.rollingUpdate"
-    errors = count_or_percent(out, f"{at}.maxUnavailable") + count_or_percent(extra, f"{at}.maxSurge")
-    if amount_of(out) == 0 and amount_of(extra) == 0:
-        errors.append(invalid(f"{at}.maxUnavailable", out, "may not be 0 when `maxSurge` is 0"))
-    return errors + at_most_all(out, f"{at}.maxUnavailable")
-
-
-def _validate_daemon_set_strategy(strategy: Doc, path: str) -> Errors:
-    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
-    if kind == "OnDelete":
-        return []
-    if kind != "RollingUpdate":
-        shown = _shown_strategy(kind, rolling, ("MaxUnavailable", "MaxSurge"))
-        return [unsupported(path, shown, ("RollingUpdate", "OnDelete"))]
-    if rolling is None:
-        return [required(f"{path}.rollingUpdate")]
-    out, extra = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    at = f"{path}.rollingUpdate"
-    errors = count_or_percent(out, f"{at}.maxUnavailable") + count_or_percent(extra, f"{at}.maxSurge")
-    errors += at_most_all(out, f"{at}.maxUnavailable") + at_most_all(extra, f"{at}.maxSurge")
-    if amount_of(out) != 0 and amount_of(extra) != 0:
-        errors.append(invalid(f"{at}.maxSurge", extra, "may not be set when maxUnavailable is non-zero"))
-    elif amount_of(out) == 0 and amount_of(extra) == 0:
-        errors.append(required(f"{at}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
-    return errors
-
-
-def _validate_stateful_set_strategy(strategy: Doc, path: str) -> Errors:
-    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
-    if kind == "OnDelete":
-        if rolling is None:
-            return []
-        shown = {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
-        return [invalid(f"{path}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'")]
-    if kind != "RollingUpdate":
-        shown = _shown_strategy(kind, rolling, ("Partition", "MaxUnavailable"))
-        return [invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'")]
-    if rolling is None:
-        return []
-    return nonnegative(rolling.get("partition", 0), f"{path}.rollingUpdate.partition")
-
-
-def _shown_strategy(kind: str, rolling: Doc | None, fields: Sequence[str]) -> Doc:
-    """A strategy as upstream's message prints it, by the names of its Go type."""
-    inner: dict[str, Any] | None = None
-    if rolling is not None:
-        inner = {field: rolling.get(field[0].lower() + field[1:], 0) for field in fields}
-    return {"Type": kind, "RollingUpdate": inner}
 
 
 def _with_claim_volumes(spec: Doc) -> Doc:
