@@ -2,8 +2,8 @@
 
 `bind` is the rule of POST pods/binding as a pure function: the pod as it is stored and the Binding go in, the pod as
 it shall be stored comes out, or one of upstream's refusals is raised. The node is not looked up; where its zone and
-region are known, `pod_admission.carry_topology` puts them on the Binding first. Generation
-stays: binding does not change what the pod asks for.
+region are known, `pod_admission.carry_topology` puts them on the Binding first. Generation stays: binding does not
+change what the pod asks for.
 """
 
 from __future__ import annotations

@@ -1,0 +1,38 @@
+"""The documents keep up with the code: every part is in the tour, every command and gate in the README."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tonnage.cli import cli
+from tonnage.gates import Gates
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_the_tour_names_every_part_of_the_package():
+    parts = [
+        path for path in (ROOT / "src" / "tonnage").iterdir() if path.name[0] not in "_." and path.suffix in ("", ".py")
+    ]
+    missing = [path.name for path in parts if path.stem not in ARCHITECTURE]
+    assert missing == []
+
+
+def test_the_readme_names_every_command_and_every_gate():
+    assert [name for name in cli.commands if f"tonnage {name}" not in README] == []
+    assert [gate for gate in Gates.table() if f"`{gate}`" not in README] == []
+
+
+def test_every_link_between_documents_leads_somewhere():
+    for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+            assert target.startswith("http") or (document.parent / target).exists(), f"{document}: {target}"
+
+
+def test_every_make_target_in_the_documents_exists():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for document in (README, (ROOT / "CONTRIBUTING.md").read_text()):
+        assert set(re.findall(r"^make ([a-z-]+)", document, re.MULTILINE)) <= targets
