@@ -16,7 +16,6 @@ from tonnage.objects.pod_admission import (
     inherit_topology,
     refuse_second_default,
     resolve_priority,
-    tolerate_node_trouble,
 )
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.validation.claims import class_of, resize_refusal
@@ -28,7 +27,8 @@ _STORAGE_CLASSES = BY_PLURAL["storage.k8s.io", "storageclasses"]
 _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
 
 LASTING_NAMESPACES = ("default", "kube-system", "kube-public")
-"""Namespaces that may not be deleted."""
+LASTING_PRIORITY_CLASSES = ("system-cluster-critical", "system-node-critical")
+"""What may not be deleted."""
 
 
 class Admission:
@@ -47,7 +47,6 @@ class Admission:
     def on_create(self, resource: Resource, doc: Doc) -> None:
         match resource.kind:
             case "Pod":
-                tolerate_node_trouble(doc)
                 resolve_priority(doc, self._docs(_PRIORITY_CLASSES))
                 node_name = doc.get("spec", {}).get("nodeName")
                 if node_name:
@@ -73,6 +72,8 @@ class Admission:
     def on_delete(self, resource: Resource, name: str) -> None:
         if resource is _NAMESPACES and name in LASTING_NAMESPACES:
             raise refusals.forbidden(resource, name, "this namespace may not be deleted")
+        if resource is _PRIORITY_CLASSES and name in LASTING_PRIORITY_CLASSES:
+            raise refusals.forbidden(resource, name, "this is a system priority class and cannot be deleted")
 
     def _doc(self, resource: Resource, name: str) -> Doc | None:
         record = self._store.get(resource.key("", name))

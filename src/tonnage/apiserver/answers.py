@@ -13,12 +13,17 @@ from tonnage.apiserver import faces
 from tonnage.apiserver.negotiate import Wanted, negotiate
 from tonnage.apiserver.requests import Answer, Call
 from tonnage.apiserver.tables import Include, partial_metadata, partial_metadata_list, table
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, NotAcceptable
 from tonnage.objects.document import Doc, decode, encode
+from tonnage.objects.resources import Resource
+
+_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
+"""Programs behind which somebody reads: they get JSON with line breaks, as upstream gives it to them."""
 
 
 def wanted_by(call: Call) -> Wanted:
-    return negotiate(call.headers.get("Accept", ""))
+    """The form to answer in. Raises NotAcceptable."""
+    return negotiate(call.headers.get("Accept", ""), as_stream=call.verb == "watch")
 
 
 def include_of(call: Call) -> Include:
@@ -37,6 +42,11 @@ def one(call: Call, document: bytes, *, now: datetime, code: int = 200) -> Answe
     wanted = wanted_by(call)
     if wanted.form == "object":
         return _answer(call, wanted, faces.outbound_bytes(call.resource, document), code)
+    if wanted.form == "metadata list":
+        found = _go_type(call.resource)
+        raise NotAcceptable(
+            f"you requested PartialObjectMetadataList, but the requested object is not a list ({found})"
+        )
     doc = decode(document)
     if wanted.form == "metadata":
         return _answer(call, wanted, encode(partial_metadata(doc)), code)
@@ -48,15 +58,23 @@ def one(call: Call, document: bytes, *, now: datetime, code: int = 200) -> Answe
 
 
 def many(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime) -> Answer:
-    """A list of the call's resource. Stored bytes are joined, not decoded, when the client wants objects as stored."""
+    """A list of the call's resource. Stored bytes are joined, not decoded, when the client wants objects as stored.
+
+    The list says of what kind its items are, so they do not repeat it.
+    """
     wanted, resource = wanted_by(call), call.resource
     if wanted.form == "object":
         if not faces.has_own_shape(resource):
             documents = [faces.outbound_bytes(resource, document) for document in documents]
         opening = encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": head})
-        return _answer(call, wanted, b"".join((opening[:-1], b',"items":[', b",".join(documents), b"]}")))
-    docs = [faces.outbound(resource, decode(document)) for document in documents]
+        items = b",".join(_without_head(document, faces.head_of(resource)) for document in documents)
+        return _answer(call, wanted, b"".join((opening[:-1], b',"items":[', items, b"]}")))
     if wanted.form == "metadata":
+        raise NotAcceptable(
+            f"you requested PartialObjectMetadata, but the requested object is a list ({_go_type(resource)}List)"
+        )
+    docs = [faces.outbound(resource, decode(document)) for document in documents]
+    if wanted.form == "metadata list":
         return _answer(call, wanted, encode(partial_metadata_list(docs, list_metadata=head)))
     return _answer(call, wanted, encode(table(resource, docs, now=now, list_metadata=head, include=include_of(call))))
 
@@ -68,7 +86,17 @@ def plain(call: Call, doc: Doc, code: int = 200) -> Answer:
 
 def _answer(call: Call, wanted: Wanted, body: bytes, code: int = 200) -> Answer:
     if wanted.yaml:
-        return Answer(yaml.safe_dump(decode(body), sort_keys=False).encode(), code, "application/yaml")
-    if call.query.get("pretty", "") in ("true", "1"):
+        return Answer(yaml.safe_dump(decode(body)).encode(), code, "application/yaml")
+    pretty = call.query.get("pretty", "")
+    if pretty in ("true", "1") or (not pretty and call.headers.get("User-Agent", "").startswith(_PEOPLE)):
         body = msgspec.json.format(body, indent=2)
     return Answer(body, code)
+
+
+def _without_head(document: bytes, head: bytes) -> bytes:
+    return b"{" + document[len(head) :] if document.startswith(head) else document
+
+
+def _go_type(resource: Resource) -> str:
+    """`*core.Pod`, `*storage.CSINode`: what upstream calls the type it holds in memory."""
+    return f"*{resource.stored.group.partition('.')[0] or 'core'}.{resource.kind}"

@@ -16,15 +16,17 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
-from tonnage.apiserver import bodies, discovery, refusals, status
+from tonnage.apiserver import answers, bodies, discovery, refusals, status
 from tonnage.apiserver.documents import Documents
 from tonnage.apiserver.measure import RequestMeter
+from tonnage.apiserver.options import boolean
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Answer, Call, Location, locate, verb_of
 from tonnage.apiserver.verbs import deleting, patching, reading, subresources, writing
 from tonnage.apiserver.verbs.watching import Watching
 from tonnage.errors import ApiError, RequestEntityTooLarge, TooManyRequests, Unauthorized
 from tonnage.objects.document import encode
+from tonnage.objects.validation import names
 from tonnage.store import StoreError
 
 Verb = Callable[[Registry, Call], Awaitable[Answer]]
@@ -93,10 +95,13 @@ class Application:
 
     async def _about_resource(self, request: web.BaseRequest, at: Location) -> web.StreamResponse:
         query = request.query
-        verb = verb_of(request.method, at, query.get("watch", "").lower() in ("true", "1"))
+        verb = verb_of(request.method, at, boolean(query, "watch") or False)
         if not verb or verb not in discovery.verbs(at.resource, at.subresource):
             raise refusals.method_not_allowed()
         call = Call(verb, at, query, request.headers)
+        answers.wanted_by(call)  # refuses what nobody could read before anything happens
+        if wrong := names.path_segment(at.name):
+            raise refusals.bad_name(at.name, wrong)
         applies = verb == "patch" and patching.is_apply(request.headers.get("Content-Type", ""))
         loop = asyncio.get_running_loop()
         started_at = loop.time()
@@ -111,7 +116,7 @@ class Application:
             return _respond(answer, call.warnings)
         except ApiError as exc:
             code = exc.code
-            raise
+            return _respond(_failed(exc), call.warnings)  # what was odd about a request may be why it failed
         finally:
             self._meter.done(call, applies, code, loop.time() - started_at)
 

@@ -6,8 +6,11 @@ resource never comes here and sends stored bytes as they are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cache
+
 from tonnage.objects.document import Doc, decode, encode
-from tonnage.objects.events import from_events_v1, to_events_v1
+from tonnage.objects.events import FIELD_LABELS, from_events_v1, to_events_v1
 from tonnage.objects.resources import Resource
 
 
@@ -28,3 +31,14 @@ def outbound(resource: Resource, doc: Doc) -> Doc:
 
 def outbound_bytes(resource: Resource, document: bytes) -> bytes:
     return document if resource.stored_as is None else encode(to_events_v1(decode(document)))
+
+
+@cache
+def head_of(resource: Resource) -> bytes:
+    """How every document of this resource begins, stored or shown."""
+    return encode({"kind": resource.kind, "apiVersion": resource.api_version})[:-1] + b","
+
+
+def field_labels(resource: Resource, selectable: Iterable[str]) -> dict[str, str]:
+    """What clients of this resource may select by, beside metadata: their label -> the stored shape's."""
+    return {label: label for label in selectable} if resource.stored_as is None else dict(FIELD_LABELS)

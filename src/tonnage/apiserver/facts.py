@@ -6,11 +6,14 @@ objects are listed without a selector, and every watcher of an event shares the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from tonnage.apiserver.strategies import strategies
+from tonnage.clock import Clock
+from tonnage.gates import Gates
 from tonnage.objects.document import Doc, decode, dig
-from tonnage.objects.resources import Resource
+from tonnage.objects.resources import RESOURCES, Resource
 from tonnage.objects.schema import Scalar, Struct, Type
 
 Paths = Mapping[str, tuple[str, ...]]
@@ -56,6 +59,21 @@ class Facts:
             self._labels = doc["metadata"].get("labels", {})
             self._fields = self._selectable.read(doc)
             self._document = None  # last: another thread may be reading too, and must not see half
+
+
+def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], Facts]:
+    """The store's index: facts of a document, by the resource its key starts with."""
+    by_resource = strategies(gates, clock)
+    selectable = {
+        row.store_prefix.rstrip("/"): Selectable(row, by_resource[row.group, row.plural].selectable)
+        for row in RESOURCES
+        if row.stored_as is None
+    }
+
+    def index(key: str, document: bytes) -> Facts:
+        return Facts(selectable[key.partition("/")[0]], document)
+
+    return index
 
 
 def _text(value: Any, absent: str) -> str:

@@ -2,6 +2,8 @@
 
 kubectl asks for `application/json;as=Table;v=v1;g=meta.k8s.io` first and plain JSON second; garbage collectors ask for
 PartialObjectMetadata. Kubernetes' own components prefer protobuf and accept JSON, which is what they get.
+
+The question is settled before a verb runs: a client that cannot read any answer must not have changed anything.
 """
 
 from __future__ import annotations
@@ -12,11 +14,15 @@ from typing import Literal
 
 from tonnage.errors import NotAcceptable
 
-Form = Literal["object", "table", "metadata"]
+Form = Literal["object", "table", "metadata", "metadata list"]
 
-_FORMS: dict[str, Form] = {"": "object", "Table": "table", "PartialObjectMetadata": "metadata"}
-_FORMS["PartialObjectMetadataList"] = "metadata"
-_WILDCARDS = frozenset({"*/*", "application/*"})
+_FORMS: dict[str, Form] = {
+    "Table": "table",
+    "PartialObjectMetadata": "metadata",
+    "PartialObjectMetadataList": "metadata list",
+}
+_JSON, _YAML = "application/json", "application/yaml"
+_STREAM = f"{_JSON};stream=watch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +32,41 @@ class Wanted:
 
 
 @lru_cache(maxsize=256)
-def negotiate(accept: str) -> Wanted:
-    """The first clause of an Accept header that we can serve. Raises NotAcceptable."""
+def negotiate(accept: str, *, as_stream: bool = False) -> Wanted:
+    """The clause of an Accept header with the best quality that we can serve, the first of equals.
+
+    Watches are streams, which are JSON. Raises NotAcceptable.
+    """
     if not accept.strip():
         return Wanted()
-    for clause in accept.split(","):
-        media, *parameters = (part.strip() for part in clause.split(";"))
-        options = dict(parameter.partition("=")[::2] for parameter in parameters)
-        if media in _WILDCARDS or media in ("application/json", "application/yaml"):
-            form = _FORMS.get(options.get("as", ""))
-            if form is not None and (form == "object" or options.get("g", "meta.k8s.io") == "meta.k8s.io"):
-                return Wanted(form, media == "application/yaml")
-    raise NotAcceptable(
-        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
-        "application/json;stream=watch"
-    )
+    is_known = False
+    for media, options in sorted(map(_clause, accept.split(",")), key=lambda clause: -_quality(clause[1])):
+        if media not in ("*/*", _JSON, _YAML):
+            continue
+        is_known = True
+        form = _form(options)
+        if form is not None and not (as_stream and media == _YAML):
+            return Wanted(form, media == _YAML)
+    if not is_known:
+        raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {_JSON}, {_YAML}, {_STREAM}")
+    served = _STREAM if as_stream else f"{_JSON}, {_YAML}"
+    raise NotAcceptable(f"only the following media types are accepted: {served}")
+
+
+def _clause(text: str) -> tuple[str, dict[str, str]]:
+    media, *parameters = (part.strip() for part in text.split(";"))
+    return media, dict(parameter.partition("=")[::2] for parameter in parameters)
+
+
+def _quality(options: dict[str, str]) -> float:
+    try:
+        return float(options.get("q", "1"))
+    except ValueError:
+        return 0.0
+
+
+def _form(options: dict[str, str]) -> Form | None:
+    if not options.keys() & {"as", "g", "v"}:
+        return "object"
+    is_ours = (options.get("g"), options.get("v")) == ("meta.k8s.io", "v1")
+    return _FORMS.get(options.get("as", "")) if is_ours else None

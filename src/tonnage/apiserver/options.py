@@ -1,6 +1,7 @@
 """Query parameters, read as upstream reads CreateOptions, ListOptions and their kin.
 
 A parameter nobody knows is passed over, as upstream does; one that is known and wrong is a 400 or a 422 that names it.
+DeleteOptions, which may also come as a body, are in `verbs/deleting.py`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,10 @@ from tonnage.apiserver import refusals
 from tonnage.errors import BadRequest
 from tonnage.objects import fielderrors
 from tonnage.objects.selectors import FieldSelector, LabelSelector
+from tonnage.objects.validation.metadata import validate_field_manager
+from tonnage.objects.validation.values import unsupported
 
-_OPTIONS_KIND = {
-    "create": "CreateOptions",
-    "update": "UpdateOptions",
-    "patch": "PatchOptions",
-    "delete": "DeleteOptions",
-}
+_OPTIONS_KIND = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 _POLICIES = ("Ignore", "Strict", "Warn")
 
 
@@ -33,16 +31,13 @@ class WriteOptions:
 
 
 def write_options(verb: str, query: Mapping[str, str], user_agent: str, *, is_apply: bool = False) -> WriteOptions:
-    errors: fielderrors.Errors = []
-    dry_run = query.get("dryRun", "")
-    if dry_run not in ("", "All"):
-        errors.append(fielderrors.not_supported("dryRun", [dry_run], ("All",)))
+    dry_run = values(query, "dryRun")
+    errors = dry_run_errors(dry_run)
     validation = query.get("fieldValidation", "") or "Warn"
     if validation not in _POLICIES:
         errors.append(fielderrors.not_supported("fieldValidation", validation, ("", *_POLICIES)))
     manager = query.get("fieldManager", "")
-    if len(manager) > 128:
-        errors.append(fielderrors.too_long("fieldManager", 128))
+    errors += validate_field_manager(manager, "fieldManager")
     force = boolean(query, "force")
     if is_apply and not manager:
         errors.append(fielderrors.required("fieldManager", "is required for apply patch"))
@@ -52,8 +47,12 @@ def write_options(verb: str, query: Mapping[str, str], user_agent: str, *, is_ap
         raise refusals.invalid_options(_OPTIONS_KIND[verb], errors)
     # Without a manager upstream takes the program's name from its User-Agent: "kubectl/v1.32.4 (linux…)" -> "kubectl".
     return WriteOptions(
-        dry_run == "All", manager or user_agent.partition("/")[0][:128] or "unknown", validation, bool(force)
+        bool(dry_run), manager or user_agent.partition("/")[0][:128] or "unknown", validation, bool(force)
     )
+
+
+def dry_run_errors(asked: list[str]) -> fielderrors.Errors:
+    return [] if set(asked) <= {"All"} else [fielderrors.not_supported("dryRun", asked, ("All",))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +69,32 @@ class ListOptions:
     bookmarks: bool = False
     send_initial_events: bool | None = None
 
+    @property
+    def is_exact(self) -> bool:
+        """Is one moment meant, and no later one? A page of a list at a version has always meant that."""
+        if self.match or self.token:
+            return self.match == "Exact"
+        return self.limit > 0 and self.resource_version not in ("", "0")
+
 
 def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+    resource_version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    send_initial_events = boolean(query, "sendInitialEvents")
+    if watch and send_initial_events is None and not match and resource_version in ("", "0"):
+        send_initial_events, match = True, "NotOlderThan"  # what such a watch has meant since before there was a word
+    # Upstream answers "any version" from its memory, whole, whatever page was asked for.
+    limit = 0 if resource_version == "0" else max(integer(query, "limit") or 0, 0)
     options = ListOptions(
         labels=LabelSelector.parse(labels) if labels else None,
         fields=FieldSelector.parse(fields) if fields else None,
-        resource_version=query.get("resourceVersion", ""),
-        match=query.get("resourceVersionMatch", ""),
-        limit=integer(query, "limit") or 0,
+        resource_version=resource_version,
+        match=match,
+        limit=limit,
         token=query.get("continue", ""),
         timeout_s=integer(query, "timeoutSeconds"),
         bookmarks=boolean(query, "allowWatchBookmarks") or False,
-        send_initial_events=boolean(query, "sendInitialEvents"),
+        send_initial_events=send_initial_events,
     )
     errors = _watch_errors(options) if watch else _list_errors(options)
     if errors:
@@ -92,38 +104,40 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
 
 def _list_errors(options: ListOptions) -> fielderrors.Errors:
     errors: fielderrors.Errors = []
-    if options.send_initial_events is not None:
-        errors.append(fielderrors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    if not options.match:
-        return errors
     field, forbid = "resourceVersionMatch", fielderrors.forbidden
-    if not options.resource_version:
-        errors.append(forbid(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
-    if options.token:
-        errors.append(forbid(field, "resourceVersionMatch is forbidden when continue is provided"))
-    if options.match not in ("Exact", "NotOlderThan"):
-        errors.append(fielderrors.not_supported(field, options.match, ("Exact", "NotOlderThan", "")))
-    if options.match == "Exact" and options.resource_version == "0":
-        errors.append(forbid(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if options.match:
+        if not options.resource_version:
+            errors.append(forbid(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        if options.token:
+            errors.append(forbid(field, "resourceVersionMatch is forbidden when continue is provided"))
+        if options.match not in ("Exact", "NotOlderThan"):
+            errors.append(unsupported(field, options.match, ("Exact", "NotOlderThan", "")))
+        if options.match == "Exact" and options.resource_version == "0":
+            errors.append(forbid(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if options.send_initial_events is not None:
+        errors.append(forbid("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     return errors
 
 
 def _watch_errors(options: ListOptions) -> fielderrors.Errors:
     errors: fielderrors.Errors = []
     field, forbid = "resourceVersionMatch", fielderrors.forbidden
-    if options.match and options.send_initial_events is None:
-        errors.append(forbid(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
-    if options.send_initial_events is not None:
+    if options.send_initial_events is not None and options.match != "NotOlderThan":
+        errors.append(forbid(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+    if options.match:
+        if options.send_initial_events is None:
+            told = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            errors.append(forbid(field, told))
         if options.match != "NotOlderThan":
-            errors.append(forbid(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+            errors.append(unsupported(field, options.match, ("NotOlderThan",)))
         if options.token:
-            errors.append(forbid("sendInitialEvents", "sendInitialEvents is forbidden when continue is provided"))
+            errors.append(forbid(field, "resourceVersionMatch is forbidden when continue is provided"))
     return errors
 
 
 def integer(query: Mapping[str, str], name: str) -> int | None:
-    text = query.get(name, "")
-    if not text:
+    text = query.get(name)
+    if text is None:
         return None
     try:
         return int(text)
@@ -138,11 +152,17 @@ def boolean(query: Mapping[str, str], name: str) -> bool | None:
     return query[name].lower() not in ("false", "0")
 
 
+def values(query: Mapping[str, str], name: str) -> list[str]:
+    """Every value of a parameter that may be given more than once."""
+    every = getattr(query, "getall", None)  # of the HTTP library's multi-dictionary
+    return list(every(name, ())) if every is not None else [query[name]] if name in query else []
+
+
 def revision(text: str, *, of: str) -> int:
-    """A resourceVersion as our integer; empty is 0."""
+    """A resourceVersion as our integer; empty is 0. Only a list makes a proper error of one that is no number."""
     if not text:
         return 0
     if not text.isascii() or not text.isdigit():
         problem = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise refusals.Unwrapped(problem) if of == "watch" else BadRequest(f"invalid resource version: {problem}")
+        raise BadRequest(f"invalid resource version: {problem}") if of == "list" else refusals.Unwrapped(problem)
     return int(text)

@@ -37,9 +37,13 @@ def method_not_allowed() -> MethodNotAllowed:
     return MethodNotAllowed("the server does not allow this method on the requested resource")
 
 
-def already_exists(resource: Resource, name: str) -> AlreadyExists:
+def already_exists(resource: Resource, name: str, *, is_going: bool = False) -> AlreadyExists:
+    told = f'{resource.qualified} "{name}" already exists'
     return AlreadyExists(
-        f'{resource.qualified} "{name}" already exists', group=resource.group, kind=resource.plural, name=name
+        f"object is being deleted: {told}" if is_going else told,
+        group=resource.group,
+        kind=resource.plural,
+        name=name,
     )
 
 
@@ -57,6 +61,24 @@ def modified(resource: Resource, name: str) -> Conflict:
         resource,
         name,
         "the object has been modified; please apply your changes to the latest version and try again",
+    )
+
+
+def another_uid(resource: Resource, namespace: str, name: str, *, asked: str, found: str) -> Conflict:
+    """Of a PUT that means another object of that name. The sentence is upstream's storage layer speaking."""
+    key = f"/registry/{resource.plural}/{namespace}/{name}" if namespace else f"/registry/{resource.plural}/{name}"
+    return conflict(
+        resource,
+        name,
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {asked}, UID in object meta: {found}",
+    )
+
+
+def nothing_with_uid(resource: Resource, name: str, uid: str) -> Conflict:
+    """Of an apply that means an object which is not there, and would create another."""
+    return conflict(
+        resource, name, f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
     )
 
 
@@ -85,11 +107,12 @@ def invalid_options(kind: str, errors: Errors) -> Invalid:
     return invalid_object("meta.k8s.io", kind, "", errors)
 
 
-def resource_version_too_large(asked: int, current: int) -> Timeout:
+def resource_version_too_large(asked: int, current: int, *, may_come: bool = True) -> Timeout:
+    """Of a list or a get. `may_come` tells the client to try again, because a later version would do as well."""
     return Timeout(
         f"Timeout: Too large resource version: {asked}, current: {current}",
         causes=(Cause("ResourceVersionTooLarge", "Too large resource version"),),
-        retry_after_s=1,
+        retry_after_s=1 if may_come else 0,
     )
 
 
@@ -100,6 +123,11 @@ def resource_version_too_old(asked: int, oldest: int) -> Expired:
 
 def list_too_old() -> Expired:
     return Expired("The resourceVersion for the provided list is too old.")
+
+
+def bad_name(name: str, wrong: list[str]) -> BadRequest:
+    """Of a name in a URL that no object can have."""
+    return BadRequest(f'Name parameter invalid: "{name}": {";".join(wrong)}')
 
 
 def wrong_name(in_body: str, in_url: str) -> BadRequest:

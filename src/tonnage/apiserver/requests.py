@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from tonnage.objects.resources import BY_PATH, Resource
 
+_PODS = BY_PATH["", "v1", "pods"]
 _NAMESPACE_PARTS = frozenset({"status", "finalize"})
 
 
@@ -47,6 +48,8 @@ def locate(path: str) -> Location | None:
         and not (group == "" and rest[2] in _NAMESPACE_PARTS and len(rest) == 3)
     ):
         namespace, rest = rest[1], rest[2:]
+    if (group, version, rest) == ("", "v1", ["bindings"]) and namespace:
+        return Location(_PODS, namespace, subresource="binding")  # an older way to pods/{name}/binding
     resource = BY_PATH.get((group, version, rest[0]))
     if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
         return None
@@ -54,6 +57,8 @@ def locate(path: str) -> Location | None:
     subresource = rest[2] if len(rest) > 2 else ""
     if (subresource and subresource not in resource.subresources) or (len(rest) > 1 and not name):
         return None
+    if name and resource.namespaced and not namespace:
+        return None  # a namespaced object is reached through its namespace only
     return Location(resource, namespace, name, subresource, watch)
 
 
@@ -61,17 +66,17 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 
 
 def verb_of(method: str, location: Location, watch_asked: bool) -> str:
-    """The API verb of a request; empty when this method means nothing there."""
+    """The API verb of a request; empty when this method means nothing there. One object is watched by /watch/ alone."""
     resource = location.resource
     one = bool(location.name)
-    if resource.namespaced and not location.namespace and (one or method == "POST"):
-        return ""  # a namespaced object is reached, and made, through its namespace only
-    if method in ("GET", "HEAD"):
+    if method == "GET":
         if location.subresource in ("binding", "eviction", "finalize"):
             return ""
-        if watch_asked or location.watch:
+        if location.watch or (watch_asked and not one):
             return "watch"
         return "get" if one else "list"
+    if resource.namespaced and not location.namespace:
+        return ""  # what changes is changed within one namespace
     verb = _VERBS.get(method, "")
     if location.subresource:
         if location.subresource in ("binding", "eviction"):

@@ -21,7 +21,8 @@ from aiohttp import web
 from tonnage.apiserver import pki
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.bootstrap import bootstrap
-from tonnage.apiserver.registry import Registry, index_for
+from tonnage.apiserver.facts import index_for
+from tonnage.apiserver.registry import Registry
 from tonnage.clock import Clock, SystemClock
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates

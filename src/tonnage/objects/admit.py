@@ -1,7 +1,8 @@
 """From a client's JSON to a document the rules can trust.
 
 `admit` walks a document once along its schema, in place. Afterwards every value has the type its field asks for, every
-quantity and time is in canonical text, and there is no null, no unknown field and no empty optional map or list. What
+quantity and time is in canonical text, and there is no null, no unknown field, no empty optional map or list, and no
+zero that a Go server would not write (`hostNetwork: false`, an empty `nodeName`, but not `replicas: 0`). What
 was unknown is returned, for `fieldValidation` to refuse, warn about or ignore. A value of a wrong type is a
 `Malformed`, whose sentence is the one Go's decoder would write, because that is what people search for.
 
@@ -103,7 +104,7 @@ def _struct_check(struct: Struct) -> Check:
                 drop.append(field)
             else:
                 check_item, is_string, drops_empty = entry
-                if is_string and type(item) is str:
+                if is_string and type(item) is str and (item or not drops_empty):
                     continue
                 admitted = check_item(item, Path((path, field)), name, findings)
                 if admitted is not item:
@@ -120,9 +121,18 @@ def _struct_check(struct: Struct) -> Check:
     return check
 
 
+_PLAIN = frozenset({"string", "bool", "int32", "int64"})
+
+
 def _drops_empty(field: Field) -> bool:
-    """Upstream omits empty maps and lists when it writes a document, unless the field must be there."""
-    return isinstance(field.type, (ListOf, MapOf)) and not field.required
+    """Upstream leaves out empty maps and lists when it writes a document, and zeros that mean no more than absence.
+
+    Not `managedFields`, whose empty list is an order to forget all owners.
+    """
+    if isinstance(field.type, (ListOf, MapOf)):
+        return not field.required and field.name != "managedFields"
+    # Fields without a number in the protocol are our own, or the two that every document has.
+    return isinstance(field.type, Scalar) and field.type.name in _PLAIN and bool(field.wire) and not field.keeps_zero
 
 
 def _list_check(kind: ListOf) -> Check:

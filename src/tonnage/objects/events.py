@@ -23,8 +23,8 @@ _RENAMED_BACK = {new: old for old, new in _RENAMED.items()}
 FIELD_LABELS = {
     f"regarding.{field}": f"involvedObject.{field}"
     for field in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-} | {"reportingController": "reportingComponent"}
-"""Field selectors of events.k8s.io in the words of the core shape; `reason` and `type` are the same in both."""
+} | {"reportingController": "reportingComponent", "reason": "reason", "type": "type"}
+"""Field selectors of events.k8s.io in the words of the core shape, which can also select by `source`."""
 
 
 def to_events_v1(event: Doc) -> Doc:

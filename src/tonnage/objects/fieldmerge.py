@@ -75,7 +75,7 @@ def _merge_items(shape: ListShape, old: list[Any], new: list[Any]) -> list[Any]:
                 merged.append(old[left])
                 left += 1
                 continue
-            if False:
+            if theirs[left] in taken:
                 left += 1
         if right < len(ours):
             take(ours[right])

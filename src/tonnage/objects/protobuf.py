@@ -196,8 +196,10 @@ def _map_put(name: str, kind: Type) -> Put:
 
     def put(doc: Doc, wire_type: int, value: Any) -> None:
         expect(BYTES, wire_type, name)
-        key, item = parts(value, name, key=BYTES, value=wanted)
-        doc.setdefault(name, {})[text(key)] = read(item)
+        key, found = parts(value, name, key=BYTES, value=wanted)
+        item = read(found)
+        if item is not None:  # only a zero time is
+            doc.setdefault(name, {})[text(key)] = item
 
     return put
 

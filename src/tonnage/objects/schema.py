@@ -21,7 +21,7 @@ strategic merge patch; `default=V` is a key's value when absent. `~` starts the 
 number is not in upstream's message: ours alone, or apiVersion and kind, which travel in the envelope (metadata of a
 kind is always 1). Go writes zeros (`""`, 0, false) into messages whether they were set or not, and leaves most of them
 out of JSON. `@4?` marks a scalar whose zero stands in JSON too, because the Go field is a pointer (`replicas: 0`) or is
-always written; that of a required field does in any case.
+always written. That of a required field does in any case, but for a few newer ones: `@4-`.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ _HEAD = {
 
 
 _WORDS = frozenset({"map", "set", "merge", "retainKeys", "replace", "atomic", "granular", "default"})
-_NUMBER = re.compile(r"@[1-9][0-9]*(\.[1-9][0-9]*)*\??")
+_NUMBER = re.compile(r"@[1-9][0-9]*(\.[1-9][0-9]*)*[?-]?")
 
 
 def _field(words: list[str], description: str, local: dict[str, Struct], scopes: dict[str, dict[str, Struct]]) -> Field:
@@ -232,8 +232,8 @@ def _field(words: list[str], description: str, local: dict[str, Struct], scopes:
         patch_replace="replace" in options,
         default=default,
         description=description,
-        wire=tuple(int(part) for part in number.strip("@?").split(".") if part),
-        keeps_zero=name.endswith("!") or number.endswith("?"),
+        wire=tuple(int(part) for part in number.strip("@?-").split(".") if part),
+        keeps_zero=not number.endswith("-") if name.endswith("!") else number.endswith("?"),
     )
 
 

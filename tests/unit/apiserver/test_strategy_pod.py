@@ -100,7 +100,7 @@ def test_a_plain_update_does_not_write_the_status() -> None:
 def test_a_status_write_touches_neither_spec_nor_owners_nor_the_service_class() -> None:
     old = stored()
     old["metadata"]["ownerReferences"] = [{"name": "rs", "uid": "u"}]
-    new = {
+    new: Doc = {
         "metadata": {"name": "p"},
         "spec": {"containers": [], "nodeName": "n"},
         "status": {"phase": "Running", "qosClass": ""},

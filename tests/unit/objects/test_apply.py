@@ -206,6 +206,10 @@ def item(name: str, image: str = "i", **more: Any) -> Doc:
         ("a b c", "c a", "b c a"),
         ("a b c d", "d x", "a b c d x"),
         ("a b", "x y", "a b x y"),
+        ("a b", "x a", "x a b"),
+        ("a b c", "a x b", "a x b c"),
+        ("a b c d", "d x b", "a c d x b"),
+        ("a b c d", "c x a", "b c d x a"),
         ("", "a b", "a b"),
     ],
 )

@@ -62,7 +62,7 @@ def test_without_takes_a_node_and_everything_below_it() -> None:
 
 
 def test_an_operation_leaves_its_operands_alone() -> None:
-    trees = [{"f:a": {"f:b": {}}, "f:c": {}}, {"f:a": {".": {}, "f:d": {}}, "f:c": {}}]
+    trees: list[Any] = [{"f:a": {"f:b": {}}, "f:c": {}}, {"f:a": {".": {}, "f:d": {}}, "f:c": {}}]
     left, right = (FieldSet(tree) for tree in copy(trees))
     for operation in (left.union, left.difference, left.intersection, left.without):
         operation(right)
@@ -70,7 +70,7 @@ def test_an_operation_leaves_its_operands_alone() -> None:
 
 
 def test_clients_may_spell_a_step_in_their_own_way() -> None:
-    sent = {'k:{"b": 1, "a": "<x>"}': {}, 'v: "y"': {".": {}}, "i:07": {}, "q:unknown": {"f:x": {}}}
+    sent: Doc = {'k:{"b": 1, "a": "<x>"}': {}, 'v: "y"': {".": {}}, "i:07": {}, "q:unknown": {"f:x": {}}}
     assert fields({"f:l": sent}).tree == {"f:l": {'k:{"a":"\\u003cx\\u003e","b":1}': {}, 'v:"y"': {}, "i:7": {}}}
 
 
@@ -99,7 +99,7 @@ def test_broken_json_in_a_step_is_refused() -> None:
 
 def test_paths_come_in_upstreams_order() -> None:
     # Members before what is below them; fields, then items by key, by value, by position; numbers before text.
-    tree = {
+    tree: Doc = {
         "i:1": {},
         'v:"b"': {},
         "v:10": {},
@@ -155,7 +155,7 @@ def test_an_absent_key_takes_the_schemas_default() -> None:
 def test_null_and_empty_objects_are_set_but_empty_lists_are_not() -> None:
     doc = {"metadata": {"labels": None, "annotations": {}, "finalizers": []}, "spec": {"tolerations": []}}
     # Tolerations are atomic, so that even an empty list is a value.
-    expected = {"f:metadata": {"f:labels": {}, "f:annotations": {}}, "f:spec": {"f:tolerations": {}}}
+    expected: Doc = {"f:metadata": {"f:labels": {}, "f:annotations": {}}, "f:spec": {"f:tolerations": {}}}
     assert field_set_of(POD, doc) == fields(expected)
 
 
@@ -187,7 +187,7 @@ def test_an_item_without_any_key_cannot_be_named() -> None:
 def test_what_came_went_and_changed_is_told_apart() -> None:
     old = {"metadata": {"labels": {"a": "1", "b": "1"}}, **pod({"name": "x", "image": "i"}, hostname="h")}
     new = {"metadata": {"labels": {"a": "2", "c": "1"}}, **pod({"name": "y", "image": "i"}, hostname="h")}
-    item = {".": {}, "f:name": {}, "f:image": {}}
+    item: Any = {".": {}, "f:name": {}, "f:image": {}}
     added, modified, removed = compare(POD, old, new)
     assert added.tree == {"f:metadata": {"f:labels": {"f:c": {}}}, "f:spec": {"f:containers": {'k:{"name":"y"}': item}}}
     assert modified.tree == {"f:metadata": {"f:labels": {"f:a": {}}}}
@@ -199,7 +199,7 @@ def test_what_came_went_and_changed_is_told_apart() -> None:
 
 def test_a_container_that_comes_as_a_whole_is_added_itself() -> None:
     added, _, _ = compare(POD, pod(), pod(affinity={"nodeAffinity": {}}, volumes=[{"name": "v", "emptyDir": {}}]))
-    volume = {".": {}, "f:name": {}, "f:emptyDir": {}}
+    volume: Any = {".": {}, "f:name": {}, "f:emptyDir": {}}
     assert added.tree == {
         "f:spec": {
             "f:affinity": {".": {}, "f:nodeAffinity": {}},
@@ -212,7 +212,7 @@ def test_what_a_go_object_always_has_is_not_added_itself() -> None:
     # spec, template, its metadata, and the required list of containers are there in an empty Deployment.
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}}
     added, modified, _ = compare(DEPLOYMENT, {}, {"spec": {"template": template, "strategy": {}}})
-    container = {".": {}, "f:name": {}}
+    container: Any = {".": {}, "f:name": {}}
     assert added.tree == {
         "f:spec": {
             "f:template": {
@@ -244,7 +244,7 @@ def test_items_that_begin_or_cease_to_share_a_name_change_as_a_whole() -> None:
     def at(part: FieldSet) -> Any:
         return part.tree and part.tree["f:spec"]["f:containers"]['k:{"name":"a"}']["f:env"]['k:{"name":"E"}']
 
-    item = {".": {}, "f:name": {}, "f:value": {}}
+    item: Any = {".": {}, "f:name": {}, "f:value": {}}
     assert [at(part) for part in compare(POD, env("1"), env("1", "2"))] == [{}, {}, item]
     assert [at(part) for part in compare(POD, env("1", "2"), env("1"))] == [item, {}, {}]
     assert (
@@ -287,7 +287,7 @@ def test_struct_fields_on_the_way_become_members_but_map_entries_and_items_do_no
     owned = fields(
         {"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:containers": {'k:{"name":"x"}': {"f:image": {}}}}}
     )
-    item = {"f:image": {}}
+    item: Any = {"f:image": {}}
     assert with_named_fields(POD, owned).tree == {
         "f:metadata": {".": {}, "f:labels": {".": {}, "f:a": {}}},
         "f:spec": {".": {}, "f:containers": {".": {}, 'k:{"name":"x"}': item}},

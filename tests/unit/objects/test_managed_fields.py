@@ -17,7 +17,7 @@ ACCOUNT = schema_of("", "v1", "ServiceAccount")
 T1, T2, T3 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", "2026-01-01T00:00:03Z"
 
 
-def config_map(entries: list[Doc] | None = None, **data: str) -> Doc:
+def config_map(entries: Any = None, **data: str) -> Doc:
     metadata: Doc = {"name": "c", "namespace": "n", "uid": "u", "resourceVersion": "1"}
     if entries is not None:
         metadata["managedFields"] = entries
@@ -138,8 +138,8 @@ def test_an_endpoint_owns_nothing_it_does_not_write() -> None:
         )
         return new["metadata"]["managedFields"][0]["fieldsV1"]
 
-    labels = {"f:labels": {".": {}, "f:a": {}}}
-    owners = {"f:ownerReferences": {".": {}, 'k:{"uid":"o"}': {}}}
+    labels: Doc = {"f:labels": {".": {}, "f:a": {}}}
+    owners: Doc = {"f:ownerReferences": {".": {}, 'k:{"uid":"o"}': {}}}
     assert written("") == {"f:metadata": {**labels, **owners}, "f:spec": {"f:hostname": {}}}
     assert written("status") == {"f:metadata": labels, "f:status": {"f:phase": {}}}
 
@@ -150,7 +150,7 @@ def test_a_status_written_through_the_main_endpoint_is_taken_from_nobody() -> No
     old: Doc = {"metadata": {"managedFields": [kubelet]}, "status": {"phase": "Running"}}
     new: Doc = {"metadata": {"labels": {"a": "b"}}, "status": {"phase": "Other"}}
     track_update(node, old=old, new=new, manager="m", api_version="v1", now=T2, reset_fields=FieldSet.of(("status",)))
-    labels = {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}
+    labels: Doc = {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}
     assert new["metadata"]["managedFields"] == [kubelet, entry("m", labels, T2)]
 
 
@@ -218,7 +218,8 @@ def test_owners_can_be_forgotten_and_stay_forgotten(reset: list[Doc]) -> None:
 
 
 def test_a_creation_is_tracked_whatever_entries_it_brings() -> None:
-    for sent in ([{}], [entry("given", data("a"))], [{"operation": "Frob"}]):
+    brought: list[list[Doc]] = [[{}], [entry("given", data("a"))], [{"operation": "Frob"}]]
+    for sent in brought:
         assert write(None, config_map(sent, a="1"), "bob", T1) == [entry("bob", data("a", whole=True))]
 
 

@@ -129,7 +129,7 @@ NODE = {
 
 
 def test_a_pod_created_on_a_node_takes_its_zone_and_region() -> None:
-    made = {"metadata": {"labels": {"topology.kubernetes.io/zone": "wrong"}}, "spec": {"nodeName": "n"}}
+    made: Doc = {"metadata": {"labels": {"topology.kubernetes.io/zone": "wrong"}}, "spec": {"nodeName": "n"}}
     inherit_topology(made, NODE)
     assert made["metadata"]["labels"] == {"topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r"}
 
@@ -143,7 +143,7 @@ def test_a_pod_without_a_node_or_with_an_unknown_one_takes_nothing() -> None:
 
 
 def test_a_binding_carries_the_topology_of_a_target_that_is_a_node() -> None:
-    named = {"metadata": {"labels": {"a": "b"}}, "target": {"kind": "Node", "name": "n"}}
+    named: Doc = {"metadata": {"labels": {"a": "b"}}, "target": {"kind": "Node", "name": "n"}}
     unnamed: Doc = {"metadata": {}, "target": {"name": "n"}}
     carry_topology(named, NODE)
     carry_topology(unnamed, NODE)

@@ -10,7 +10,7 @@ from tonnage.objects.document import Doc
 from tonnage.objects.pod_resources import aggregate, qos_class
 
 
-def container(restart_policy: str = "", *, limits: Doc | None = None, **requests: str) -> Doc:
+def container(restart_policy: str = "", *, limits: Doc | None = None, **requests: Any) -> Doc:
     resources: dict[str, Any] = {}
     if requests:
         resources["requests"] = requests
@@ -65,7 +65,7 @@ def test_limits_add_up_by_the_same_rule() -> None:
         ({"containers": [container(limits={"cpu": "1", "memory": "1Gi"}, cpu="1", memory="512Mi")]}, "Burstable"),
         ({"containers": [container(limits={"cpu": "1"}, cpu="1")]}, "Burstable"),
         # Storage has no say: only cpu and memory make a class.
-        ({"containers": [container(**{"ephemeral-storage": "1Gi"})]}, "BestEffort"),
+        ({"containers": [{"resources": {"requests": {"ephemeral-storage": "1Gi"}}}]}, "BestEffort"),
         # One init container without limits is enough to lose the guarantee.
         (
             {

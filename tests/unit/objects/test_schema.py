@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tonnage.objects.resources import RESOURCES
@@ -129,6 +131,30 @@ def test_a_default_and_a_description_are_kept() -> None:
     assert types["Port"].fields["protocol"].description == "TCP, UDP or SCTP; TCP=default."
 
 
+def test_a_struct_may_be_merged_by_field_though_its_type_is_atomic_and_replaced_by_strategic_merge() -> None:
+    fields = read("type T atomic", "  part T granular", "  other T replace", "  plain T")["T"].fields
+    assert [fields[name].is_granular for name in fields] == [True, False, False]
+    assert [fields[name].patch_replace for name in fields] == [False, True, False]
+
+
+def test_a_number_places_a_field_in_protobuf_and_a_path_one_that_json_inlines() -> None:
+    fields = read("kind T", "  a string @4", "  b [string] @2.10 set", "  c string")["T"].fields
+    assert {name: field.wire for name, field in fields.items()} == {
+        "apiVersion": (),
+        "kind": (),
+        "metadata": (1,),
+        "a": (4,),
+        "b": (2, 10),
+        "c": (),
+    }
+
+
+def test_a_zero_counts_where_it_is_marked_or_the_field_is_required() -> None:
+    fields = read("type T", "  a int32 @1", "  b int32 @2?", "  c! int32 @3", "  d! int32 @4-")["T"].fields
+    assert {name: field.keeps_zero for name, field in fields.items()} == {"a": False, "b": True, "c": True, "d": False}
+    assert [field.wire for field in fields.values()] == [(1,), (2,), (3,), (4,)]
+
+
 def test_empty_lines_and_comments_are_skipped() -> None:
     types = read("", "# a comment", "type T", "", "  a string", "  # another", "  b string")
     assert list(types["T"].fields) == ["a", "b"]
@@ -153,6 +179,9 @@ def test_a_type_that_stands_twice_is_an_error() -> None:
         ("x other.B", "'other'"),
         ("x meta.Nothing", "'Nothing'"),
         ("x string shiny", "'shiny'"),
+        ("x string @0", "'@0'"),
+        ("x string @1.", "'@1.'"),
+        ("x string @?", "'@?'"),
     ],
 )
 def test_what_a_field_does_not_know_is_named_with_file_and_line(field: str, unknown: str) -> None:
@@ -178,6 +207,29 @@ def test_every_key_by_which_a_list_merges_is_a_field_of_its_items() -> None:
             if isinstance(field.type, ListOf) and isinstance(field.type.item, Struct):
                 named = {*field.type.keys, field.type.merge_key} - {""}
                 assert named <= field.type.item.fields.keys(), f"{struct.name}.{field.name}"
+
+
+def test_every_field_has_a_number_but_those_of_the_envelope_and_our_own() -> None:
+    without = {
+        f"{struct.name}.{field.name}" for struct in structs() for field in struct.fields.values() if not field.wire
+    }
+    kinds = {struct.name for struct in structs() if struct.is_kind} | {"DeleteOptions", "Status"}
+    envelope = {f"{kind}.{name}" for kind in kinds for name in ("apiVersion", "kind")}
+    assert without - envelope == {"CSIDriverSpec.volumeRebuilding", "CSIStorageCapacity.availableCapacities"}
+
+
+def test_no_two_fields_of_a_message_share_a_number() -> None:
+    for struct in structs():
+        paths = sorted(field.wire for field in struct.fields.values() if field.wire)
+        for path, following in pairwise(paths):
+            assert following[: len(path)] != path, f"{struct.name}: {path} and {following}"
+
+
+def test_what_merges_against_the_habit_of_its_type_is_marked() -> None:
+    granular = {f"{struct.name}.{f.name}" for struct in structs() for f in struct.fields.values() if f.is_granular}
+    replaced = {f"{struct.name}.{f.name}" for struct in structs() for f in struct.fields.values() if f.patch_replace}
+    assert granular == {"PersistentVolumeSpec.claimRef", "PersistentVolumeClaimStatus.allocatedResourceStatuses"}
+    assert replaced == {"PodDisruptionBudgetSpec.selector"}
 
 
 def test_a_few_facts_that_others_depend_on() -> None:

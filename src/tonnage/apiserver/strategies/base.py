@@ -42,6 +42,8 @@ class Strategy:
     """May a PUT come without a resourceVersion?"""
     create_on_update: ClassVar[bool] = False
     """Does a PUT to a name that does not exist create it? (Leases and Events, as upstream.)"""
+    propagates: ClassVar[bool] = True
+    """Can a deletion be told to orphan dependents, or to wait for theirs?"""
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {}
     """Field selectors beside metadata.name and metadata.namespace: label -> path in the document."""
 

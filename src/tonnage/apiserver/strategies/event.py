@@ -14,6 +14,7 @@ class EventStrategy(Strategy):
     """The resource it is made for says how strict it is: events.k8s.io asks for more than the core API."""
 
     create_on_update = True
+    propagates = False
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {
         **{
             f"involvedObject.{field}": ("involvedObject", field)

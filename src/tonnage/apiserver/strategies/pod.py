@@ -85,9 +85,7 @@ class PodStrategy(Strategy):
         return pod_warnings(new) if old is None else []
 
     def grace_period_s(self, doc: Doc, asked_s: int | None) -> int:
-        """What was asked, else what the pod says; none for a pod that never ran or has ended. Mirrors
-        CheckGracefulDelete.
-        """
+        """What was asked, else what the pod says; none where nothing runs. Mirrors CheckGracefulDelete."""
         period_s: int = doc["spec"].get("terminationGracePeriodSeconds", 0) if asked_s is None else asked_s
         if not doc["spec"].get("nodeName") or doc.get("status", {}).get("phase") in _FINISHED:
             return 0

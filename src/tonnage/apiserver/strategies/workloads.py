@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from tonnage.apiserver.strategies.base import Generation, Strategy
+from tonnage.apiserver.strategies.base import Generation, Strategy, keep
 from tonnage.apiserver.strategies.pod import drop_closed_fields
 from tonnage.objects.defaults.workloads import (
     default_daemon_set,
@@ -78,10 +78,7 @@ class DeploymentStrategy(WorkloadStrategy):
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
         super().prepare_status(new, old)
-        if "labels" in old["metadata"]:
-            new["metadata"]["labels"] = copy(old["metadata"]["labels"])
-        else:
-            new["metadata"].pop("labels", None)
+        keep(new["metadata"], old["metadata"], "labels")
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         parts = ("updatedReplicas", "readyReplicas", "availableReplicas")

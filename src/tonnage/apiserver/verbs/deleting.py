@@ -2,51 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tonnage.apiserver import answers, bodies, refusals, status
 from tonnage.apiserver.openapi.operations import RETURNS_DELETED
-from tonnage.apiserver.options import boolean, integer, list_options, write_options
-from tonnage.apiserver.registry import Registry
+from tonnage.apiserver.options import boolean, dry_run_errors, integer, list_options, values
+from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Answer, Call
-from tonnage.apiserver.verbs.reading import matcher, scope
+from tonnage.apiserver.verbs.reading import select
 from tonnage.errors import BadRequest, Conflict, NotFound
 from tonnage.objects import fielderrors
 from tonnage.objects.admit import Malformed, admit
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import Resource
 from tonnage.objects.schema import schema_of
+from tonnage.objects.validation.values import unsupported
 
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
+    """How a deletion is meant; empty `propagation` leaves it to the object."""
+
     grace_s: int | None = None
     propagation: str = ""
     uid: str | None = None
     resource_version: str | None = None
     dry_run: bool = False
 
-    def check_of(self, resource: Resource) -> Callable[[Doc], None]:
-        """Judge the preconditions on an object, in upstream's words (which name the kind here, not the resource)."""
+    async def remove(self, registry: Registry, resource: Resource, namespace: str, name: str) -> Written:
+        """Delete one object so. Raises NotFound, Conflict."""
 
         def check(doc: Doc) -> None:
-            meta = doc["metadata"]
-            if self.uid is not None and self.uid != meta["uid"]:
-                raise _precondition(resource, meta["name"], "UID", self.uid, meta["uid"], "deleted and then recreated")
-            if self.resource_version is not None and self.resource_version != meta["resourceVersion"]:
-                raise _precondition(
-                    resource,
-                    meta["name"],
-                    "ResourceVersion",
-                    self.resource_version,
-                    meta["resourceVersion"],
-                    "modified",
-                )
+            self._check(resource, doc["metadata"])
 
-        return check
+        return await registry.remove(
+            resource,
+            namespace,
+            name,
+            grace_s=self.grace_s,
+            propagation=self.propagation,
+            check=check,
+            dry_run=self.dry_run,
+        )
+
+    def _check(self, resource: Resource, meta: Doc) -> None:
+        """Judge the preconditions, in upstream's words (which name the kind here, not the resource)."""
+        name, uid, version = meta["name"], meta["uid"], meta["resourceVersion"]
+        if self.uid is not None and self.uid != uid:
+            raise _precondition(resource, name, "UID", self.uid, uid, "deleted and then recreated")
+        if self.resource_version is not None and self.resource_version != version:
+            raise _precondition(resource, name, "ResourceVersion", self.resource_version, version, "modified")
 
 
 def _precondition(resource: Resource, name: str, what: str, asked: str, found: str, happened: str) -> Conflict:
@@ -64,94 +71,89 @@ async def delete(registry: Registry, call: Call) -> Answer:
     """DELETE one object."""
     options = read_options(call)
     resource = call.resource
-    written = await registry.remove(
-        resource,
-        call.namespace,
-        call.name,
-        grace_s=options.grace_s,
-        propagation=options.propagation,
-        check=options.check_of(resource),
-        dry_run=options.dry_run,
-    )
+    written = await options.remove(registry, resource, call.namespace, call.name)
     if written.removed and (resource.group, resource.plural) not in RETURNS_DELETED:
         return answers.plain(call, status.success(resource, call.name, decode(written.document)["metadata"]["uid"]))
     return answers.one(call, written.document, now=registry.clock.now())
 
 
 async def delete_collection(registry: Registry, call: Call) -> Answer:
-    """DELETE everything the selectors choose; what went away meanwhile is no error."""
+    """DELETE everything the selectors choose; what went away meanwhile is no error. Ends at the first refusal."""
     options = read_options(call)
-    resource = call.resource
-    matches = matcher(registry, call, list_options(call.query, watch=False))
+    records, at, _ = await select(registry, call, list_options(call.query, watch=False))
     shown: list[bytes] = []
-    for record in [record for record in registry.store.list(scope(call)) if matches(record)]:
+    for record in records:
         meta = decode(record.document)["metadata"]
         try:
-            await registry.remove(
-                resource,
-                meta.get("namespace", ""),
-                meta["name"],
-                grace_s=options.grace_s,
-                propagation=options.propagation,
-                dry_run=options.dry_run,
-            )
+            await options.remove(registry, call.resource, meta.get("namespace", ""), meta["name"])
         except NotFound:
             continue
         shown.append(record.document)
-    head = {"resourceVersion": str(registry.store.revision)}
-    return answers.many(call, shown, head, now=registry.clock.now())
+    return answers.many(call, shown, {"resourceVersion": str(at)}, now=registry.clock.now())
 
 
 def read_options(call: Call) -> DeleteOptions:
-    """DeleteOptions come in the body, or in the query when there is no body."""
+    """DeleteOptions come in the body, or in the query when there is no body. Raises BadRequest, Invalid."""
     if call.body.strip():
-        return from_document(_document(call), call)
-    orphan = boolean(call.query, "orphanDependents")
-    policy = call.query.get("propagationPolicy", "") or ("Orphan" if orphan else "")
+        return from_document(_document(call), values(call.query, "dryRun"))
+    query = call.query
     return _checked(
-        DeleteOptions(
-            grace_s=integer(call.query, "gracePeriodSeconds"),
-            propagation=policy,
-            dry_run=write_options("delete", call.query, "").dry_run,
-        )
+        grace_s=integer(query, "gracePeriodSeconds"),
+        policy=query.get("propagationPolicy"),
+        orphans=boolean(query, "orphanDependents"),
+        dry_run=values(query, "dryRun"),
+    )
+
+
+def from_document(doc: Doc, dry_run: list[str]) -> DeleteOptions:
+    """A DeleteOptions document, as DELETE and eviction carry it; `dry_run` is the query's.
+
+    Raises BadRequest, Invalid.
+    """
+    try:
+        admit(schema_of("meta", "v1", "DeleteOptions"), doc)
+    except Malformed as exc:
+        raise BadRequest(exc.message) from exc
+    preconditions = doc.get("preconditions", {})
+    return _checked(
+        grace_s=doc.get("gracePeriodSeconds"),
+        policy=doc.get("propagationPolicy"),
+        orphans=doc.get("orphanDependents"),
+        dry_run=doc.get("dryRun", []) or dry_run,
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
     )
 
 
 def _document(call: Call) -> Doc:
+    if call.body.strip() == b"null":
+        return {}
     media = bodies.media_type(call.headers.get("Content-Type", "")) or "application/json"
-    return bodies.read_document(call.body, media, must_be="DeleteOptions")
+    doc = bodies.read_document(call.body, media, must_be="DeleteOptions")
+    kind = doc.get("kind") or "DeleteOptions"
+    if kind != "DeleteOptions":
+        raise BadRequest(f'no kind "{kind}" is registered for version "{doc.get("apiVersion")}" in scheme "tonnage"')
+    return doc
 
 
-def from_document(doc: Doc, call: Call) -> DeleteOptions:
-    """A DeleteOptions document, as DELETE and eviction carry it."""
-    try:
-        admit(schema_of("meta", "v1", "DeleteOptions"), doc)
-    except Malformed as exc:
-        raise BadRequest(f'DeleteOptions in version "v1" cannot be handled as a DeleteOptions: {exc}') from exc
-    preconditions = doc.get("preconditions", {})
-    policy = doc.get("propagationPolicy", "") or ("Orphan" if doc.get("orphanDependents") else "")
-    dry_run = doc.get("dryRun", [])
-    if dry_run not in ([], ["All"]):
-        error = fielderrors.not_supported("dryRun", dry_run, ("All",))
-        raise refusals.invalid_options("DeleteOptions", [error])
-    return _checked(
-        DeleteOptions(
-            doc.get("gracePeriodSeconds"),
-            policy,
-            preconditions.get("uid"),
-            preconditions.get("resourceVersion"),
-            bool(dry_run) or write_options("delete", call.query, "").dry_run,
-        )
-    )
-
-
-def _checked(options: DeleteOptions) -> DeleteOptions:
-    if options.propagation and options.propagation not in _POLICIES:
-        error = fielderrors.FieldError(
-            "FieldValueNotSupported",
-            "propagationPolicy",
-            options.propagation,
-            'supported values: "Foreground", "Background", "Orphan", "nil"',
-        )
-        raise refusals.invalid_options("DeleteOptions", [error])
-    return options
+def _checked(
+    *,
+    grace_s: int | None,
+    policy: str | None,
+    orphans: bool | None,
+    dry_run: list[str],
+    uid: str | None = None,
+    resource_version: str | None = None,
+) -> DeleteOptions:
+    errors = []
+    if policy is not None and orphans is not None:
+        told = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(fielderrors.invalid("propagationPolicy", policy, told))
+    elif policy is not None and policy not in _POLICIES:
+        errors.append(unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
+    errors += dry_run_errors(dry_run)
+    if errors:
+        raise refusals.invalid_options("DeleteOptions", errors)
+    if orphans is not None:
+        policy = "Orphan" if orphans else "Background"
+    return DeleteOptions(grace_s, policy or "", uid, resource_version, bool(dry_run))

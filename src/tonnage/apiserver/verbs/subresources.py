@@ -7,8 +7,9 @@ another strategy method, see `registry.change`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
-from tonnage.apiserver import answers, bodies, status
+from tonnage.apiserver import answers, bodies, refusals, status
 from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Answer, Call
@@ -28,10 +29,14 @@ from tonnage.objects.eviction import (
     still_processing,
     validate_eviction,
 )
-from tonnage.objects.pod_admission import topology_labels
-from tonnage.objects.resources import BY_PLURAL
+from tonnage.objects.pod_admission import carry_topology
+from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.scale import apply_scale, scale_of
-from tonnage.objects.schema import schema_of
+
+# Bodies of a kind of their own, which nothing stores.
+_BINDING = Resource("", "v1", "Binding", "bindings", True)
+_EVICTION = Resource("policy", "v1", "Eviction", "evictions", True)
+_SCALE = Resource("autoscaling", "v1", "Scale", "scales", True)
 
 _PODS = BY_PLURAL["", "pods"]
 _NODES = BY_PLURAL["", "nodes"]
@@ -40,41 +45,38 @@ _EVICTION_TRIES = 5
 
 
 async def create_binding(registry: Registry, call: Call) -> Answer:
-    """POST pods/{name}/binding: the scheduler's decision becomes the pod's node."""
+    """POST pods/{name}/binding, or bindings: the scheduler's decision becomes the pod's node."""
     options = _options("create", call)
-    binding = _read(call, "", "v1", "Binding")
-    validate_binding(binding, call.name)
+    binding = _read(call, _BINDING, options)
+    name = call.name or dig(binding, "metadata", "name") or ""
+    validate_binding(binding, name)
     node = registry.store.get(_NODES.key("", dig(binding, "target", "name") or ""))
-    inherited = topology_labels(decode(node.document)) if node is not None else {}
-    if inherited:
-        meta = binding.setdefault("metadata", {})
-        meta["labels"] = {**inherited, **meta.get("labels", {})}
+    carry_topology(binding, decode(node.document) if node is not None else None)
 
     def bound(pod: Doc) -> Doc:
         return bind(pod, binding, registry.gates, now=registry.now())
 
-    await registry.rewrite(_PODS, call.namespace, call.name, bound, dry_run=options.dry_run)
+    await registry.rewrite(_PODS, call.namespace, name, bound, dry_run=options.dry_run)
     return answers.plain(call, status.created_nothing(), 201)
 
 
 async def create_eviction(registry: Registry, call: Call) -> Answer:
     """POST pods/{name}/eviction: deletion that asks the pod's disruption budget first."""
     options = _options("create", call)
-    eviction = _read(call, "policy", "v1", "Eviction")
+    eviction = _read(call, _EVICTION, options)
     validate_eviction(eviction, call.name)
-    for _ in range(_EVICTION_TRIES):
+    for tries_left in reversed(range(_EVICTION_TRIES)):
         pod = decode(registry.read(_PODS, call.namespace, call.name).document)
         decision = _judge(registry, call, pod, eviction, options)
         try:
-            await _carry_out(registry, call, pod, decision)
+            await _carry_out(registry, call, decision)
+            break
         except Conflict:
             if decision.on_conflict is OnConflict.TRY_LATER:
                 raise still_processing(decision.budget_name) from None
-            if decision.on_conflict is OnConflict.FAIL:
+            if decision.on_conflict is OnConflict.FAIL or not tries_left:
                 raise
-            continue
-        return answers.plain(call, status.created_nothing(), 201)
-    raise still_processing(decision.budget_name)
+    return answers.plain(call, status.created_nothing(), 201)
 
 
 def _judge(registry: Registry, call: Call, pod: Doc, eviction: Doc, options: WriteOptions) -> Decision:
@@ -83,8 +85,9 @@ def _judge(registry: Registry, call: Call, pod: Doc, eviction: Doc, options: Wri
     return judge_eviction(pod, budgets, eviction, now=registry.now(), dry_run=dry_run)
 
 
-async def _carry_out(registry: Registry, call: Call, pod: Doc, decision: Decision) -> None:
+async def _carry_out(registry: Registry, call: Call, decision: Decision) -> None:
     """Charge the budget, mark the pod, delete it. Raises Conflict when pod or budget changed since the judgement."""
+    wanted = deleting.from_document(decision.options, [])
     if decision.budget is not None:
         charged = decision.budget
         seen = charged["metadata"]["resourceVersion"]
@@ -95,25 +98,13 @@ async def _carry_out(registry: Registry, call: Call, pod: Doc, decision: Decisio
             return charged
 
         await registry.rewrite(_BUDGETS, call.namespace, charged["metadata"]["name"], charge)
-    wanted = deleting.from_document(decision.options, call)
     if not wanted.dry_run:
         marked = await registry.rewrite(
-            _PODS, call.namespace, call.name, lambda now: mark_disrupted(now, decision.options, now=registry.now())
+            _PODS, call.namespace, call.name, lambda pod: mark_disrupted(pod, decision.options, now=registry.now())
         )
-        preconditions = decision.options.get("preconditions", {})
-        if "resourceVersion" in preconditions:
-            version = decode(marked.document)["metadata"]["resourceVersion"]
-            decision.options["preconditions"] = {**preconditions, "resourceVersion": version}
-            wanted = deleting.from_document(decision.options, call)
-    await registry.remove(
-        _PODS,
-        call.namespace,
-        call.name,
-        grace_s=wanted.grace_s,
-        propagation=wanted.propagation,
-        check=wanted.check_of(_PODS),
-        dry_run=wanted.dry_run,
-    )
+        if wanted.resource_version is not None:
+            wanted = replace(wanted, resource_version=decode(marked.document)["metadata"]["resourceVersion"])
+    await wanted.remove(registry, _PODS, call.namespace, call.name)
 
 
 async def get_scale(registry: Registry, call: Call) -> Answer:
@@ -124,36 +115,46 @@ async def get_scale(registry: Registry, call: Call) -> Answer:
 
 async def update_scale(registry: Registry, call: Call) -> Answer:
     """PUT …/{name}/scale."""
-    scale = _read(call, "autoscaling", "v1", "Scale")
+    options = _options("update", call)
+    scale = _read(call, _SCALE, options)
     check_name(call, scale)
-    return await _change_scale(registry, call, _options("update", call), lambda old: apply_scale(old, scale))
+    return await _change_scale(registry, call, options, lambda old: apply_scale(old, scale))
 
 
 async def patch_scale(registry: Registry, call: Call) -> Answer:
     """PATCH …/{name}/scale, in any form but apply."""
-    schema = schema_of("autoscaling", "v1", "Scale")
-    patched = patcher(call.headers.get("Content-Type", ""), call.body, schema)
+    patched = patcher(call, _SCALE.schema)
 
     def change(old: Doc) -> Doc:
         scale = patched(scale_of(old, call.resource))
-        _admit(scale, "autoscaling", "v1", "Scale")
+        try:
+            admit(_SCALE.schema, scale)
+        except Malformed as exc:
+            raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {exc.message}') from exc
+        check_name(call, scale)
         return apply_scale(old, scale)
 
     return await _change_scale(registry, call, _options("patch", call), change)
 
 
 async def _change_scale(registry: Registry, call: Call, options: WriteOptions, change: Callable[[Doc], Doc]) -> Answer:
-    written = await registry.change(call.resource, call.namespace, call.name, change, options)
+    written = await registry.change(call.resource, call.namespace, call.name, change, options, subresource="scale")
     return answers.plain(call, scale_of(decode(written.document), call.resource))
 
 
 async def update_finalize(registry: Registry, call: Call) -> Answer:
     """PUT namespaces/{name}/finalize: the one way to take a finalizer out of a namespace's spec."""
-    doc = bodies.read_object(call.body, call.headers.get("Content-Type", ""), call.resource, "Ignore", call.warnings)
-    check_name(call, doc)
     options = _options("update", call)
-    written = await registry.rewrite(
-        call.resource, "", call.name, lambda old: finalize(old, doc), dry_run=options.dry_run
+    doc = _read(call, call.resource, options)
+    check_name(call, doc)
+
+    def change(old: Doc) -> Doc:
+        meant = {field: doc["metadata"].get(field, "") for field in ("uid", "resourceVersion")}
+        changed = finalize(old, doc)
+        return {**changed, "metadata": {**changed["metadata"], **{key: value for key, value in meant.items() if value}}}
+
+    written = await registry.change(
+        call.resource, "", call.name, change, options, subresource=call.subresource, is_put=True
     )
     return answers.one(call, written.document, now=registry.clock.now())
 
@@ -162,19 +163,13 @@ def _options(verb: str, call: Call) -> WriteOptions:
     return write_options(verb, call.query, call.headers.get("User-Agent", ""))
 
 
-def _read(call: Call, group: str, version: str, kind: str) -> Doc:
-    """A body of another kind than the resource's own."""
-    media = bodies.media_type(call.headers.get("Content-Type", "")) or "application/json"
-    doc = bodies.read_document(call.body, media, must_be=kind)
-    _admit(doc, group, version, kind)
+def _read(call: Call, kind: Resource, options: WriteOptions) -> Doc:
+    """A body, mostly of another kind than the resource's own; it belongs to the namespace of the URL."""
+    content_type = call.headers.get("Content-Type", "")
+    doc = bodies.read_object(call.body, content_type, kind, options.field_validation, call.warnings)
+    if kind.namespaced and dig(doc, "metadata", "namespace") not in (None, "", call.namespace):
+        raise refusals.wrong_namespace()
     return doc
-
-
-def _admit(doc: Doc, group: str, version: str, kind: str) -> None:
-    try:
-        admit(schema_of(group, version, kind), doc)
-    except Malformed as exc:
-        raise BadRequest(f'{kind} in version "{version}" cannot be handled as a {kind}: {exc.message}') from exc
 
 
 VERBS: dict[tuple[str, str], Callable[[Registry, Call], Awaitable[Answer]]] = {

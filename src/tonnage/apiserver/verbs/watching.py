@@ -17,8 +17,8 @@ from tonnage.apiserver import answers, faces, refusals, status
 from tonnage.apiserver.options import ListOptions, list_options, revision
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call
+from tonnage.apiserver.selection import Matches, matcher, scope
 from tonnage.apiserver.tables import partial_metadata, table
-from tonnage.apiserver.verbs.reading import Matches, matcher, scope
 from tonnage.errors import ApiError, Expired, ServiceUnavailable
 from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.resources import Resource
@@ -37,6 +37,8 @@ from tonnage.store import (
 _MIN_TIMEOUT_S = 1800.0
 """Upstream ends a watch after 30 to 60 minutes, so that clients spread over servers; ours keeps the habit."""
 _BOOKMARK_EVERY_S = 60.0
+_LAST_BOOKMARK_S = 2.0
+"""How long before its end a watch sends the bookmark from which the client will go on."""
 
 Encode = Callable[[str, bytes], bytes]
 """(event type, document) -> one frame, newline included."""
@@ -49,31 +51,27 @@ class Watching:
         self._registry = registry
         self._resource = call.resource
         self._options = list_options(call.query, watch=True)
-        self._matches = matcher(registry, call, self._options)
+        self._matches = matcher(registry.strategy(call.resource), call, self._options)
         self._scope = scope(call)
         self._encoder = _Encoder(registry, call)
         timeout_s = self._options.timeout_s
         self._timeout_s = float(timeout_s) if timeout_s else _MIN_TIMEOUT_S * (1.0 + rng.random())
+        self._asked = revision(self._options.resource_version, of="watch")
         self._initial, self._after = self._start(self._options)
         self._watch: Watch | None = None
 
     def _start(self, options: ListOptions) -> tuple[list[Record] | None, int]:
         """The state to send first, if any, and the revision after which events follow."""
-        asked, newest = revision(options.resource_version, of="watch"), self._registry.store.revision
-        wants_state = options.send_initial_events
-        if wants_state is None:
-            wants_state = options.resource_version in ("", "0")
-        if wants_state:
+        newest = self._registry.store.revision
+        if options.send_initial_events:
             return [r for r in self._registry.store.list(self._scope) if self._matches(r)], newest
-        if options.send_initial_events is False and asked == 0:
-            return None, newest
-        return None, asked
+        return None, self._asked or newest
 
     async def frames(self) -> AsyncIterator[bytes]:
         """Chunks of whole frames until the timeout, the client or the server ends it."""
         options, encode_frame = self._options, self._encoder
-        if self._after > self._registry.store.revision and options.send_initial_events:
-            yield _error_frame(refusals.resource_version_too_large(self._after, self._registry.store.revision))
+        if self._asked > self._after:  # the state was asked for, of a moment that has not come
+            yield _error_frame(refusals.resource_version_too_large(self._asked, self._after))
             return
         try:
             self._watch = watch = self._registry.store.watch(self._scope, after=self._after)
@@ -103,17 +101,16 @@ class Watching:
     async def _follow(self, watch: Watch) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self._timeout_s
-        bookmark_at = loop.time() + _BOOKMARK_EVERY_S if self._options.bookmarks else ends_at
+        bookmark_at = self._next_bookmark(loop.time(), ends_at)
         while True:
             try:
                 async with asyncio.timeout_at(min(ends_at, bookmark_at)):
                     events = await watch.next_batch()
             except TimeoutError:
-                if self._options.bookmarks:
-                    yield self._bookmark(watch.revision)
                 if loop.time() >= ends_at:
                     return
-                bookmark_at = loop.time() + _BOOKMARK_EVERY_S
+                yield self._bookmark(watch.revision)
+                bookmark_at = self._next_bookmark(loop.time(), ends_at)
                 continue
             except (StoreClosed, WatchClosed):
                 return
@@ -126,6 +123,11 @@ class Watching:
             frames = [frame for event in events if (frame := self._frame(event)) is not None]
             if frames:
                 yield b"".join(frames)
+
+    def _next_bookmark(self, now: float, ends_at: float) -> float:
+        """Every minute, and shortly before the end; never, for a client that did not ask."""
+        soon = min(now + _BOOKMARK_EVERY_S, ends_at - _LAST_BOOKMARK_S)
+        return soon if self._options.bookmarks and soon > now else ends_at
 
     def _frame(self, event: Event) -> bytes | None:
         return frame_of(event, self._matches, self._encoder)
@@ -158,7 +160,8 @@ class _Encoder:
     def __init__(self, registry: Registry, call: Call) -> None:
         self._resource: Resource = call.resource
         self._now = registry.clock.now
-        self._form = answers.wanted_by(call).form
+        form = answers.wanted_by(call).form
+        self._form = "metadata" if form == "metadata list" else form  # a stream has no lists
         self._include = answers.include_of(call) if self._form == "table" else "Metadata"
         own = faces.has_own_shape(call.resource)
         self._share_as = f"{self._form}/{self._include}/{'' if own else call.resource.group}"

@@ -7,16 +7,20 @@ from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Answer, Call
 from tonnage.errors import NotFound
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, copy
+
+_REPEATED_OWNERS = (
+    ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may "
+    "reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uids}"
+)
 
 
 async def create(registry: Registry, call: Call) -> Answer:
     """POST to a collection. Raises Invalid (422), AlreadyExists (409), Forbidden (403)."""
     options = write_options("create", call.query, call.headers.get("User-Agent", ""))
-    doc = _read(call, options.field_validation)
-    resource = call.resource
-    written = await registry.create(resource, call.namespace, faces.inbound(call.resource, doc), options)
-    call.warnings.extend(registry.strategy(resource).warnings(doc, None))
+    doc = faces.inbound(call.resource, _read(call, options.field_validation))
+    written = await registry.create(call.resource, call.namespace, doc, options)
+    call.warnings.extend(registry.strategy(call.resource).warnings(doc, None))
     return answers.one(call, written.document, now=registry.clock.now(), code=201)
 
 
@@ -24,35 +28,53 @@ async def update(registry: Registry, call: Call) -> Answer:
     """PUT one object, or its status. Raises Invalid, Conflict, NotFound."""
     options = write_options("update", call.query, call.headers.get("User-Agent", ""))
     doc = faces.inbound(call.resource, _read(call, options.field_validation))
-    resource, strategy = call.resource, registry.strategy(call.resource)
+    strategy = registry.strategy(call.resource)
     check_name(call, doc)
     was: list[Doc] = []
 
     def replace(old: Doc) -> Doc:
         was[:] = [old]
-        return doc
+        mine: Doc = copy(doc)  # what is made of it belongs to one try
+        return mine
 
     try:
         written = await registry.change(
-            resource, call.namespace, call.name, replace, options, subresource=call.subresource, by_put=True
+            call.resource, call.namespace, call.name, replace, options, subresource=call.subresource, is_put=True
         )
     except NotFound:
         if not strategy.create_on_update or call.subresource:
             raise
         doc["metadata"].pop("resourceVersion", None)
-        written = await registry.create(resource, call.namespace, doc, options)
+        written = await registry.create(call.resource, call.namespace, doc, options)
     call.warnings.extend(strategy.warnings(doc, was[0] if was else None))
     return answers.one(call, written.document, now=registry.clock.now(), code=201 if written.created else 200)
 
 
 def check_name(call: Call, doc: Doc) -> None:
-    """Body and URL must speak of the same object."""
+    """Body and URL must speak of the same object; a namespace means nothing to a kind that has none."""
     meta = doc.get("metadata", {})
     if meta.get("name", "") != call.name:
         raise refusals.wrong_name(meta.get("name", ""), call.name)
-    if meta.get("namespace", call.namespace) != call.namespace:
+    if call.resource.namespaced and meta.get("namespace", call.namespace) != call.namespace:
         raise refusals.wrong_namespace()
 
 
+def merge_owners(call: Call, doc: Doc) -> None:
+    """An owner that is named twice owns once; the client is told."""
+    kept: list[Doc] = []
+    repeated: list[str] = []
+    for owner in doc.get("metadata", {}).get("ownerReferences", ()):
+        if owner in kept:
+            repeated.append(owner.get("uid", ""))
+        else:
+            kept.append(owner)
+    if repeated:
+        doc["metadata"]["ownerReferences"] = kept
+        when = " after mutating admission happens" if call.verb == "patch" else ""
+        call.warnings.append(_REPEATED_OWNERS.format(when=when, uids=", ".join(repeated)))
+
+
 def _read(call: Call, validation: str) -> Doc:
-    return bodies.read_object(call.body, call.headers.get("Content-Type", ""), call.resource, validation, call.warnings)
+    doc = bodies.read_object(call.body, call.headers.get("Content-Type", ""), call.resource, validation, call.warnings)
+    merge_owners(call, doc)
+    return doc

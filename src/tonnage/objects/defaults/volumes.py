@@ -24,9 +24,7 @@ _CONSTANTS: dict[str, Doc] = {
 
 
 def default_volume(volume: Doc) -> None:
-    """Fill in one volume, in place; a volume without any source is an emptyDir. Mirrors SetDefaults_Volume and
-    others.
-    """
+    """Fill in one volume, in place; one without any source is an emptyDir. Mirrors SetDefaults_Volume and others."""
     if volume.keys() <= {"name"}:
         volume["emptyDir"] = {}
     for source, constants in _CONSTANTS.items():

@@ -22,6 +22,7 @@ from tonnage.objects.validation.containers import (
     validate_init_containers,
 )
 from tonnage.objects.validation.metadata import validate_annotations, validate_labels
+from tonnage.objects.validation.pod_form import shown
 from tonnage.objects.validation.pod_network import (
     DNS_POLICIES,
     validate_dns,
@@ -201,8 +202,7 @@ def _validate_resource_claims(claims: list[Doc], metadata: Doc, path: str) -> Er
                 if found
                 else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             )
-            shown = {"Name": name} | {field[0].upper() + field[1:]: claim.get(field) for field in fields}
-            errors.append(invalid(at, shown, told))
+            errors.append(invalid(at, shown("PodResourceClaim", claim), told))
         for field in found:
             errors += sentences(f"{at}.{field}", claim[field], names.dns_subdomain(claim[field]))
     return errors

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 
 from tonnage.objects.document import Doc
-from tonnage.objects.fielderrors import OMIT, Errors, duplicate, forbidden, invalid, required, too_long
+from tonnage.objects.fielderrors import Errors, duplicate, forbidden, invalid, required, too_long
+from tonnage.objects.validation.pod_form import shown
 from tonnage.objects.validation.values import (
     descending_path,
     forbid_fields,
@@ -67,9 +68,10 @@ def validate_security_context(context: Doc, path: str, *, host_users: bool) -> E
     if context.get("allowPrivilegeEscalation") is False:
         stem = "cannot set `allowPrivilegeEscalation` to false and"
         if context.get("privileged"):
-            errors.append(invalid(path, OMIT, f"{stem} `privileged` to true"))
+            errors.append(invalid(path, shown("SecurityContext", context), f"{stem} `privileged` to true"))
         if "CAP_SYS_ADMIN" in context.get("capabilities", {}).get("add", ()):
-            errors.append(invalid(path, OMIT, f"{stem} `capabilities.Add` CAP_SYS_ADMIN"))
+            told = f"{stem} `capabilities.Add` CAP_SYS_ADMIN"
+            errors.append(invalid(path, shown("SecurityContext", context), told))
     return errors + _validate_app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile")
 
 
@@ -164,8 +166,8 @@ def _validate_seccomp(profile: Doc | None, path: str) -> Errors:
         else:
             errors += descending_path(local, at)
     elif local is not None:
-        shown = {"Type": kind, "LocalhostProfile": local}
-        errors.append(invalid(at, shown, "can only be set when seccomp type is Localhost"))
+        told = "can only be set when seccomp type is Localhost"
+        errors.append(invalid(at, shown("SeccompProfile", profile), told))
     return errors
 
 

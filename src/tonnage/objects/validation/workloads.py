@@ -167,9 +167,7 @@ def validate_status_counts(
     parts: Sequence[str] = (),
     ready_told: str = "cannot be greater than readyReplicas",
 ) -> Errors:
-    """Numbers that are not negative; `parts` of all replicas are no more than these, and the available ones are
-    ready.
-    """
+    """Numbers that are not negative; no part exceeds `replicas`, and whoever is available is ready."""
     errors: Errors = []
     for field in counts:
         errors += nonnegative(status.get(field, 0), f"status.{field}")
@@ -249,9 +247,7 @@ def _validate_always_running(template: Doc, kind: str) -> Errors:
 
 
 def _with_claim_volumes(spec: Doc) -> Doc:
-    """The template as its pods will see it: a volume for each claim template, hostname and subdomain set by the
-    controller.
-    """
+    """The template as its pods will see it: a volume for each claim; host names are the controller's affair."""
     template: Doc = copy(spec.get("template", {}))
     pod = template.get("spec", {})
     for field in ("hostname", "subdomain"):

@@ -1,0 +1,107 @@
+"""What a deletion does to an object: whether it goes at once, or is marked and waits.
+
+    live ──DELETE──► marked: deletionTimestamp, a grace period, finalizers ──all of them over──► gone
+                       └── DELETE again: the grace period can only become shorter
+
+Graceful kinds (pods) are marked first in any case, so that a watcher sees the last state before the end. Other kinds
+are marked only when finalizers hold them. Pure: documents in, a `Fate` out; the registry carries it out. Mirrors
+rest.BeforeDelete and the finalizer rules of upstream's generic store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from tonnage.apiserver.strategies.base import Strategy
+from tonnage.clock import parse_rfc3339, rfc3339
+from tonnage.objects.document import Doc, copy
+
+_FINALIZERS = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
+"""Carried out by the garbage collector, which finds them as finalizers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of an object: `marked` is stored first, where there is anything to mark; then it goes or waits."""
+
+    marked: Doc | None
+    goes: bool
+
+
+def fate_of(strategy: Strategy, old: Doc, *, asked_s: int | None, propagation: str, now: datetime) -> Fate:
+    """Judge one deletion. `asked_s` is the grace period of the request, None for the object's own."""
+    if asked_s is not None and asked_s < 0:
+        asked_s = 1
+    doc: Doc = copy(old)
+    meta = doc["metadata"]
+    if strategy.holds_back_deletion(old):
+        is_marked = "deletionTimestamp" in meta
+        return Fate(None if is_marked else _marked_for_emptying(strategy, doc, propagation, now), False)
+
+    grace_s = strategy.grace_period_s(old, asked_s)
+    if "deletionTimestamp" in meta and grace_s is not None:
+        before_s = meta.get("deletionGracePeriodSeconds", 0)
+        if before_s and (asked_s is None or asked_s >= before_s):
+            return Fate(None, False)  # under way already, and nothing about it changes
+        grace_s = asked_s if before_s else None
+        if grace_s is not None:
+            _shorten(meta, before_s, grace_s, now)
+    elif grace_s is not None:
+        _begin(meta, grace_s, now)
+
+    if strategy.propagates:
+        set_propagation_finalizers(meta, propagation)
+    waits = bool(meta.get("finalizers"))
+    if grace_s is not None:
+        return Fate(doc, not waits and grace_s == 0)
+    if not waits:
+        return Fate(None, True)
+    if "deletionTimestamp" not in meta:
+        _begin(meta, 0, now)
+    meta["deletionGracePeriodSeconds"] = 0
+    return Fate(doc, False)
+
+
+def may_go(strategy: Strategy, doc: Doc) -> bool:
+    """Has a marked object nothing left to wait for? Asked whenever one is written."""
+    meta = doc["metadata"]
+    waits = meta.get("finalizers") or meta.get("deletionGracePeriodSeconds", 0)
+    return "deletionTimestamp" in meta and not waits and not strategy.holds_back_deletion(doc)
+
+
+def set_propagation_finalizers(meta: Doc, policy: str) -> None:
+    """Without a policy the finalizers stay as they are."""
+    if not policy:
+        return
+    finalizers = [f for f in meta.get("finalizers", ()) if f not in _FINALIZERS.values()]
+    if policy in _FINALIZERS:
+        finalizers.append(_FINALIZERS[policy])
+    if finalizers:
+        meta["finalizers"] = finalizers
+    else:
+        meta.pop("finalizers", None)
+
+
+def _begin(meta: Doc, grace_s: int, now: datetime) -> None:
+    meta["deletionTimestamp"] = rfc3339(now + timedelta(seconds=grace_s))
+    meta["deletionGracePeriodSeconds"] = grace_s
+    # Whoever looks after the object has to behave differently from now on, as after a change of spec.
+    if meta.get("generation"):
+        meta["generation"] += 1
+
+
+def _shorten(meta: Doc, before_s: int, grace_s: int, now: datetime) -> None:
+    """Count the new period from where the old one began; one that is over already is over now."""
+    ends_at = parse_rfc3339(meta["deletionTimestamp"]) + timedelta(seconds=grace_s - before_s)
+    is_over = ends_at < now
+    meta["deletionTimestamp"] = rfc3339(now if is_over else ends_at)
+    # A second stays when any was asked for: the one who waits for it also has the last word.
+    meta["deletionGracePeriodSeconds"] = min(grace_s, 1) if is_over else grace_s
+
+
+def _marked_for_emptying(strategy: Strategy, doc: Doc, propagation: str, now: datetime) -> Doc:
+    doc["metadata"]["deletionTimestamp"] = rfc3339(now)
+    set_propagation_finalizers(doc["metadata"], propagation)
+    strategy.prepare_deletion(doc)
+    return doc

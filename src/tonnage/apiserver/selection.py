@@ -1,0 +1,63 @@
+"""Which objects a list, a watch or a deletion of a collection is about: a stretch of keys, and the selectors as one
+question.
+
+Labels may be selected by as one likes. Fields may not: each kind knows which of its fields it can be selected by, and a
+selector that names another is refused, because upstream would have to read every object to answer it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tonnage.apiserver import faces
+from tonnage.apiserver.options import ListOptions
+from tonnage.apiserver.requests import Call
+from tonnage.apiserver.strategies.base import Strategy
+from tonnage.errors import BadRequest
+from tonnage.objects.resources import Resource
+from tonnage.objects.selectors import FieldSelector, LabelSelector
+from tonnage.store import Record
+
+Matches = Callable[[Record], bool]
+
+
+def scope(call: Call) -> str:
+    """The store prefix of the call's collection: one namespace, or all."""
+    prefix = call.resource.store_prefix
+    return f"{prefix}{call.namespace}/" if call.namespace and call.resource.namespaced else prefix
+
+
+def matcher(strategy: Strategy, call: Call, options: ListOptions) -> Matches:
+    """Does a record belong to what was asked for? Raises BadRequest for a field this kind cannot be selected by."""
+    labels = options.labels if options.labels is not None and not options.labels.is_empty else None
+    fields = _stored_fields(strategy, call.resource, options.fields) if options.fields is not None else None
+    if fields is not None and not fields.terms:
+        fields = None
+    if call.name:  # the old /watch/…/name path
+        suffix = f"/{call.name}"
+        return lambda record: record.key.endswith(suffix) and _is_selected(record, labels, fields)
+    if labels is None and fields is None:
+        return lambda record: True
+    return lambda record: _is_selected(record, labels, fields)
+
+
+def _is_selected(record: Record, labels: LabelSelector | None, fields: FieldSelector | None) -> bool:
+    facts = record.facts
+    return (labels is None or labels.matches(facts.labels)) and (fields is None or fields.matches(facts.fields))
+
+
+def _stored_fields(strategy: Strategy, resource: Resource, fields: FieldSelector) -> FieldSelector:
+    own = faces.field_labels(resource, strategy.selectable)
+    known = {**own, "metadata.name": "metadata.name"}
+    # Upstream's kinds with selectable fields list all of them; the others share a list that has both.
+    if resource.namespaced or not own:
+        known["metadata.namespace"] = "metadata.namespace"
+    for label in fields.fields:
+        if label not in known:
+            raise BadRequest(
+                f"field label not supported: {label}"
+                if own
+                else f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+            )
+    return FieldSelector(tuple(replace(term, field=known[term.field]) for term in fields.terms))

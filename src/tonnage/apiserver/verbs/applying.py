@@ -1,0 +1,73 @@
+"""Server-side apply: a PATCH whose body is what its sender wants, which may also create the object.
+
+The body is taken as it was written, before any decoding, because apply has to know what was said and what was not;
+`objects/apply.py` does the work. Its result is then admitted like any other body.
+"""
+
+from __future__ import annotations
+
+from tonnage.apiserver import bodies, faces, refusals
+from tonnage.apiserver.options import WriteOptions
+from tonnage.apiserver.registry import Registry, Written
+from tonnage.apiserver.requests import Call
+from tonnage.apiserver.verbs.writing import check_name, merge_owners
+from tonnage.errors import BadRequest, NotFound
+from tonnage.objects.admit import Malformed, admit
+from tonnage.objects.apply import apply
+from tonnage.objects.document import Doc
+from tonnage.objects.managed import reset_fields_of
+from tonnage.objects.patch import PatchFailed
+
+APPLY = "application/apply-patch+yaml"
+
+
+async def applied(registry: Registry, call: Call, options: WriteOptions, was: list[Doc]) -> Written:
+    """The object after the call's configuration; `was` receives what it was before. Raises Conflict, and the rest."""
+    config, resource = _configuration(call), call.resource
+
+    def applied_to(live: Doc | None) -> Doc:
+        doc = apply(
+            resource.schema,
+            live=live,
+            config=config,
+            manager=options.manager,
+            force=options.force,
+            api_version=resource.api_version,
+            subresource=call.subresource,
+            now=registry.now(),
+            reset_fields=reset_fields_of(resource, call.subresource),
+        )
+        try:
+            admit(resource.schema, doc)
+        except Malformed as exc:
+            raise PatchFailed(exc.message) from exc
+        meta = doc.setdefault("metadata", {})
+        if live is None and meta.get("uid"):
+            raise refusals.nothing_with_uid(resource, call.name, meta["uid"])
+        check_name(call, doc)
+        merge_owners(call, doc)
+        return doc
+
+    def change(old: Doc) -> Doc:
+        was[:] = [old]
+        return faces.inbound(resource, applied_to(faces.outbound(resource, old)))
+
+    try:
+        return await registry.change(
+            resource, call.namespace, call.name, change, options, subresource=call.subresource, is_tracked=False
+        )
+    except NotFound:
+        if call.subresource:
+            raise
+        doc = applied_to(None)
+        doc["metadata"].pop("resourceVersion", None)
+        return await registry.create(resource, call.namespace, faces.inbound(resource, doc), options, is_tracked=False)
+
+
+def _configuration(call: Call) -> Doc:
+    if call.body.strip() in (b"", b"null"):
+        return {}  # refused soon, for it names no kind
+    try:
+        return bodies.read_document(call.body, APPLY, must_be=call.resource.kind)
+    except BadRequest as exc:
+        raise BadRequest(f"error decoding YAML: {exc.message.partition('version/kind; ')[2]}") from exc

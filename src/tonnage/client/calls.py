@@ -1,0 +1,163 @@
+"""One call to the server and what surrounds it: the limit, the count, the refusal made an exception, the second try.
+
+Who is tried again:
+
+    what came back                  a read                            a write
+    no answer (Disconnected)        yes                               no: it may have been carried out
+    429                             yes                               if the server says when (Retry-After)
+    502, 503, 504, 5xx with a time  yes                               no
+    anything else                   no                                no
+
+At most `_RETRIES` times, after a pause that doubles and is jittered, or after what Retry-After asks for if that is more.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tonnage.client import errors
+from tonnage.client.backoff import Backoff
+from tonnage.client.errors import Disconnected, Untrusted
+from tonnage.client.throttle import TokenBucket
+from tonnage.client.wire import Request, Response, Stream, Transport
+from tonnage.clock import Clock
+from tonnage.errors import ApiError, TonnageError
+from tonnage.objects import codec
+from tonnage.objects.decode_errors import Unreadable
+from tonnage.objects.meta import Status
+
+OnRequest = Callable[[str, str, int, float], None]
+"""(verb, resource, HTTP code or 0 when there was no answer, seconds): told of every request, also of second tries."""
+
+_RETRIES = 4
+_PAUSE_S, _MAX_PAUSE_S = 0.2, 5.0
+_MAX_RETRY_AFTER_S = 30
+"""A server that wants to be left alone for longer is not waited for: the caller should know."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request with what it means: `resource` is `pods`, `pods/binding`, `csinodes.storage.k8s.io`, or a path."""
+
+    verb: str
+    resource: str
+    request: Request
+    retry: bool = True
+
+    @property
+    def is_read(self) -> bool:
+        return self.request.method == "GET"
+
+
+class Caller:
+    """Sends calls over a transport."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        limit: TokenBucket | None = None,
+        on_request: OnRequest | None = None,
+    ) -> None:
+        self.transport = transport
+        self._clock = clock
+        self._rng = rng
+        self._limit = limit
+        self._on_request = on_request
+        self._warned: set[str] = set()
+
+    async def send(self, call: Call) -> bytes:
+        """The body of a good answer. Raises ApiError, Disconnected, NoCredentials."""
+        backoff: Backoff | None = None
+        for tries_left in range(_RETRIES if call.retry else 0, -1, -1):
+            try:
+                response = await self._once(call)
+            except Disconnected as exc:
+                failure: ApiError | Disconnected = exc
+            else:
+                self._pass_on(response.warnings)
+                if 200 <= response.code < 300:
+                    return response.body
+                failure = self._refusal(call, response)
+            if not tries_left or not _is_worth_another_try(call, failure):
+                raise failure
+            if backoff is None:
+                backoff = Backoff(clock=self._clock, rng=self._rng, first_s=_PAUSE_S, max_s=_MAX_PAUSE_S)
+            asked_s = failure.retry_after_s if isinstance(failure, ApiError) else 0
+            await self._clock.sleep(max(float(asked_s), backoff.next_s()))
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    @asynccontextmanager
+    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+        """A stream that was granted. Raises as `send` does, and does not try again."""
+        await self._wait_for_limit()
+        started_at, code = self._clock.monotonic(), 0
+        try:
+            async with self.transport.stream(call.request) as stream:
+                code = stream.code
+                self._count(call, code, started_at)
+                if code != 200:
+                    raise self._refusal(call, Response(code, await stream.read(), stream.headers))
+                yield stream
+        except TonnageError:
+            if not code:
+                self._count(call, 0, started_at)
+            raise
+
+    async def _once(self, call: Call) -> Response:
+        await self._wait_for_limit()
+        started_at, code = self._clock.monotonic(), 0
+        try:
+            response = await self.transport.send(call.request)
+            code = response.code
+            return response
+        finally:
+            self._count(call, code, started_at)
+
+    async def _wait_for_limit(self) -> None:
+        if self._limit is not None:
+            await self._limit.take()
+
+    def _count(self, call: Call, code: int, started_at: float) -> None:
+        if self._on_request is not None:
+            self._on_request(call.verb, call.resource, code, self._clock.monotonic() - started_at)
+
+    def _refusal(self, call: Call, response: Response) -> ApiError:
+        text = response.headers.get("retry-after", "")
+        retry_after_s = int(text) if text.isascii() and text.isdigit() else 0
+        try:
+            status = codec.decode(Status, response.body)
+        except Unreadable:
+            status = Status()
+        if status.code != response.code:  # no Status, or one that somebody on the way put into another answer
+            url = self.transport.server + call.request.path.partition("?")[0]
+            return errors.unexplained(
+                call.request.method, url, response.code, response.body, retry_after_s=retry_after_s
+            )
+        return errors.refusal(status, retry_after_s=retry_after_s)
+
+    def _pass_on(self, warnings: tuple[str, ...]) -> None:
+        """`299 - "v1 Foo is deprecated"` goes to the log, each text once."""
+        for warning in warnings:
+            if warning not in self._warned and len(self._warned) < 1000:
+                self._warned.add(warning)
+                text = warning.partition('"')[2].removesuffix('"').replace('\\"', '"').replace("\\\\", "\\")
+                _log.warning("the API server warns: %s", text or warning)
+
+
+def _is_worth_another_try(call: Call, failure: ApiError | Disconnected) -> bool:
+    if isinstance(failure, Disconnected):
+        return call.is_read and not isinstance(failure, Untrusted)
+    if failure.retry_after_s > _MAX_RETRY_AFTER_S:
+        return False
+    if failure.code == 429:
+        return call.is_read or failure.retry_after_s > 0
+    return call.is_read and failure.code >= 500 and (failure.code in (502, 503, 504) or failure.retry_after_s > 0)

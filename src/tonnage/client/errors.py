@@ -1,0 +1,138 @@
+"""What can go wrong between a program and its API server.
+
+The server's own refusals are the `ApiError` family of `tonnage.errors`, made here from the Status that it sent
+(`refusal`) or, when something else comes back, from the bare answer (`unexplained`). What never became an answer is a
+`Disconnected`. Mistakes in a kubeconfig name the file, the entry and the remedy.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import cast
+
+from tonnage.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Cause,
+    Conflict,
+    Expired,
+    Forbidden,
+    Gone,
+    InternalError,
+    Invalid,
+    MethodNotAllowed,
+    NotAcceptable,
+    NotFound,
+    RequestEntityTooLarge,
+    ServiceUnavailable,
+    Timeout,
+    TonnageError,
+    TooManyRequests,
+    Unauthorized,
+    UnsupportedMediaType,
+)
+from tonnage.objects.meta import Status
+
+
+class Disconnected(TonnageError):
+    """A request that got no whole answer. `in_doubt`: the server may have carried it out all the same."""
+
+    def __init__(self, method: str, url: str, detail: str, *, in_doubt: bool, hint: str | None = None) -> None:
+        super().__init__(f"{method} {url}: {detail}", hint=hint)
+        self.method = method
+        self.url = url
+        self.detail = detail
+        self.in_doubt = in_doubt
+
+
+class Untrusted(Disconnected):
+    """The server did not prove to be the one that is meant, or did not accept our certificate; nothing was sent."""
+
+    def __init__(self, method: str, url: str, detail: str) -> None:
+        super().__init__(
+            method,
+            url,
+            detail,
+            in_doubt=False,
+            hint="compare certificate-authority and tls-server-name of the kubeconfig with the server's certificate",
+        )
+
+
+class InvalidKubeconfig(TonnageError):
+    """A kubeconfig that cannot be used: `entry` is a path such as `users[admin].tokenFile`, empty for all of it."""
+
+    def __init__(self, file: str, entry: str, problem: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{file}: {entry}: {problem}" if entry else f"{file}: {problem}", hint=hint)
+        self.file = file
+        self.entry = entry
+        self.problem = problem
+
+
+class NoCredentials(TonnageError):
+    """What the server should be shown could not be had: an unreadable file, an exec plugin that failed."""
+
+
+_BY_REASON: dict[str, type[ApiError]] = {
+    cls.reason: cls
+    for cls in (
+        AlreadyExists,
+        BadRequest,
+        Conflict,
+        Expired,
+        Forbidden,
+        Gone,
+        InternalError,
+        Invalid,
+        MethodNotAllowed,
+        NotAcceptable,
+        NotFound,
+        RequestEntityTooLarge,
+        ServiceUnavailable,
+        Timeout,
+        TooManyRequests,
+        Unauthorized,
+        UnsupportedMediaType,
+    )
+}
+_AMBIGUOUS = (AlreadyExists, Expired)
+"""These share their code with a class that says less; a bare code does not tell them apart."""
+_BY_CODE = {cls.code: cls for cls in _BY_REASON.values() if cls not in _AMBIGUOUS}
+
+
+def refusal(status: Status, *, retry_after_s: int = 0) -> ApiError:
+    """The error that a Status tells of; what the header Retry-After says counts where the Status is silent."""
+    details = status.details
+    error = _class_of(status.code, status.reason)(
+        status.message or f"the server answered {status.code} {status.reason}".rstrip(),
+        group=details.group,
+        kind=details.kind,
+        name=details.name,
+        uid=details.uid,
+        causes=tuple(Cause(cause.reason, cause.message, cause.field) for cause in details.causes),
+        retry_after_s=details.retry_after_seconds or retry_after_s,
+    )
+    if isinstance(error, Expired):
+        error.continue_token = status.metadata.continue_
+    return error
+
+
+def unexplained(method: str, url: str, code: int, body: bytes, *, retry_after_s: int = 0) -> ApiError:
+    """The error for an answer that is no Status: from a proxy, or from something that is no API server at all."""
+    said = " ".join(body[:200].decode(errors="replace").split())
+    return _class_of(code, "")(
+        f"{method} {url}: the answer is {code}" + (f": {said}" if said else ", without a word"),
+        retry_after_s=retry_after_s,
+    )
+
+
+@lru_cache(maxsize=64)
+def _class_of(code: int, reason: str) -> type[ApiError]:
+    """The class of a reason; for one that is not known, or none, that of its code, with code and reason as they came.
+
+    Servers are free to add reasons: upstream's ServerTimeout is a 500 and so an InternalError here.
+    """
+    known = _BY_REASON.get(reason) or _BY_CODE.get(code, ApiError)
+    if known.code == code and reason in (known.reason, ""):
+        return known
+    return cast(type[ApiError], type(known.__name__, (known,), {"code": code, "reason": reason}))

@@ -1,0 +1,346 @@
+"""`Client`: Kubernetes' verbs over the classes of `objects.scheme`, and over plain documents for what has no class.
+
+    async with Client.connect(kubeconfig.load()) as client:
+        node = await client.get(Node, "node-1")
+        await client.bind("shop/db-0", node.name)
+
+An object is named by its key: `namespace/name`, or `name` where there are no namespaces. A refusal is raised as an
+`ApiError`, trouble on the way as `Disconnected`; which requests are tried again stands in `calls`. Nothing is kept
+here: to know many objects all the time is what an `Informer` is for.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Literal, Self, TypeVar
+
+from tonnage.client import rest
+from tonnage.client.calls import Call, Caller, OnRequest
+from tonnage.client.connection import Connection
+from tonnage.client.rest import Kind, resource_of
+from tonnage.client.throttle import TokenBucket
+from tonnage.client.transport import HttpTransport
+from tonnage.client.wire import Request, Transport, lines_of
+from tonnage.clock import Clock, SystemClock
+from tonnage.errors import Expired
+from tonnage.objects import codec
+from tonnage.objects.codec import ObjectList
+from tonnage.objects.decode_errors import Unreadable
+from tonnage.objects.document import Doc, decode, encode
+from tonnage.objects.meta import Key, Object
+from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource
+
+T = TypeVar("T", bound=Object)
+X = TypeVar("X")
+Lines = AsyncIterator[list[bytes]]
+"""Lines of a watch, as many at a time as have come; `codec.decode_event` reads one."""
+PatchType = Literal["merge", "json", "strategic", "apply"]
+
+USER_AGENT = "tonnage"
+PAGE_SIZE = 500
+"""Objects in one answer to a list, as client-go asks for."""
+_STREAM_GRACE_S = 30.0
+"""How long a stream may outlive the end that it asked the server for."""
+_MAX_STREAM_S = 3600
+"""When it asked for none: the server ends it by its own habit, within an hour."""
+_CONTENT_TYPES: dict[PatchType, str] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+_PODS = BY_PLURAL["", "pods"]
+
+
+class Client:
+    """A way to one API server; close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        limit: TokenBucket | None = None,
+        on_request: OnRequest | None = None,
+        timeout_s: float = 30.0,
+    ) -> None:
+        self.clock = clock or SystemClock()
+        self.rng = rng or random.SystemRandom()
+        self._caller = Caller(transport, clock=self.clock, rng=self.rng, limit=limit, on_request=on_request)
+        self._timeout_s = timeout_s
+
+    @classmethod
+    def connect(
+        cls,
+        connection: Connection,
+        *,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        user_agent: str = USER_AGENT,
+        qps: float = 0.0,
+        burst: int = 0,
+        on_request: OnRequest | None = None,
+        timeout_s: float = 30.0,
+    ) -> Client:
+        """A client of the server that a kubeconfig names. Nothing is sent yet.
+
+        The server takes the part of `user_agent` before the first slash for the manager of what we write. `qps` 0 is no
+        limit; `burst` 0 is one second's worth.
+        """
+        clock = clock or SystemClock()
+        transport = HttpTransport(connection, clock=clock, user_agent=user_agent)
+        limit = TokenBucket(qps, burst or math.ceil(qps), clock=clock) if qps else None
+        return cls(transport, clock=clock, rng=rng, limit=limit, on_request=on_request, timeout_s=timeout_s)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up; streams that are open end."""
+        await self._caller.transport.close()
+
+    @property
+    def server(self) -> str:
+        return self._caller.transport.server
+
+    # -- typed --------------------------------------------------------------------------------------------------------
+
+    async def get(self, cls: type[T], key: Key, *, retry: bool = True) -> T:
+        """Read one object. Raises NotFound."""
+        return codec.decode(cls, await self._get(resource_of(cls), key, "", retry))
+
+    async def list(
+        self,
+        cls: type[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = PAGE_SIZE,
+        retry: bool = True,
+        on_unreadable: Callable[[Unreadable], None] | None = None,
+    ) -> ObjectList[T]:
+        """All objects as they are at one moment, read page by page; without a namespace, those of all namespaces.
+
+        An object that is not as its class expects raises Unreadable, or is told to `on_unreadable` and left out.
+        """
+
+        def read(body: bytes) -> tuple[Sequence[T], str, str]:
+            page = rest.read_page(cls, body, on_unreadable)
+            return page.items, page.resource_version, page.continue_
+
+        selection = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        items, version = await self._list(resource_of(cls), namespace, selection, page_size, retry, read)
+        return ObjectList(items, version)
+
+    async def create(self, wanted: T) -> T:
+        """Make an object; returns what the server made of it. Raises AlreadyExists, Invalid."""
+        return codec.decode(type(wanted), await self._create(resource_of(type(wanted)), codec.to_doc(wanted)))
+
+    async def update(self, wanted: T, *, subresource: str = "") -> T:
+        """Replace an object, or its status, by one that the caller knows whole: see `objects.meta`. Raises Conflict."""
+        resource = resource_of(type(wanted))
+        return codec.decode(type(wanted), await self._update(resource, codec.to_doc(wanted), subresource))
+
+    async def patch(
+        self,
+        cls: type[T],
+        key: Key,
+        patch: Doc | Sequence[Doc],
+        *,
+        patch_type: PatchType = "merge",
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+    ) -> T:
+        """Change part of an object, and return all of it. An apply needs a `field_manager`, and may use `force`."""
+        resource = resource_of(cls)
+        return codec.decode(cls, await self._patch(resource, key, patch, patch_type, subresource, field_manager, force))
+
+    async def delete(
+        self,
+        kind: Kind,
+        key: Key,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_s: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        """Delete an object, or only this life or state of it: Conflict when `uid` or `resource_version` is another."""
+        resource = resource_of(kind)
+        options = rest.delete_options(uid, resource_version, grace_s, propagation)
+        await self._send("delete", resource, "DELETE", rest.object_path(resource, key), body=options or None)
+
+    async def bind(self, key: Key, node: str, *, uid: str = "") -> None:
+        """Send a pod to a node. Raises Conflict when it has one, is being deleted, or `uid` is another's."""
+        path = rest.object_path(_PODS, key, "binding")
+        await self._send("create", _PODS, "POST", path, "binding", body=rest.binding(key, node, uid))
+
+    async def evict(self, key: Key, *, uid: str = "", grace_s: int | None = None) -> None:
+        """Delete a pod if its disruption budget allows it. Raises TooManyRequests if it does not, at once."""
+        body = rest.eviction(key, rest.delete_options(uid, "", grace_s, ""))
+        path = rest.object_path(_PODS, key, "eviction")
+        await self._send("create", _PODS, "POST", path, "eviction", body=body, retry=False)
+
+    # -- documents ----------------------------------------------------------------------------------------------------
+
+    async def get_doc(self, kind: Kind, key: Key, *, subresource: str = "", retry: bool = True) -> Doc:
+        """As `get`, with the fields that nobody models."""
+        return _doc(await self._get(resource_of(kind), key, subresource, retry))
+
+    async def list_docs(
+        self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> tuple[Doc, ...]:
+        """As `list`; each document has its apiVersion and kind."""
+        resource = resource_of(kind)
+        selection = {"labelSelector": label_selector, "fieldSelector": field_selector}
+
+        def read(body: bytes) -> tuple[Sequence[Doc], str, str]:
+            return rest.read_docs(resource, body)
+
+        docs, _ = await self._list(resource, namespace, selection, PAGE_SIZE, True, read)
+        return docs
+
+    async def create_doc(self, doc: Doc) -> Doc:
+        return _doc(await self._create(BY_KIND[doc["apiVersion"], doc["kind"]], doc))
+
+    async def update_doc(self, doc: Doc, *, subresource: str = "") -> Doc:
+        return _doc(await self._update(BY_KIND[doc["apiVersion"], doc["kind"]], doc, subresource))
+
+    async def patch_doc(
+        self,
+        kind: Kind,
+        key: Key,
+        patch: Doc | Sequence[Doc],
+        *,
+        patch_type: PatchType = "merge",
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+    ) -> Doc:
+        return _doc(await self._patch(resource_of(kind), key, patch, patch_type, subresource, field_manager, force))
+
+    async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        """Any path at all, such as /version or /readyz; the body of the answer."""
+        request = Request(method, path, body, timeout_s=self._timeout_s)
+        return await self._caller.send(Call(method.lower(), path.partition("?")[0], request))
+
+    # -- watch --------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        send_initial_events: bool = False,
+        timeout_s: int = 0,
+    ) -> AsyncIterator[Lines]:
+        """Follow what changes after `resource_version`; the lines end when the server ends them, after `timeout_s`.
+
+        With `send_initial_events` the state comes first, ended by a bookmark (`Bookmark.ends_initial_events`).
+        """
+        resource = resource_of(kind)
+        query = rest.watch_query(
+            label_selector=label_selector,
+            field_selector=field_selector,
+            resource_version=resource_version,
+            send_initial_events=send_initial_events,
+            timeout_s=timeout_s,
+        )
+        path = rest.collection_path(resource, namespace, query)
+        request = Request("GET", path, timeout_s=(timeout_s or _MAX_STREAM_S) + _STREAM_GRACE_S)
+        async with self._caller.stream(Call("watch", resource.qualified, request)) as stream:
+            yield lines_of(stream)
+
+    # -- behind them --------------------------------------------------------------------------------------------------
+
+    async def _get(self, resource: Resource, key: Key, subresource: str, retry: bool) -> bytes:
+        path = rest.object_path(resource, key, subresource)
+        return await self._send("get", resource, "GET", path, subresource, retry=retry)
+
+    async def _create(self, resource: Resource, doc: Doc) -> bytes:
+        namespace = doc.get("metadata", {}).get("namespace", "")
+        if resource.namespaced and not namespace:
+            raise ValueError(f"a {resource.kind} is made in a namespace, and metadata.namespace is empty")
+        return await self._send("create", resource, "POST", rest.collection_path(resource, namespace), body=doc)
+
+    async def _update(self, resource: Resource, doc: Doc, subresource: str) -> bytes:
+        metadata = doc["metadata"]
+        key = f"{metadata['namespace']}/{metadata['name']}" if resource.namespaced else metadata["name"]
+        path = rest.object_path(resource, key, subresource)
+        return await self._send("update", resource, "PUT", path, subresource, body=doc)
+
+    async def _patch(
+        self,
+        resource: Resource,
+        key: Key,
+        patch: Doc | Sequence[Doc],
+        patch_type: PatchType,
+        subresource: str,
+        field_manager: str,
+        force: bool,
+    ) -> bytes:
+        query = {"fieldManager": field_manager, "force": "true" if force else ""}
+        path = rest.object_path(resource, key, subresource, query)
+        content_type = _CONTENT_TYPES[patch_type]
+        return await self._send("patch", resource, "PATCH", path, subresource, body=patch, content_type=content_type)
+
+    async def _list(
+        self,
+        resource: Resource,
+        namespace: str,
+        selection: dict[str, str],
+        page_size: int,
+        retry: bool,
+        read: Callable[[bytes], tuple[Sequence[X], str, str]],
+    ) -> tuple[tuple[X, ...], str]:
+        """The items of all pages and their one resourceVersion; `read` gives a page's, and the token of the next."""
+        items: list[X] = []
+        token = ""
+        while True:
+            query = {**selection, "limit": str(page_size) if page_size else "", "continue": token}
+            path = rest.collection_path(resource, namespace, query)
+            try:
+                page, version, token = read(await self._send("list", resource, "GET", path, retry=retry))
+            except Expired:
+                if not token:
+                    raise
+                # The server has forgotten the moment that the first pages showed: ask for all of another at once.
+                items, token, page_size = [], "", 0
+                continue
+            items += page
+            if not token:
+                return tuple(items), version
+
+    async def _send(
+        self,
+        verb: str,
+        resource: Resource,
+        method: str,
+        path: str,
+        subresource: str = "",
+        *,
+        body: Doc | Sequence[Doc] | None = None,
+        content_type: str = "application/json",
+        retry: bool = True,
+    ) -> bytes:
+        name = f"{resource.qualified}/{subresource}" if subresource else resource.qualified
+        request = Request(method, path, None if body is None else encode(body), content_type, self._timeout_s)
+        return await self._caller.send(Call(verb, name, request, retry))
+
+
+def _doc(body: bytes) -> Doc:
+    doc: Doc = decode(body)
+    return doc

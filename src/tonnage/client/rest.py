@@ -1,0 +1,114 @@
+"""Where things are on an API server and how they are written: paths, queries, bodies, pages of lists.
+
+Pure: what `Client` sends and reads, without the sending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+from urllib.parse import quote, urlencode
+
+from tonnage.objects import codec, scheme
+from tonnage.objects.codec import ObjectList
+from tonnage.objects.decode_errors import Unreadable
+from tonnage.objects.document import Doc, decode
+from tonnage.objects.meta import Key, Object, split_key
+from tonnage.objects.resources import Resource
+
+T = TypeVar("T", bound=Object)
+Kind = type[Object] | Resource
+"""What is asked about: a class, or the resource itself when it has no class or the class is not wanted."""
+
+
+def resource_of(kind: Kind) -> Resource:
+    return kind if isinstance(kind, Resource) else scheme.resource_of(kind)
+
+
+def collection_path(resource: Resource, namespace: str, query: Mapping[str, str] | None = None) -> str:
+    return resource.path(quote(namespace, safe="")) + query_text(query or {})
+
+
+def object_path(resource: Resource, key: Key, subresource: str = "", query: Mapping[str, str] | None = None) -> str:
+    namespace, name = split_key(key)
+    if not name or bool(namespace) != resource.namespaced:
+        form = "namespace/name" if resource.namespaced else "name"
+        raise ValueError(f'a {resource.kind} is named by a key of the form "{form}", not "{key}"')
+    path = resource.path(quote(namespace, safe=""), quote(name, safe=""))
+    return (f"{path}/{subresource}" if subresource else path) + query_text(query or {})
+
+
+def query_text(query: Mapping[str, str]) -> str:
+    """`?a=b&c=d`, without what is empty."""
+    text = urlencode({name: value for name, value in query.items() if value}, quote_via=quote)
+    return f"?{text}" if text else ""
+
+
+def watch_query(
+    *, label_selector: str, field_selector: str, resource_version: str, send_initial_events: bool, timeout_s: int
+) -> dict[str, str]:
+    return {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": resource_version,
+        "labelSelector": label_selector,
+        "fieldSelector": field_selector,
+        "sendInitialEvents": "true" if send_initial_events else "",
+        "resourceVersionMatch": "NotOlderThan" if send_initial_events else "",
+        "timeoutSeconds": str(timeout_s) if timeout_s else "",
+    }
+
+
+def delete_options(uid: str, resource_version: str, grace_s: int | None, propagation: str) -> Doc:
+    """A DeleteOptions document; empty when nothing special is asked."""
+    options: Doc = {}
+    preconditions = {"uid": uid, "resourceVersion": resource_version}
+    if any(preconditions.values()):
+        options["preconditions"] = {name: value for name, value in preconditions.items() if value}
+    if grace_s is not None:
+        options["gracePeriodSeconds"] = grace_s
+    if propagation:
+        options["propagationPolicy"] = propagation
+    return {"apiVersion": "v1", "kind": "DeleteOptions", **options} if options else {}
+
+
+def binding(key: Key, node: str, uid: str) -> Doc:
+    """The scheduler's decision; with a `uid` it holds for this life of the pod only."""
+    namespace, name = split_key(key)
+    metadata = {"namespace": namespace, "name": name} | ({"uid": uid} if uid else {})
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+
+
+def eviction(key: Key, options: Doc) -> Doc:
+    namespace, name = split_key(key)
+    metadata = {"namespace": namespace, "name": name}
+    doc: Doc = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+    return {**doc, "deleteOptions": options} if options else doc
+
+
+def read_page(cls: type[T], body: bytes, on_unreadable: Callable[[Unreadable], None] | None) -> ObjectList[T]:
+    """A page of a list; what cannot be read raises Unreadable, or is told and left out."""
+    try:
+        return codec.decode_list(cls, body)
+    except Unreadable:
+        if on_unreadable is None:
+            raise
+    page = decode(body)
+    items = []
+    for item in page.get("items") or ():
+        try:
+            items.append(codec.convert(cls, item))
+        except Unreadable as exc:
+            on_unreadable(exc)
+    metadata = page.get("metadata", {})
+    return ObjectList(tuple(items), metadata.get("resourceVersion", ""), metadata.get("continue", ""))
+
+
+def read_docs(resource: Resource, body: bytes) -> tuple[list[Doc], str, str]:
+    """The documents of a page, its resourceVersion, and the token of the next; lists leave out what each item is."""
+    page = decode(body)
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    metadata = page.get("metadata", {})
+    docs = [head | item for item in page.get("items") or ()]
+    return docs, metadata.get("resourceVersion", ""), metadata.get("continue", "")

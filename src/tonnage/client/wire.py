@@ -1,0 +1,81 @@
+"""The seam between what is asked of an API server and how it gets there.
+
+`Client` speaks Kubernetes and knows nothing of sockets; a `Transport` carries requests and answers and knows nothing of
+Kubernetes. `transport.HttpTransport` is the real one; tests put a server in memory in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; `path` has its query with it, percent-encoded. `timeout_s` bounds all of it, a stream included."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    content_type: str = "application/json"
+    timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer; `headers` are looked up by their names in lower case, `warnings` are what the server adds."""
+
+    code: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+class Stream(Protocol):
+    """An answer that comes piece by piece."""
+
+    @property
+    def code(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    async def read(self) -> bytes:
+        """All of it, for an answer that turned out to be a refusal."""
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Bytes as they come, until a clean end. Raises Disconnected when the stream is cut."""
+        ...
+
+
+class Transport(Protocol):
+    """Carries requests to one server. Raises Disconnected, Untrusted and NoCredentials."""
+
+    @property
+    def server(self) -> str:
+        """The server's URL, for messages."""
+        ...
+
+    async def send(self, request: Request) -> Response: ...
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
+        """Open a stream; leaving the block hangs up."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+async def lines_of(stream: Stream) -> AsyncIterator[list[bytes]]:
+    """The whole lines of a stream, as many at a time as have come.
+
+    What stands after the last newline when the stream ends is dropped: a watch goes on from the last line that was
+    read, and is told again.
+    """
+    rest = b""
+    async for chunk in stream.chunks():
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield lines

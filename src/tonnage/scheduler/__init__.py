@@ -1,0 +1,1 @@
+"""The live scheduler: informers in, decisions out, bindings beside them."""

@@ -1,0 +1,262 @@
+"""The cluster as columns: one row a node, one array a fact.
+
+Objects come in as events; each changes the rows it touches and no others. A row that changed gets a new `version`,
+which is how a decision knows what it may reuse (cycle.py). An update that changes nothing a plugin reads, such as a
+heartbeat, leaves the version alone.
+
+    rows     0        1        2        3
+    names    node-1   node-2   (gone)   node-4        exists  [T, T, F, T]
+    cpu      4000     8000     0        4000          a removed node leaves a hole that the next new node fills
+
+Pods bound to a node that is not known wait in `orphans` and are invisible, as upstream has it, until the node comes.
+`residents.py` and other observers are told of every pod that comes and goes, so that they can keep counts of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.taints import Taint
+from tonnage.scheduling.amounts import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts
+from tonnage.scheduling.columns import Ids, Interner, Ints, LabelColumns, Mask, grown
+from tonnage.scheduling.images import Images
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.ports import HostPorts
+from tonnage.scheduling.workloads import Workloads
+
+_FIRST_CAPACITY = 64
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class Observer(Protocol):
+    """Somebody who keeps counts by pod. Called after the cluster's own columns have changed."""
+
+    def resident_added(self, info: PodInfo, row: int) -> None: ...
+
+    def resident_removed(self, info: PodInfo, row: int) -> None: ...
+
+    def grown(self, capacity: int) -> None: ...
+
+
+class Cluster:
+    """Everything known about nodes and the pods on them. Single-threaded; nothing changes during a decision."""
+
+    def __init__(self) -> None:
+        capacity = _FIRST_CAPACITY
+        self.size = 0
+        """Rows that were ever used: every question is asked of rows 0 to size."""
+        self.count = 0
+        """Nodes that exist."""
+        self.tick = 0
+        self.exists: Mask = np.zeros(capacity, dtype=np.bool_)
+        self.version: Ints = np.zeros(capacity, dtype=np.int64)
+        self.unschedulable: Mask = np.zeros(capacity, dtype=np.bool_)
+        self.taint_ids: Ids = np.zeros(capacity, dtype=np.int32)
+        self.resources: Interner[str] = Interner()
+        for name in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS):
+            self.resources.id_of(name)
+        self.allocatable: Ints = np.zeros((len(self.resources), capacity), dtype=np.int64)
+        self.requested: Ints = np.zeros((len(self.resources), capacity), dtype=np.int64)
+        self.scored_usage: Ints = np.zeros((2, capacity), dtype=np.int64)
+        """CPU and memory as scores see them, with something assumed for pods that do not say."""
+        self.taints: Interner[tuple[Taint, ...]] = Interner()
+        self.taints.id_of(())
+        self.labels = LabelColumns(capacity)
+        self.ports = HostPorts()
+        self.images = Images()
+        self.workloads = Workloads()
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        """Labels by namespace."""
+        self.nodes: list[Node | None] = []
+        self.row_of: dict[str, int] = {}
+        self.residents: list[dict[str, PodInfo]] = []
+        """By row: the pods there, by uid."""
+        self.orphans: dict[str, dict[str, PodInfo]] = {}
+        self._home: dict[str, str] = {}  # uid -> node name, of every pod we hold
+        self._free: list[int] = []
+        self._observers: list[Observer] = []
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def all_rows(self) -> slice:
+        return slice(0, self.size)
+
+    def name(self, row: int) -> str:
+        node = self.nodes[row]
+        return node.metadata.name if node is not None else ""
+
+    def names(self) -> list[str]:
+        """The nodes that exist, by row."""
+        return [node.metadata.name for node in self.nodes if node is not None]
+
+    def resource_id(self, name: str) -> int:
+        """The row of a resource in `allocatable` and `requested`; a new resource gets a new one."""
+        found = self.resources.id_of(name)
+        if found >= self.allocatable.shape[0]:
+            missing = found + 1 - self.allocatable.shape[0]
+            blank = np.zeros((missing, self.allocatable.shape[1]), dtype=np.int64)
+            self.allocatable = np.vstack((self.allocatable, blank))
+            self.requested = np.vstack((self.requested, blank))
+        return found
+
+    def node_of(self, uid: str) -> str | None:
+        """Where a pod is, or is taken to be."""
+        return self._home.get(uid)
+
+    def pods(self) -> Iterator[PodInfo]:
+        """Every visible pod."""
+        for residents in self.residents:
+            yield from residents.values()
+
+    def observe(self, observer: Observer) -> None:
+        """Tell somebody about pods from now on, starting with those that are here."""
+        observer.grown(len(self.exists))
+        for row, residents in enumerate(self.residents):
+            for info in residents.values():
+                observer.resident_added(info, row)
+        self._observers.append(observer)
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def put_node(self, node: Node) -> None:
+        """A node came or changed."""
+        row = self.row_of.get(node.metadata.name)
+        if row is None:
+            self._add_node(node)
+            return
+        before = self.nodes[row]
+        self.nodes[row] = node
+        if self._write_node(row, before, node):
+            self._touch(row)
+
+    def remove_node(self, name: str) -> None:
+        """A node is gone; its pods stay as orphans, for they may outlive it in the API."""
+        row = self.row_of.pop(name, None)
+        if row is None:
+            return
+        for info in list(self.residents[row].values()):
+            self._leave(info, row)
+            self.orphans.setdefault(name, {})[info.uid] = info
+        before = self.nodes[row]
+        self._write_node(row, before, Node())
+        self.nodes[row] = None
+        self.exists[row] = False
+        self.count -= 1
+        self._free.append(row)
+        self._touch(row)
+
+    def _add_node(self, node: Node) -> None:
+        row = self._free.pop() if self._free else self._new_row()
+        name = node.metadata.name
+        self.row_of[name] = row
+        self.nodes[row] = node
+        self.exists[row] = True
+        self.count += 1
+        self._write_node(row, None, node)
+        self._touch(row)
+        for info in self.orphans.pop(name, {}).values():
+            self._enter(info, row)
+
+    def _new_row(self) -> int:
+        row = self.size
+        if row == len(self.exists):
+            self._grow(2 * row)
+        self.size += 1
+        self.nodes.append(None)
+        self.residents.append({})
+        return row
+
+    def _grow(self, capacity: int) -> None:
+        for name in ("exists", "version", "unschedulable", "taint_ids", "allocatable", "requested", "scored_usage"):
+            setattr(self, name, grown(getattr(self, name), capacity))
+        self.labels.grow(capacity)
+        for observer in self._observers:
+            observer.grown(capacity)
+
+    def _write_node(self, row: int, before: Node | None, after: Node) -> bool:
+        """Bring a row's columns to what a node says; tells whether anything changed."""
+        changed = self.labels.replace(row, before.metadata.labels if before else _NO_LABELS, after.metadata.labels)
+        taints = self.taints.id_of(after.spec.taints)
+        if taints != self.taint_ids[row] or after.spec.unschedulable != self.unschedulable[row]:
+            self.taint_ids[row], self.unschedulable[row] = taints, after.spec.unschedulable
+            changed = True
+        if before is None or before.status.allocatable != after.status.allocatable:
+            offered = {self.resource_id(name): value for name, value in amounts(after.status.allocatable).items()}
+            column = self.allocatable[:, row]
+            fresh = np.zeros_like(column)
+            fresh[list(offered)] = list(offered.values())
+            changed = changed or not np.array_equal(column, fresh)
+            self.allocatable[:, row] = fresh
+        if self.images.replace(row, before.status.images if before else (), after.status.images):
+            changed = True
+        return changed
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def put_pod(self, info: PodInfo, node_name: str) -> None:
+        """A pod is on a node, or is taken to be; replaces what was known of the same uid."""
+        if info.uid in self._home:
+            self.remove_pod(info.uid)
+        self._home[info.uid] = node_name
+        row = self.row_of.get(node_name)
+        if row is None:
+            self.orphans.setdefault(node_name, {})[info.uid] = info
+        else:
+            self._enter(info, row)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """A pod is gone, or has ended; None when it was not known."""
+        name = self._home.pop(uid, None)
+        if name is None:
+            return None
+        row = self.row_of.get(name)
+        if row is not None:
+            info = self.residents[row][uid]
+            self._leave(info, row)
+            return info
+        waiting = self.orphans[name]
+        info = waiting.pop(uid)
+        if not waiting:
+            del self.orphans[name]
+        return info
+
+    def _enter(self, info: PodInfo, row: int) -> None:
+        self.residents[row][info.uid] = info
+        self._account(info, row, 1)
+        self.ports.add(info.host_ports, row)
+        for observer in self._observers:
+            observer.resident_added(info, row)
+
+    def _leave(self, info: PodInfo, row: int) -> None:
+        del self.residents[row][info.uid]
+        self._account(info, row, -1)
+        self.ports.remove(info.host_ports, row)
+        for observer in self._observers:
+            observer.resident_removed(info, row)
+
+    def _account(self, info: PodInfo, row: int, sign: int) -> None:
+        for name, value in info.requests.items():
+            self.requested[self.resource_id(name), row] += sign * value
+        self.requested[self.resources.id_of(PODS), row] += sign
+        cpu, memory = info.scored_usage
+        self.scored_usage[0, row] += sign * cpu
+        self.scored_usage[1, row] += sign * memory
+        self._touch(row)
+
+    def _touch(self, row: int) -> None:
+        self.tick += 1
+        self.version[row] = self.tick
+
+
+def place(cluster: Cluster, pod: Pod) -> None:
+    """What an assigned pod's event means: it is there, unless it has ended."""
+    info = PodInfo(pod)
+    if pod.is_terminal:
+        cluster.remove_pod(info.uid)
+    else:
+        cluster.put_pod(info, pod.spec.node_name)

@@ -1,0 +1,260 @@
+"""What happens in a cluster, in the words that decide who is tried again.
+
+A pod that was turned away waits until something happens that the plugins which refused it care for. `ClusterEvent` is
+the word for "something": which resource, and what was done to it. A plugin registers masks of it, each with an optional
+hint that looks closer (`framework.Plugin.events`); an event that was seen is as specific as can be, and `covers` says
+whether a mask includes it. Who asks the hints is `queue.py`.
+
+The second half reads the events off the objects themselves: `changes_of(old, new)` says what an informer's "it was
+this, now it is that" means. It is pure, and it answers nothing when nothing changed that a scheduler could care for, so
+that a node's heartbeat costs nobody anything.
+
+Words and masks are upstream's (EventResource and ActionType of k8s.io/kube-scheduler/framework). Left out are the
+resources of dynamic resource allocation and of pod groups, which Tonnage does not schedule by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum, Flag, StrEnum, auto
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Object
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
+from tonnage.scheduling.amounts import requests_of
+from tonnage.scheduling.pod_info import PodInfo
+
+
+class EventResource(StrEnum):
+    """What an event is about.
+
+    Plugins register `POD`, which covers both kinds of it: what happened is always to an assigned pod, or to one that
+    waits. The values are the labels that metrics carry.
+    """
+
+    POD = "Pod"
+    ASSIGNED_POD = "AssignedPod"
+    UNSCHEDULED_POD = "UnschedulablePod"
+    NODE = "Node"
+    PERSISTENT_VOLUME = "PersistentVolume"
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    CSI_NODE = "storage.k8s.io/CSINode"
+    CSI_DRIVER = "storage.k8s.io/CSIDriver"
+    CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
+    STORAGE_CLASS = "storage.k8s.io/StorageClass"
+    VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
+    WILDCARD = "*"
+
+
+class ActionType(Flag):
+    """What was done to it; `UPDATE` is every kind of update, for resources whose updates are not told apart."""
+
+    ADD = auto()
+    DELETE = auto()
+    UPDATE_NODE_ALLOCATABLE = auto()
+    UPDATE_NODE_LABEL = auto()
+    UPDATE_NODE_TAINT = auto()  # also of spec.unschedulable
+    UPDATE_NODE_CONDITION = auto()
+    UPDATE_NODE_ANNOTATION = auto()
+    UPDATE_NODE_DECLARED_FEATURE = auto()
+    UPDATE_POD_LABEL = auto()
+    UPDATE_POD_SCALE_DOWN = auto()
+    UPDATE_POD_TOLERATION = auto()
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = auto()
+    UPDATE = (
+        UPDATE_NODE_ALLOCATABLE
+        | UPDATE_NODE_LABEL
+        | UPDATE_NODE_TAINT
+        | UPDATE_NODE_CONDITION
+        | UPDATE_NODE_ANNOTATION
+        | UPDATE_NODE_DECLARED_FEATURE
+        | UPDATE_POD_LABEL
+        | UPDATE_POD_SCALE_DOWN
+        | UPDATE_POD_TOLERATION
+        | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+    )
+    ALL = ADD | DELETE | UPDATE
+
+    @property
+    def label(self) -> str:
+        """`UpdateNodeLabel`; the parts of a mask without a name of its own are joined by `|`."""
+        return "|".join("".join(map(str.capitalize, part.split("_"))) for part in (self.name or "None").split("|"))
+
+
+class ClusterEvent(NamedTuple):
+    """A resource and what was done to it: one event that was seen, or a mask of events to be told of."""
+
+    resource: EventResource
+    action: ActionType
+    custom_label: str = ""
+
+    @property
+    def label(self) -> str:
+        """How metrics and logs call it: `NodeAdd`, `AssignedPodDelete`, `UnschedulableTimeout`."""
+        return self.custom_label or f"{self.resource}{self.action.label}"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """As an event that was seen: it asks nobody, and moves every pod (or the one it is about)."""
+        return self.resource is EventResource.WILDCARD and self.action is ActionType.ALL
+
+    def covers(self, seen: ClusterEvent) -> bool:
+        """As a mask: does it include an event that was seen? Mirrors MatchClusterEvents.
+
+        The event has to be as specific as the mask or more: one for node labels does not include "some update".
+        """
+        if self.is_wildcard:
+            return True
+        is_about = (
+            self.resource is EventResource.WILDCARD
+            or self.resource is seen.resource
+            or (self.resource is EventResource.POD and seen.resource in _KINDS_OF_POD)
+        )
+        return is_about and seen.action in self.action
+
+
+_KINDS_OF_POD: Final = (EventResource.ASSIGNED_POD, EventResource.UNSCHEDULED_POD)
+
+EVERY_EVENT: Final = ClusterEvent(EventResource.WILDCARD, ActionType.ALL)
+"""The mask of a plugin that cannot say what it waits for: pods it refused are tried again on everything."""
+
+ASSIGNED_POD_ADD: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD)
+ASSIGNED_POD_UPDATE: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.UPDATE)
+ASSIGNED_POD_DELETE: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
+UNSCHEDULED_POD_ADD: Final = ClusterEvent(EventResource.UNSCHEDULED_POD, ActionType.ADD)
+UNSCHEDULED_POD_UPDATE: Final = ClusterEvent(EventResource.UNSCHEDULED_POD, ActionType.UPDATE)
+UNSCHEDULED_POD_DELETE: Final = ClusterEvent(EventResource.UNSCHEDULED_POD, ActionType.DELETE)
+NODE_ADD: Final = ClusterEvent(EventResource.NODE, ActionType.ADD)
+NODE_DELETE: Final = ClusterEvent(EventResource.NODE, ActionType.DELETE)
+UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "UnschedulableTimeout")
+FORCE_ACTIVATE: Final = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ForceActivate")
+
+SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE: Final = "BackoffComplete"
+POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
+"""What moves a pod without an event; the three are labels like those of the events."""
+
+
+class Hint(Enum):
+    """A plugin's word on whether an event may help a pod that it refused."""
+
+    QUEUE = "Queue"
+    SKIP = "QueueSkip"
+
+
+QUEUE: Final = Hint.QUEUE
+SKIP: Final = Hint.SKIP
+
+HintFn: TypeAlias = Callable[[PodInfo, ClusterEvent, Any, Any], Hint]
+"""(the waiting pod, the event, the object before it, and after) -> may it help? Before an Add and after a Delete there
+is no object: None."""
+
+
+class Change(NamedTuple):
+    """An event and the object it is about, before and after."""
+
+    event: ClusterEvent
+    old: Any
+    new: Any
+
+
+# -- reading events off objects ---------------------------------------------------------------------------------------
+
+_RESOURCES: Final[Mapping[type[Object], EventResource]] = {
+    Node: EventResource.NODE,
+    PersistentVolume: EventResource.PERSISTENT_VOLUME,
+    PersistentVolumeClaim: EventResource.PERSISTENT_VOLUME_CLAIM,
+    CSINode: EventResource.CSI_NODE,
+    CSIDriver: EventResource.CSI_DRIVER,
+    CSIStorageCapacity: EventResource.CSI_STORAGE_CAPACITY,
+    StorageClass: EventResource.STORAGE_CLASS,
+    VolumeAttachment: EventResource.VOLUME_ATTACHMENT,
+}
+
+
+def changes_of(old: Object | None, new: Object | None) -> tuple[Change, ...]:
+    """What an informer's step from `old` to `new` means; None is "not there". Nothing for kinds nobody waits for.
+
+    A pod that has ended is as good as gone, and one that was given a node is a new assigned pod. An object that was
+    deleted and made again under its name, between two looks, is two changes.
+    """
+    if old is not None and new is not None and old.uid != new.uid:
+        return changes_of(old, None) + changes_of(None, new)
+    if isinstance(old, Pod) or isinstance(new, Pod):
+        return _pod_changes(old if _is_live(old) else None, new if _is_live(new) else None)
+    return tuple(Change(event, old, new) for event in _object_events(old, new))
+
+
+def _object_events(old: Object | None, new: Object | None) -> Iterator[ClusterEvent]:
+    if isinstance(old, Node) and isinstance(new, Node):
+        yield from node_events(old, new)
+        return
+    known = new if new is not None else old
+    resource = _RESOURCES.get(type(known)) if known is not None else None
+    if resource is not None:
+        action = ActionType.ADD if old is None else ActionType.DELETE if new is None else ActionType.UPDATE
+        yield ClusterEvent(resource, action)
+
+
+def node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
+    """Which parts of a node changed that pods may wait for; none for a heartbeat.
+
+    Mirrors NodeSchedulingPropertiesChange, but for one thing: upstream passes over a node being cordoned. We tell of it
+    as of any change of `unschedulable`, because a volume that can be rebuilt elsewhere may leave a cordoned node
+    (KEP-5925); hints that wait for room see that there is none.
+    """
+    changed = {
+        ActionType.UPDATE_NODE_TAINT: (
+            old.spec.unschedulable != new.spec.unschedulable or old.spec.taints != new.spec.taints
+        ),
+        ActionType.UPDATE_NODE_ALLOCATABLE: old.status.allocatable != new.status.allocatable,
+        ActionType.UPDATE_NODE_LABEL: old.metadata.labels != new.metadata.labels,
+        ActionType.UPDATE_NODE_CONDITION: _condition_statuses(old) != _condition_statuses(new),
+        ActionType.UPDATE_NODE_ANNOTATION: old.metadata.annotations != new.metadata.annotations,
+        ActionType.UPDATE_NODE_DECLARED_FEATURE: old.status.declared_features != new.status.declared_features,
+    }
+    return tuple(ClusterEvent(EventResource.NODE, action) for action, is_changed in changed.items() if is_changed)
+
+
+def _condition_statuses(node: Node) -> dict[str, str]:
+    """Without the heartbeats and transition times, which say nothing new."""
+    return {condition.type: condition.status for condition in node.status.conditions}
+
+
+def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
+    """Which parts of a pod changed; when none of those told apart, `UPDATE`. Mirrors PodSchedulingPropertiesChange."""
+    resource = EventResource.ASSIGNED_POD if new.spec.node_name else EventResource.UNSCHEDULED_POD
+    changed = {
+        ActionType.UPDATE_POD_LABEL: old.metadata.labels != new.metadata.labels,
+        ActionType.UPDATE_POD_SCALE_DOWN: _is_scaled_down(old, new),
+        ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: bool(
+            old.spec.scheduling_gates and not new.spec.scheduling_gates
+        ),
+        # Tolerations can only be added, so that their number tells.
+        ActionType.UPDATE_POD_TOLERATION: len(old.spec.tolerations) != len(new.spec.tolerations),
+    }
+    found = tuple(ClusterEvent(resource, action) for action, is_changed in changed.items() if is_changed)
+    return found or (ClusterEvent(resource, ActionType.UPDATE),)
+
+
+def _is_scaled_down(old: Pod, new: Pod) -> bool:
+    """Does it ask for less of anything than before?"""
+    before, after = requests_of(old), requests_of(new)
+    return any(name not in after or after[name] < asked for name, asked in before.items())
+
+
+def _is_live(pod: Object | None) -> bool:
+    return isinstance(pod, Pod) and not pod.is_terminal
+
+
+def _pod_changes(old: Object | None, new: Object | None) -> tuple[Change, ...]:
+    if isinstance(old, Pod) and isinstance(new, Pod):
+        if new.spec.node_name and not old.spec.node_name:
+            return (Change(ASSIGNED_POD_ADD, None, new),)
+        return tuple(Change(event, old, new) for event in pod_events(old, new))
+    if isinstance(new, Pod):
+        return (Change(ASSIGNED_POD_ADD if new.spec.node_name else UNSCHEDULED_POD_ADD, None, new),)
+    if isinstance(old, Pod):
+        return (Change(ASSIGNED_POD_DELETE if old.spec.node_name else UNSCHEDULED_POD_DELETE, old, None),)
+    return ()

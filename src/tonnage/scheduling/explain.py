@@ -1,0 +1,119 @@
+"""Why there, why not there: a decision with everything it was made from.
+
+`explain` decides as the scheduler would and then tells, for every node, who refused it and why, or how it scored. The
+answer is plain data (`Explanation.document`), in the form the command line promises to scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.cycle import Decider, Decision
+from tonnage.scheduling.diagnosis import NOBODY
+from tonnage.scheduling.pod_info import PodInfo
+
+
+@dataclass(slots=True)
+class NodeAnswer:
+    """One node's part in a decision. `scores` are weighted, as they were added up to `total`."""
+
+    name: str
+    feasible: bool
+    rejected_by: str = ""
+    reasons: tuple[str, ...] = ()
+    unresolvable: bool = False
+    scores: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "feasible": self.feasible,
+            "rejectedBy": self.rejected_by,
+            "reasons": list(self.reasons),
+            "unresolvable": self.unresolvable,
+            "scores": self.scores,
+            "total": self.total,
+        }
+
+
+@dataclass(slots=True)
+class Explanation:
+    pod: str
+    node: str
+    message: str
+    nodes: list[NodeAnswer]
+    volumes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def schedulable(self) -> bool:
+        return bool(self.node)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "pod": self.pod,
+            "schedulable": self.schedulable,
+            "node": self.node or None,
+            "message": self.message,
+            "nodes": [answer.document() for answer in self.nodes],
+            "volumes": self.volumes,
+        }
+
+
+def explain(
+    decider: Decider, cluster: Cluster, pod: PodInfo, nominated: Iterable[tuple[str, PodInfo]] = ()
+) -> Explanation:
+    """Decide and account for it. Nodes come best first, refused ones after, each group by name."""
+    decision = decider.decide(cluster, pod, nominated)
+    answers = {row: NodeAnswer(cluster.name(row), False) for row in cluster.row_of.values()}
+    _tell_refusals(decision, answers)
+    _tell_scores(decider, decision, answers)
+    ordered = sorted(answers.values(), key=lambda answer: (not answer.feasible, -answer.total, answer.name))
+    return Explanation(pod.key, decision.node, _message(decision), ordered)
+
+
+def _tell_refusals(decision: Decision, answers: dict[int, NodeAnswer]) -> None:
+    diagnosis = decision.diagnosis
+    if diagnosis is None:
+        return
+    for row, answer in answers.items():
+        if diagnosis.refusal is not None:
+            answer.rejected_by, answer.reasons = diagnosis.refusal.plugin, diagnosis.refusal.reasons
+            answer.unresolvable = True
+        elif diagnosis.first[row] != NOBODY:
+            answer.rejected_by, answer.reasons = diagnosis.rejected_by(row), diagnosis.reasons_of(row)
+            answer.unresolvable = bool(diagnosis.final[row])
+
+
+def _tell_scores(decider: Decider, decision: Decision, answers: dict[int, NodeAnswer]) -> None:
+    if not decision.fits:
+        return
+    cycle = decision.cycle
+    if not len(cycle.feasible):  # the nominated node fitted, and nobody else was asked
+        answers[decision.row].feasible = True
+        return
+    for row in cycle.feasible.tolist():
+        answers[row].feasible = True
+    if len(cycle.feasible) == 1:
+        return  # a single feasible node is never scored
+    totals = np.zeros(len(cycle.feasible), dtype=np.int64)
+    for name, weight, scores in decider.scores(cycle):
+        weighted = weight * scores
+        totals += weighted
+        for row, score in zip(cycle.feasible.tolist(), weighted.tolist(), strict=True):
+            answers[row].scores[name] = score
+    for row, total in zip(cycle.feasible.tolist(), totals.tolist(), strict=True):
+        answers[row].total = total
+
+
+def _message(decision: Decision) -> str:
+    if decision.fits:
+        return f"fits on {decision.feasible} of {decision.cycle.cluster.count} nodes"
+    if decision.error is not None:
+        return decision.error.message
+    return decision.diagnosis.message() if decision.diagnosis is not None else ""

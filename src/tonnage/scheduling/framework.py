@@ -1,0 +1,306 @@
+"""The contract between a decision and its plugins, on one page.
+
+A plugin is a class with a name and some of the methods below; which of them run, in which order and with what weight is
+the profile's affair. Upstream's extension points are all here, in its order:
+
+    PreEnqueue  QueueSort │ PreFilter  Filter  PostFilter │ PreScore  Score │ Reserve  Permit
+    PreBindPreFlight  PreBind  Bind  PostBind
+
+The difference is that Filter and Score judge *all nodes at once*. A filter gets rows (a slice or an array of row
+numbers) and answers with a `Judgement` over exactly those rows; a score answers with integers over exactly those rows.
+Who finds that too much writes the per-node form instead (`NodeFilter`, `NodeScore`), and the framework loops for them.
+
+`row_local = True` promises that the answer for a row depends on nothing but that row's columns and what
+`PodInfo.signature` covers. Then equal pods share it, and only rows that changed are asked again. A plugin that looks
+across rows (spreading, pod affinity) says False and is asked every time; it should answer None fast when it has nothing
+to say about a pod.
+
+Nothing here does I/O. What must (PreBind, Bind) is handed an `Api` by the program that runs the binding.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.scheduling.columns import Ints, Mask, Rows
+from tonnage.scheduling.events import ClusterEvent, HintFn
+
+if TYPE_CHECKING:
+    from tonnage.objects.core_v1 import Node
+    from tonnage.scheduling.cluster import Cluster
+    from tonnage.scheduling.pod_info import PodInfo
+
+MAX_SCORE = 100
+MAX_REASONS = 63
+"""A judgement names at most so many reasons: they are the bits of an integer."""
+
+Bits = npt.NDArray[np.int64]
+
+EventHint = tuple[ClusterEvent, HintFn | None]
+"""A mask of events and a closer look at those it covers; without one, each of them is worth a try."""
+
+
+class Code(Enum):
+    """What a plugin says about a pod as a whole."""
+
+    SUCCESS = "success"
+    UNSCHEDULABLE = "unschedulable: preemption may help"
+    UNRESOLVABLE = "unschedulable and unresolvable: it may not"
+    WAIT = "wait: a Permit plugin holds the pod"
+    SKIP = "skip: nothing to do for this pod, do not ask again in this cycle"
+    PENDING = "pending: somebody else has to act first"
+    ERROR = "error: something broke"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A plugin's word on a pod, with countable reasons in upstream's wording."""
+
+    code: Code = Code.SUCCESS
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+
+    @property
+    def is_success(self) -> bool:
+        return self.code in (Code.SUCCESS, Code.SKIP)
+
+    @property
+    def is_rejection(self) -> bool:
+        return self.code in (Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING)
+
+    @property
+    def message(self) -> str:
+        return ", ".join(self.reasons)
+
+
+SUCCESS = Status()
+SKIP = Status(Code.SKIP)
+
+
+def unschedulable(*reasons: str) -> Status:
+    return Status(Code.UNSCHEDULABLE, reasons)
+
+
+def unresolvable(*reasons: str) -> Status:
+    return Status(Code.UNRESOLVABLE, reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A filter's answer over the rows it was asked about.
+
+    Bit i of `bits[k]` is set when `reasons[i]` holds against row k; 0 lets the row pass. `unresolvable` says for which
+    of the refused rows preemption cannot help: all, none, or as a mask.
+    """
+
+    bits: Bits
+    reasons: tuple[str, ...]
+    unresolvable: bool | Mask = True
+
+
+def refuse(refused: Mask, reason: str, *, unresolvable: bool) -> Judgement:
+    """The commonest answer: one reason, and the rows it holds against."""
+    return Judgement(refused.astype(np.int64), (reason,), unresolvable)
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """A PreFilter plugin may leave only some nodes in the race; the others are refused in its name."""
+
+    rows: frozenset[int]
+
+
+@dataclass(slots=True)
+class Cycle:
+    """One attempt to place one pod: what plugins see, and where they leave notes for themselves.
+
+    `state` holds a plugin's notes under its name, from PreFilter to PostBind. `feasible` are the rows that passed the
+    filters, in PreScore and Score.
+    """
+
+    pod: PodInfo
+    cluster: Cluster
+    state: dict[str, Any] = field(default_factory=dict)
+    feasible: npt.NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    skip_filter: set[str] = field(default_factory=set)
+    skip_score: set[str] = field(default_factory=set)
+
+
+class Plugin(ABC):
+    """What every plugin has. Methods a class does not override are not called."""
+
+    name: ClassVar[str]
+    row_local: ClassVar[bool] = False
+
+    def events(self) -> Iterable[EventHint]:
+        """What may make a pod that this plugin turned away schedulable: masks of events, each with an optional hint.
+
+        See events.py. Without any, the pod waits for the periodic flush.
+        """
+        return ()
+
+
+class PreEnqueuePlugin(Plugin):
+    @abstractmethod
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """May this pod be tried at all?"""
+
+
+class QueueSortPlugin(Plugin):
+    @abstractmethod
+    def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
+        """Pods are popped in ascending order of this."""
+
+
+class PreFilterPlugin(Plugin):
+    @abstractmethod
+    def pre_filter(self, cycle: Cycle) -> Status | Narrowing | None:
+        """Look at the pod once. SKIP spares this plugin's Filter; a rejection ends the attempt for all nodes."""
+
+
+class FilterPlugin(Plugin):
+    @abstractmethod
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        """Judge rows; None when all of them pass."""
+
+
+class PostFilterPlugin(Plugin):
+    @abstractmethod
+    def post_filter(self, cycle: Cycle, diagnosis: Any) -> Any:
+        """Nothing fits: make room, or say why that would not help. (Preemption.)"""
+
+
+class PreScorePlugin(Plugin):
+    @abstractmethod
+    def pre_score(self, cycle: Cycle) -> Status | None:
+        """Look at the pod and the feasible rows once. SKIP spares this plugin's Score."""
+
+
+class ScorePlugin(Plugin):
+    @abstractmethod
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """An integer for each of these rows: 0..100 as it is, or anything when `normalize` brings it there."""
+
+    normalizes: ClassVar[bool] = False
+
+    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+        """The scores of all feasible rows, brought to 0..100."""
+        return scores
+
+
+class ReservePlugin(Plugin):
+    def reserve(self, cycle: Cycle, node_name: str) -> Status:
+        """The pod is going to this node: keep what it needs."""
+        return SUCCESS
+
+    def unreserve(self, cycle: Cycle, node_name: str) -> None:
+        """It is not, after all: give it back. Must not fail, and may be called without `reserve`."""
+
+
+class PermitPlugin(Plugin):
+    @abstractmethod
+    def permit(self, cycle: Cycle, node_name: str) -> tuple[Status, float]:
+        """SUCCESS, a rejection, or WAIT with the seconds after which waiting counts as rejection."""
+
+
+class Api(Protocol):
+    """What a binding may do in the world. The live scheduler has the real one."""
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None: ...
+
+
+class PreBindPlugin(Plugin):
+    def pre_bind_pre_flight(self, cycle: Cycle, node_name: str) -> Status:
+        """SKIP when `pre_bind` has nothing to do for this pod: no call is made in its name, no nomination needed."""
+        return SUCCESS
+
+    @abstractmethod
+    async def pre_bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
+        """Do what must be done in the world before the pod may be bound."""
+
+
+class BindPlugin(Plugin):
+    @abstractmethod
+    async def bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
+        """SKIP leaves it to the next Bind plugin."""
+
+
+class PostBindPlugin(Plugin):
+    @abstractmethod
+    def post_bind(self, cycle: Cycle, node_name: str) -> None:
+        """The pod is bound; tidy up."""
+
+
+# -- the per-node form ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node, for plugins that judge nodes one by one."""
+
+    node: Node
+    pods: Sequence[PodInfo]
+    row: int
+
+
+class NodeFilter(FilterPlugin):
+    """Write `filter_node`; the framework asks it about every row."""
+
+    @abstractmethod
+    def filter_node(self, cycle: Cycle, view: NodeView) -> Status | None:
+        """A rejection, or None when the node passes."""
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        answers = [self.filter_node(cycle, view) for view in views(cycle.cluster, rows)]
+        reasons = tuple(dict.fromkeys(r for a in answers if a is not None and not a.is_success for r in a.reasons))
+        if not reasons:
+            return None
+        position = {reason: 1 << i for i, reason in enumerate(reasons[:MAX_REASONS])}
+        bits = np.zeros(len(answers), dtype=np.int64)
+        final = np.zeros(len(answers), dtype=np.bool_)
+        for k, answer in enumerate(answers):
+            if answer is not None and not answer.is_success:
+                bits[k] = sum(position.get(reason, 0) for reason in set(answer.reasons))
+                final[k] = answer.code is Code.UNRESOLVABLE
+        return Judgement(bits, reasons, final)
+
+
+class NodeScore(ScorePlugin):
+    """Write `score_node`; the framework asks it about every row."""
+
+    @abstractmethod
+    def score_node(self, cycle: Cycle, view: NodeView) -> int:
+        """The node's score."""
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        return np.array([self.score_node(cycle, view) for view in views(cycle.cluster, rows)], dtype=np.int64)
+
+
+def views(cluster: Cluster, rows: Rows) -> Iterable[NodeView]:
+    """These rows as single nodes; holes in the table read as a node without a name."""
+    from tonnage.objects.core_v1 import Node
+
+    for row in range(*rows.indices(cluster.size)) if isinstance(rows, slice) else rows.tolist():
+        yield NodeView(cluster.nodes[row] or Node(), tuple(cluster.residents[row].values()), row)
+
+
+# -- normalising ------------------------------------------------------------------------------------------------------
+
+
+def scaled_to_max(scores: Ints, *, reverse: bool = False) -> Ints:
+    """0..100 in proportion to the largest, integer division; reversed, the smallest gets 100.
+
+    Mirrors helper.DefaultNormalizeScore: with a largest of 0, all are 0, or 100 when reversed.
+    """
+    largest = int(scores.max(initial=0))
+    if largest == 0:
+        return np.full_like(scores, MAX_SCORE if reverse else 0)
+    part: Ints = MAX_SCORE * scores // largest
+    return MAX_SCORE - part if reverse else part

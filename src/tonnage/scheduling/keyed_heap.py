@@ -1,0 +1,76 @@
+"""A heap whose items can be found and taken out by name.
+
+A binary heap cannot forget an item in its middle, so one that is taken out or reordered leaves its old entry behind,
+to be skipped when it comes to the top. Left-overs are swept out before they outnumber the items.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from itertools import count
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+# Below this a sweep is not worth its while.
+_FEW: Final = 64
+
+
+class KeyedHeap(Generic[T]):
+    """Items by name, the one with the smallest `order` on top; equals in the order they came."""
+
+    def __init__(self) -> None:
+        self._tickets = count()
+        self._heap: list[tuple[Any, int, str]] = []
+        self._items: dict[str, tuple[Any, int, T]] = {}
+
+    def put(self, name: str, order: Any, item: T) -> None:
+        """Add an item, or replace it and its order."""
+        ticket = next(self._tickets)
+        self._items[name] = (order, ticket, item)
+        heapq.heappush(self._heap, (order, ticket, name))
+        self._sweep()
+
+    def get(self, name: str) -> T | None:
+        entry = self._items.get(name)
+        return entry[2] if entry is not None else None
+
+    def remove(self, name: str) -> T | None:
+        """Take an item out; None when it is not there."""
+        entry = self._items.pop(name, None)
+        if entry is None:
+            return None
+        self._sweep()
+        return entry[2]
+
+    def peek(self) -> T | None:
+        while self._heap:
+            _, ticket, name = self._heap[0]
+            entry = self._items.get(name)
+            if entry is not None and entry[1] == ticket:
+                return entry[2]
+            heapq.heappop(self._heap)
+        return None
+
+    def pop(self) -> T | None:
+        """Take the top item out; None when the heap is empty."""
+        item = self.peek()
+        if item is not None:
+            del self._items[heapq.heappop(self._heap)[2]]
+        return item
+
+    def _sweep(self) -> None:
+        if len(self._heap) > _FEW + 2 * len(self._items):
+            self._heap = [(order, ticket, name) for name, (order, ticket, _) in self._items.items()]
+            heapq.heapify(self._heap)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        """All items, top first."""
+        return (item for _, _, item in sorted(self._items.values(), key=lambda entry: entry[:2]))

@@ -1,0 +1,154 @@
+"""The plugins of kube-scheduler 1.36: their names, where they take part, and which of them run by default.
+
+A profile is written in these names. The order of `DEFAULT_PLUGINS` is upstream's and decides which plugin refuses a
+node first; the weights are those of its scores. Plugins that Tonnage does not have are here too, with the reason:
+configurations name them, and the default set contains two of them. `profile` is what reads this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from tonnage.errors import TonnageError
+from tonnage.scheduling import framework
+
+
+class ExtensionPoint(StrEnum):
+    """Where a plugin can take part, in the words of the file; the order is the one upstream goes through them in.
+
+    The last two place groups of pods, which Tonnage does not: they are read and resolved, and nothing runs there.
+    """
+
+    PRE_FILTER = "preFilter"
+    FILTER = "filter"
+    POST_FILTER = "postFilter"
+    RESERVE = "reserve"
+    PRE_SCORE = "preScore"
+    SCORE = "score"
+    PRE_BIND = "preBind"
+    BIND = "bind"
+    POST_BIND = "postBind"
+    PERMIT = "permit"
+    PRE_ENQUEUE = "preEnqueue"
+    QUEUE_SORT = "queueSort"
+    PLACEMENT_GENERATE = "placementGenerate"
+    PLACEMENT_SCORE = "placementScore"
+
+    @property
+    def interface(self) -> str:
+        """What upstream calls a plugin of this point in its messages: `PreFilterPlugin`."""
+        return f"{self[0].upper()}{self[1:]}Plugin"
+
+    @property
+    def field(self) -> str:
+        """The name of the point in Python: `pre_filter`."""
+        return self.name.lower()
+
+
+WEIGHTED_POINTS = (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
+
+_CLASSES: Mapping[ExtensionPoint, type[framework.Plugin]] = {
+    ExtensionPoint.PRE_FILTER: framework.PreFilterPlugin,
+    ExtensionPoint.FILTER: framework.FilterPlugin,
+    ExtensionPoint.POST_FILTER: framework.PostFilterPlugin,
+    ExtensionPoint.RESERVE: framework.ReservePlugin,
+    ExtensionPoint.PRE_SCORE: framework.PreScorePlugin,
+    ExtensionPoint.SCORE: framework.ScorePlugin,
+    ExtensionPoint.PRE_BIND: framework.PreBindPlugin,
+    ExtensionPoint.BIND: framework.BindPlugin,
+    ExtensionPoint.POST_BIND: framework.PostBindPlugin,
+    ExtensionPoint.PERMIT: framework.PermitPlugin,
+    ExtensionPoint.PRE_ENQUEUE: framework.PreEnqueuePlugin,
+    ExtensionPoint.QUEUE_SORT: framework.QueueSortPlugin,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPlugin:
+    """A plugin that a profile may name. `absent_because` is empty for those that Tonnage can run."""
+
+    name: str
+    points: frozenset[ExtensionPoint]
+    absent_because: str = ""
+
+    @classmethod
+    def of(cls, plugin: type[framework.Plugin]) -> Self:
+        """How a plugin's class is known: by its name, at the points whose classes it extends."""
+        return cls(plugin.name, frozenset(point for point, base in _CLASSES.items() if issubclass(plugin, base)))
+
+
+class PluginNameTaken(TonnageError):
+    """Somebody's plugin has the name of one that is there already; `name` is that name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"a plugin named {name} already exists; give yours another name")
+
+
+_NO_DEVICES = "Tonnage does not allocate devices; a pod with resource claims is refused, never placed as if it had none"
+_NO_GROUPS = "Tonnage places pods one by one; a pod of a pod group is refused, never placed as if it were alone"
+_NO_FEATURES = "Tonnage does not read the features that nodes declare; kubelets still refuse what they cannot run"
+
+
+def _known(name: str, points: str, absent_because: str = "") -> KnownPlugin:
+    return KnownPlugin(name, frozenset(ExtensionPoint(point) for point in points.split()), absent_because)
+
+
+_TABLE = (
+    _known("SchedulingGates", "preEnqueue"),
+    _known("PrioritySort", "queueSort"),
+    _known("NodeUnschedulable", "filter"),
+    _known("NodeName", "filter"),
+    _known("TaintToleration", "filter preScore score"),
+    _known("NodeAffinity", "preFilter filter preScore score"),
+    _known("NodePorts", "preFilter filter"),
+    _known("NodeResourcesFit", "preFilter filter preScore score placementScore"),
+    _known("VolumeRestrictions", "preFilter filter"),
+    _known("NodeVolumeLimits", "preFilter filter"),
+    _known("VolumeBinding", "preFilter filter preScore score reserve preBind"),
+    _known("VolumeZone", "preFilter filter"),
+    _known("PodTopologySpread", "preFilter filter preScore score"),
+    _known("InterPodAffinity", "preFilter filter preScore score"),
+    _known("DynamicResources", "preEnqueue preFilter filter postFilter score reserve preBind", _NO_DEVICES),
+    _known("DefaultPreemption", "preEnqueue postFilter"),
+    _known("NodeResourcesBalancedAllocation", "preScore score"),
+    _known("ImageLocality", "score"),
+    _known("DefaultBinder", "bind"),
+    _known("NodeDeclaredFeatures", "preFilter filter", _NO_FEATURES),
+    _known("GangScheduling", "preEnqueue permit", _NO_GROUPS),
+    _known("TopologyPlacementGenerator", "placementGenerate", _NO_GROUPS),
+    _known("PodGroupPodsCount", "placementScore", _NO_GROUPS),
+)
+CATALOGUE: Mapping[str, KnownPlugin] = {plugin.name: plugin for plugin in _TABLE}
+
+DEFAULT_WEIGHTS: Mapping[str, int] = {
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "NodeResourcesFit": 1,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
+    "DynamicResources": 2,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+}
+"""What the default set says; a score without a weight counts once."""
+
+# Mirrors getDefaultPlugins with the feature gates at their defaults of 1.36: the three for pod groups are off.
+DEFAULT_PLUGINS: tuple[str, ...] = tuple(plugin.name for plugin in _TABLE if plugin.absent_because != _NO_GROUPS)
+
+REMOVED_PLUGINS = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
+"""Names that v1 refuses with a sentence of its own; NodeVolumeLimits does what they did."""
+
+
+def catalogue_with(known_plugins: Iterable[KnownPlugin]) -> Mapping[str, KnownPlugin]:
+    """The catalogue and somebody else's plugins, who may step in for what is absent. Raises PluginNameTaken."""
+    catalogue = dict(CATALOGUE)
+    for plugin in known_plugins:
+        taken = catalogue.get(plugin.name)
+        if taken is not None and not taken.absent_because:
+            raise PluginNameTaken(plugin.name)
+        catalogue[plugin.name] = plugin
+    return catalogue

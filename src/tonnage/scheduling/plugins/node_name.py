@@ -1,0 +1,27 @@
+"""NodeName: a pod that names its node goes there or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tonnage.scheduling.columns import Rows
+from tonnage.scheduling.events import NODE_ADD
+from tonnage.scheduling.framework import Cycle, EventHint, FilterPlugin, Judgement, refuse
+
+
+class NodeName(FilterPlugin):
+    name = "NodeName"
+    row_local = True
+    reason = "node(s) didn't match the requested node name"
+
+    def events(self) -> Iterable[EventHint]:
+        return ((NODE_ADD, None),)
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        wanted = cycle.pod.pod.spec.node_name
+        if not wanted:
+            return None
+        row = cycle.cluster.row_of.get(wanted, -1)
+        return refuse(np.arange(cycle.cluster.size)[rows] != row, self.reason, unresolvable=True)

@@ -1,0 +1,53 @@
+"""NodePorts: two pods cannot have the same port of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.columns import Rows
+from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
+from tonnage.scheduling.events import SKIP as NO_HELP
+from tonnage.scheduling.framework import (
+    SKIP,
+    Cycle,
+    EventHint,
+    FilterPlugin,
+    Judgement,
+    PreFilterPlugin,
+    Status,
+    refuse,
+)
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.ports import HostPorts
+
+
+class NodePorts(PreFilterPlugin, FilterPlugin):
+    name = "NodePorts"
+    row_local = True
+    reason = "node(s) didn't have free ports for the requested pod ports"
+
+    def events(self) -> Iterable[EventHint]:
+        return ((ClusterEvent(EventResource.POD, ActionType.DELETE), _port_freed), (NODE_ADD, None))
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        return None if cycle.pod.host_ports else SKIP
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        taken = cycle.cluster.ports.rows_in_conflict(cycle.pod.host_ports)
+        if not taken:
+            return None
+        in_conflict = np.zeros(cycle.cluster.size, dtype=np.bool_)
+        in_conflict[list(taken)] = True
+        return refuse(in_conflict[rows], self.reason, unresolvable=False)
+
+
+def _port_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
+    """A pod that was on a node, or expected there, and had a port this one wants."""
+    if not old.spec.node_name and not old.status.nominated_node_name:
+        return NO_HELP
+    freed = HostPorts()
+    freed.add(PodInfo(old).host_ports, 0)
+    return QUEUE if freed.rows_in_conflict(pod.host_ports) else NO_HELP

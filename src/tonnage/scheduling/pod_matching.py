@@ -1,0 +1,117 @@
+"""Which pods a selector means, as a value: comparable, hashable, and found without asking all of them.
+
+`PodMatcher` is what spread constraints and affinity terms have in common: some namespaces, and requirements on labels.
+Matchers that are written alike are equal, so that what is known for one of them serves every pod that carries it.
+
+`MatcherIndex` answers the opposite question, which of very many matchers may mean a given pod. Each is filed under a
+label that it insists on, so that a pod only meets those that ask for one of its own labels:
+
+    default   app=web        ─► matchers of namespace "default" that require app=web
+    default   (no label)     ─► those that insist on no label: Exists, NotIn, an empty selector
+    (any)     app=web        ─► those that choose namespaces by their labels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from tonnage.objects.requirements import Requirement
+from tonnage.objects.selectors import LabelSelector
+
+T = TypeVar("T")
+Labels = Mapping[str, str]
+Requirements = tuple[Requirement, ...]
+
+_ANY_NAMESPACE: Final = ""
+_NO_LABEL: Final = ("", "")
+
+
+def requirements_of(selector: LabelSelector) -> Requirements:
+    """A selector's requirements in one order. Raises InvalidSelector when one of them makes no sense."""
+    found = selector.requirements()
+    for each in found:
+        each.holds(None)
+    return found
+
+
+def hold(requirements: Requirements, labels: Labels) -> bool:
+    """Do all of them hold? Without any, everything is meant."""
+    return all(each.holds(labels.get(each.key)) for each in requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class PodMatcher:
+    """Pods of some namespaces whose labels meet all requirements.
+
+    A pod's namespace is meant when it is among `namespaces`, or when its labels meet `namespace_requirements`: None
+    adds no namespace, an empty tuple every one.
+    """
+
+    namespaces: frozenset[str]
+    requirements: Requirements
+    namespace_requirements: Requirements | None = None
+
+    def matches(self, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
+        if namespace not in self.namespaces:
+            chosen = self.namespace_requirements
+            if chosen is None or not hold(chosen, namespace_labels):
+                return False
+        return hold(self.requirements, labels)
+
+    def settled(self, known: Mapping[str, Labels]) -> PodMatcher:
+        """The same with its namespaces looked up: what it means from now on depends on no namespace's labels.
+
+        A selector of namespaces chooses among those that are `known`; one that chooses every namespace stays as it is.
+        """
+        chosen = self.namespace_requirements
+        if not chosen:
+            return self
+        found = (name for name, labels in known.items() if hold(chosen, labels))
+        return PodMatcher(self.namespaces.union(found), self.requirements)
+
+    def anchors(self) -> Iterator[tuple[str, tuple[str, str]]]:
+        """(namespace, label) pairs, one of which every pod that it means has; the fewest there are."""
+        insists = (each for each in self.requirements if each.operator == "In")
+        narrowest = min(insists, key=lambda each: len(each.values), default=None)
+        for namespace in self.namespaces if self.namespace_requirements is None else (_ANY_NAMESPACE,):
+            if narrowest is None:
+                yield namespace, _NO_LABEL
+            else:
+                for value in dict.fromkeys(narrowest.values):
+                    yield namespace, (narrowest.key, value)
+
+
+NOBODY: Final = PodMatcher(frozenset(), ())
+"""What an absent selector means."""
+
+
+class MatcherIndex(Generic[T]):
+    """Things filed under a matcher each; a thing stands in it once."""
+
+    def __init__(self) -> None:
+        self._filed: dict[str, dict[tuple[str, str], dict[T, None]]] = {}
+
+    def add(self, matcher: PodMatcher, thing: T) -> None:
+        for namespace, label in matcher.anchors():
+            self._filed.setdefault(namespace, {}).setdefault(label, {})[thing] = None
+
+    def remove(self, matcher: PodMatcher, thing: T) -> None:
+        for namespace, label in matcher.anchors():
+            by_label = self._filed[namespace]
+            del by_label[label][thing]
+            if not by_label[label]:
+                del by_label[label]
+            if not by_label:
+                del self._filed[namespace]
+
+    def candidates(self, namespace: str, labels: Labels) -> Iterator[T]:
+        """The things whose matcher may mean a pod, and few others: the matcher has the last word. Each once."""
+        for space in (namespace, _ANY_NAMESPACE) if namespace != _ANY_NAMESPACE else (_ANY_NAMESPACE,):
+            by_label = self._filed.get(space)
+            if by_label is None:
+                continue
+            yield from by_label.get(_NO_LABEL, ())
+            for label in labels.items():
+                yield from by_label.get(label, ())

@@ -1,0 +1,1 @@
+"""What tests of Tonnage, and of plugins for it, need again and again."""
