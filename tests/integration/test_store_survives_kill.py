@@ -116,8 +116,7 @@ class Expectation:
         return revisions[1:]
 
     def check_records(self, store: Store, name: str) -> None:
-        """Compare object by object. What was under way in the storm `name` is looked up once, and is certain from
-        then on."""
+        """Compare object by object; what was under way in the storm `name` is certain from then on."""
         found = {record.key: record for record in store.list("pods/")}
         for record in found.values():
             step = record.document.split()[1].decode()
@@ -161,8 +160,9 @@ async def history_of(store: Store, prefix: str, marker: Record) -> list[Event]:
     """All that is kept under the prefix; `marker` was written last."""
     watch = store.watch(prefix, after=store.compacted)
     events: list[Event] = []
-    while not events or events[-1].record != marker:
-        events += await watch.next_batch()
+    async with asyncio.timeout(30):
+        while not events or events[-1].record != marker:
+            events += await watch.next_batch()
     watch.close()
     return events
 
@@ -197,8 +197,7 @@ async def check_folder(folder: Path, expected: Expectation, name: str, acknowled
 
 
 def run_storm(folder: Path, name: str, keep_revisions: int, kill_after: int) -> list[str]:
-    """Kill it after that many lines; all the lines it got out. The first two come from starting, the others are
-    writes."""
+    """Kill it after that many lines; all the lines it got out. The first two tell of the start, the rest of writes."""
     command = [sys.executable, __file__, str(folder), name, str(keep_revisions)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

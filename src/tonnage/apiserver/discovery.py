@@ -25,8 +25,15 @@ API_DISCOVERY_VERSIONS = ("v2", "v2beta1")
 
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 # Deleting all namespaces at once is the one thing a collection does not offer.
-_VERBS_OF = {("", "namespaces"): tuple(verb for verb in _VERBS if verb != "deletecollection")}
+_VERBS_OF = {
+    ("", "bindings"): ("create",),
+    ("", "namespaces"): tuple(verb for verb in _VERBS if verb != "deletecollection"),
+}
 _READ_AND_WRITE = ("get", "patch", "update")
+
+
+_BINDINGS = Resource("", "v1", "Binding", "bindings", True)
+"""An older way to pods/{name}/binding. Nothing is stored there, hence it is not in the table, but clients look for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +120,15 @@ def _group(name: str) -> Doc:
 
 
 def _resource(resource: Resource) -> Doc:
-    return {
+    row: Doc = {
         "name": resource.plural,
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
         "verbs": list(verbs(resource)),
         **_names(resource),
-        "storageVersionHash": _storage_version_hash(resource),
     }
+    return row if resource is _BINDINGS else row | {"storageVersionHash": _storage_version_hash(resource)}
 
 
 def _subresource(resource: Resource, name: str) -> Doc:
@@ -238,7 +245,8 @@ def _versions(group: str) -> list[str]:
 
 
 def _resources(group: str, version: str) -> list[Resource]:
-    found = [resource for resource in RESOURCES if (resource.group, resource.version) == (group, version)]
+    every = (_BINDINGS, *RESOURCES)
+    found = [resource for resource in every if (resource.group, resource.version) == (group, version)]
     if not found:
         raise KeyError((group, version))
     return sorted(found, key=lambda resource: resource.plural)

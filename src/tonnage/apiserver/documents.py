@@ -12,6 +12,9 @@ from tonnage.apiserver.requests import Answer
 from tonnage.objects.document import encode
 from tonnage.objects.resources import group_versions
 
+_OTHER_PATHS = ("/healthz", "/livez", "/metrics", "/readyz")
+"""What is served beside documents and resources, for those who ask what there is."""
+
 
 class Documents:
     """Answers by path. `address` is host:port, which the oldest discovery document tells its readers."""
@@ -21,6 +24,7 @@ class Documents:
             "/api": lambda: encode(discovery.api_versions(address)),
             "/apis": lambda: encode(discovery.api_group_list()),
             "/version": lambda: encode(discovery.version()),
+            "/": lambda: encode({"paths": sorted({*self._makers, *_OTHER_PATHS} - {"/"})}),
             "/openapi/v2": openapi.openapi_v2,
             "/openapi/v3": openapi.openapi_v3_index,
         }
@@ -33,10 +37,9 @@ class Documents:
         self._made: dict[str, tuple[bytes, str]] = {}
 
     def is_group(self, path: str) -> bool:
-        """Is this below a group and version we serve? Then what is missing is a resource, else a page."""
+        """Is this below a group we serve? Then what is missing is a resource, else a page."""
         parts = path.strip("/").split("/")
-        root = "/" + "/".join(parts[:2] if parts[0] == "api" else parts[:3])
-        return parts[0] in ("api", "apis") and len(parts) > (2 if parts[0] == "api" else 3) and root in self._makers
+        return len(parts) > 1 and (parts[0] == "api" or (parts[0] == "apis" and f"/apis/{parts[1]}" in self._makers))
 
     def find(self, path: str, accept: str, if_none_match: str) -> Answer | None:
         path = path.rstrip("/") or "/"

@@ -26,11 +26,17 @@ def inbound(resource: Resource, doc: Doc) -> Doc:
 
 def outbound(resource: Resource, doc: Doc) -> Doc:
     """A stored document, as clients of this resource see it."""
-    return doc if resource.stored_as is None else to_events_v1(doc)
+    if resource.stored_as is None:
+        return doc
+    shown = to_events_v1(doc)
+    for field in ("reportingController", "reportingInstance"):  # the core API writes them empty, this one does not
+        if shown.get(field) == "":
+            del shown[field]
+    return shown
 
 
 def outbound_bytes(resource: Resource, document: bytes) -> bytes:
-    return document if resource.stored_as is None else encode(to_events_v1(decode(document)))
+    return document if resource.stored_as is None else encode(outbound(resource, decode(document)))
 
 
 @cache

@@ -83,7 +83,10 @@ def track(resource: Resource, *, old: Doc | None, new: Doc, manager: str, subres
         now="" if subresource == "scale" else now,
         reset_fields=reset_fields_of(resource, subresource),
     )
-    new["metadata"] = shown["metadata"]
+    if shown is not new:
+        new["metadata"].pop("managedFields", None)
+        if entries := shown["metadata"].get("managedFields"):
+            new["metadata"]["managedFields"] = entries
 
 
 def is_no_change(new: Doc, old: Doc) -> bool:

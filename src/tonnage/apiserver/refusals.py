@@ -99,7 +99,7 @@ def namespace_terminating(resource: Resource, name: str, namespace: str) -> Forb
 
 
 def invalid(resource: Resource, name: str, errors: Errors) -> Invalid:
-    return invalid_object(resource.group, resource.kind, name, errors)
+    return invalid_object(resource.stored.group, resource.kind, name, errors)
 
 
 def invalid_options(kind: str, errors: Errors) -> Invalid:

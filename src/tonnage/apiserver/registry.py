@@ -190,7 +190,7 @@ class Registry:
     def _judge_change(
         self, resource: Resource, new: Doc, old: Doc, options: WriteOptions, subresource: str, is_tracked: bool
     ) -> None:
-        strategy, meta = self.strategy(resource), new["metadata"]
+        strategy = self.strategy(resource)
         strategy.default(new)
         if subresource == "status":
             strategy.prepare_status(new, old)
@@ -200,14 +200,14 @@ class Registry:
             track(resource, old=old, new=new, manager=options.manager, subresource=subresource, now=self.now())
         is_counted = strategy.generation is not Generation.NONE and subresource != "status"
         if is_counted and strategy.spec_changed(new, old):
-            meta["generation"] = old["metadata"].get("generation", 0) + 1
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         errors: Errors = validate_object_meta_update(new, old)
         if subresource == "status":
             errors += strategy.validate_status(new, old)
         elif subresource != "finalize":
             errors += strategy.validate_update(new, old)
         if errors:
-            raise refusals.invalid(resource, meta["name"], errors)
+            raise refusals.invalid(resource, new["metadata"]["name"], errors)
         if subresource != "status":
             self.admission.on_update(resource, new, old)
 

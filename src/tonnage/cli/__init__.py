@@ -11,6 +11,7 @@ import click
 
 from tonnage.cli.apiserver import apiserver
 from tonnage.cli.demo import demo
+from tonnage.cli.scheduler import scheduler
 from tonnage.errors import TonnageError
 
 
@@ -22,6 +23,7 @@ def cli() -> None:
 
 cli.add_command(apiserver)
 cli.add_command(demo)
+cli.add_command(scheduler)
 
 
 def _complain(message: str, hint: str | None) -> None:

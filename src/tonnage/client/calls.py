@@ -8,7 +8,7 @@ Who is tried again:
     502, 503, 504, 5xx with a time  yes                               no
     anything else                   no                                no
 
-At most `_RETRIES` times, after a pause that doubles and is jittered, or after what Retry-After asks for if that is more.
+At most `_RETRIES` times, after a pause that doubles and is jittered, or what Retry-After asks for if that is longer.
 """
 
 from __future__ import annotations

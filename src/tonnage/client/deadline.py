@@ -1,4 +1,4 @@
-"""A limit on how long something may take, on the clock that was handed in; `asyncio.timeout` knows the real one only."""
+"""A limit on how long something may take, on the clock that was handed in: `asyncio.timeout` has only the real one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, R]) -> R:
-    """The result of `work`, or TimeoutError after `seconds`. When this returns, raises or is cancelled, `work` is over."""
+    """The result of `work`, or TimeoutError after `seconds`; however this ends, `work` has ended too."""
     task, timer = asyncio.ensure_future(work), asyncio.ensure_future(clock.sleep(seconds))
     try:
         await asyncio.wait((task, timer), return_when=asyncio.FIRST_COMPLETED)

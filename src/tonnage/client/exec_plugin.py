@@ -15,7 +15,6 @@ import sys
 from dataclasses import dataclass, field
 from datetime import datetime
 
-
 from tonnage.client import tls
 from tonnage.client.connection import Cluster, ExecPlugin
 from tonnage.client.errors import NoCredentials

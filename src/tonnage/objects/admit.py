@@ -241,6 +241,7 @@ def _bytes(value: Any, path: Path, around: str, findings: Findings) -> Any:
 
 _SECONDS_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _MICROS_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+_SIX_DIGITS = re.compile(r"\.\d{6}(?!\d)")
 
 
 def _instant(canonical: re.Pattern[str], write: Callable[[Any], str], layout: str) -> Check:
@@ -251,6 +252,10 @@ def _instant(canonical: re.Pattern[str], write: Callable[[Any], str], layout: st
             at = parse_rfc3339(value)
         except InvalidTime as exc:
             raise Malformed(f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"') from exc
+        # Whole seconds take any fraction and lose it; microseconds have six digits, neither more nor fewer.
+        rest = value[len("2006-01-02T15:04:05") :]
+        if canonical is _MICROS_UTC and not _SIX_DIGITS.match(rest):
+            raise Malformed(f'parsing time "{value}" as "{layout}": cannot parse "{rest}" as ".000000"')
         return value if canonical.fullmatch(value) else write(at.astimezone(UTC))
 
     return check

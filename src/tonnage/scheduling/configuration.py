@@ -17,30 +17,28 @@ before the next one starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from tonnage.gates import Gates
-from tonnage.objects.fielderrors import Errors, duplicate, invalid
 from tonnage.objects.meta import Record
-from tonnage.scheduling.configuration_errors import ConfigurationError, Problem, Problems, broken_rules, refuse
-from tonnage.scheduling.configuration_reading import Int64, Seconds, Section, read
+from tonnage.scheduling.configuration_errors import ConfigurationError, Problem, Problems, refuse
+from tonnage.scheduling.configuration_file import (
+    ClientConnection,
+    ConfigurationFile,
+    LeaderElection,
+    rule_problems,
+    with_defaults,
+)
+from tonnage.scheduling.configuration_reading import read
 from tonnage.scheduling.configuration_text import document_of
-from tonnage.scheduling.durations import format_duration
-from tonnage.scheduling.plugin_args import GROUP_VERSION, PluginArgs
+from tonnage.scheduling.plugin_args import GROUP_VERSION
 from tonnage.scheduling.plugin_catalogue import KnownPlugin, catalogue_with
 from tonnage.scheduling.profile import (
-    DEFAULT_SCHEDULER_NAME,
-    Profile,
     ResolvedProfile,
     notes_on,
-    percentage_errors,
     percentage_notes,
-    profile_errors,
-    queue_sort_errors,
     queue_sort_problems,
     read_args,
     resolved,
@@ -58,28 +56,6 @@ __all__ = [
 ]
 
 KIND = "KubeSchedulerConfiguration"
-
-
-class LeaderElection(Section):
-    """Who of several schedulers works: the holder of a Lease, renewed every `retry_period_s`."""
-
-    leader_elect: bool = True
-    lease_duration_s: Seconds = msgspec.field(name="leaseDuration", default=15.0)
-    renew_deadline_s: Seconds = msgspec.field(name="renewDeadline", default=10.0)
-    retry_period_s: Seconds = msgspec.field(name="retryPeriod", default=2.0)
-    resource_lock: str = "leases"
-    resource_name: str = "kube-scheduler"
-    resource_namespace: str = "kube-system"
-
-
-class ClientConnection(Section):
-    """How to reach the API server; an empty `kubeconfig` means the one inside a cluster."""
-
-    kubeconfig: str = ""
-    accept_content_types: str = ""
-    content_type: str = "application/vnd.kubernetes.protobuf"
-    qps: float = 50.0
-    burst: int = 100
 
 
 class Configuration(Record):
@@ -106,36 +82,6 @@ class Configuration(Record):
         return next((profile for profile in self.profiles if profile.scheduler_name == scheduler_name), None)
 
 
-class _File(Section):
-    """What may stand in a file."""
-
-    gone = {
-        "healthzBindAddress": "take it away and start with --bind-address and --secure-port; /healthz is served there",
-        "metricsBindAddress": "take it away and start with --bind-address and --secure-port; /metrics is served there",
-        "algorithmSource": "take it away and write profiles",
-        "hardPodAffinitySymmetricWeight": "write hardPodAffinityWeight in the args of InterPodAffinity",
-        "schedulerName": "write it in a profile: profiles: [{schedulerName: …}]",
-        "disablePreemption": "disable DefaultPreemption at postFilter in a profile",
-        "bindTimeoutSeconds": "write it in the args of VolumeBinding",
-        "plugins": "write them in a profile: profiles: [{plugins: …}]",
-        "pluginConfig": "write it in a profile: profiles: [{pluginConfig: …}]",
-    }
-
-    api_version: str = ""
-    kind: str = ""
-    parallelism: int = 16
-    leader_election: LeaderElection = LeaderElection()
-    client_connection: ClientConnection = ClientConnection()
-    enable_profiling: bool = True
-    enable_contention_profiling: bool | None = None
-    percentage_of_nodes_to_score: int | None = None
-    pod_initial_backoff_seconds: Int64 = 1
-    pod_max_backoff_seconds: Int64 = 10
-    profiles: tuple[Profile, ...] = ()
-    extenders: tuple[Any, ...] = ()
-    delay_cache_until_active: bool = False
-
-
 def load(path: str | Path, *, known_plugins: Iterable[KnownPlugin] = (), gates: Gates | None = None) -> Configuration:
     """Read a configuration file. Raises ConfigurationError, also when there is no such file."""
     try:
@@ -158,55 +104,51 @@ def parse(
 
     `known_plugins` are the plugins of others that profiles may name. Raises ConfigurationError.
     """
+    gates = gates or Gates()
     problems: Problems = []
     notes: list[str] = []
     doc = document_of(text, problems, notes)
-    if doc is not None or not problems:
-        problems += _head_problems(doc)
-    if not isinstance(doc, dict):
-        refuse(source, problems)
-    file = read(_File, doc, "", problems)
-    args = [read_args(profile, f"profiles[{idx}]", problems) for idx, profile in enumerate(file.profiles)]
+    refuse(source, _head_problems(doc) if doc is not None or not problems else problems)
+    file = read(ConfigurationFile, doc, "", problems)
+    args = [read_args(profile, f"profiles[{idx}]", gates, problems) for idx, profile in enumerate(file.profiles)]
     refuse(source, problems)
-    return _in_force(file, args, source, known_plugins, gates or Gates(), notes)
+    return _in_force(file, args, source, known_plugins, gates, notes)
 
 
 def default_configuration(*, known_plugins: Iterable[KnownPlugin] = (), gates: Gates | None = None) -> Configuration:
     """What holds without a file."""
-    return _in_force(_File(), [], "the default configuration", known_plugins, gates or Gates(), [])
+    return _in_force(ConfigurationFile(), [], "the default configuration", known_plugins, gates or Gates(), [])
 
 
 def _head_problems(doc: Any) -> Problems:
     """What says that this is another file, or none at all."""
     remedy = f"write apiVersion: {GROUP_VERSION} and kind: {KIND}"
-    if doc is None:
-        return [Problem("", None, "the file is empty", remedy)]
     if not isinstance(doc, dict):
-        return []  # `read` says it better
+        found = "the file is empty" if doc is None else "the file holds no fields but text or a list"
+        return [Problem("", doc, found, remedy)]
     version, kind = doc.get("apiVersion"), doc.get("kind")
     if not kind:
         return [Problem("kind", kind, "Object 'Kind' is missing", remedy)]
     if not version:
         return [Problem("apiVersion", version, "Object 'apiVersion' is missing", remedy)]
-    if version == GROUP_VERSION and kind != KIND:
-        return [Problem("kind", kind, f"couldn't decode as {KIND}, got {version}, Kind={kind}", remedy)]
-    if version != GROUP_VERSION:
-        return [Problem("apiVersion", version, f'no kind "{kind}" is registered for version "{version}"', remedy)]
-    return []
+    if (version, kind) == (GROUP_VERSION, KIND):
+        return []
+    wrong = ("kind", kind) if version == GROUP_VERSION else ("apiVersion", version)
+    return [Problem(*wrong, f'no kind "{kind}" is registered for version "{version}"', remedy)]
 
 
 def _in_force(
-    file: _File,
-    args: list[dict[str, Any]],
+    file: ConfigurationFile,
+    args: Sequence[Sequence[Any]],
     source: str,
     known_plugins: Iterable[KnownPlugin],
     gates: Gates,
     notes: list[str],
 ) -> Configuration:
     catalogue = catalogue_with(known_plugins)
-    file = _with_defaults(file)
-    args = [_defaulted(each, gates) for each in args or [{}]]
-    refuse(source, _rule_problems(file, args, gates))
+    file = with_defaults(file)
+    args = args or [()]
+    refuse(source, rule_problems(file, args, gates))
 
     problems: Problems = []
     profiles: list[ResolvedProfile] = []
@@ -231,79 +173,3 @@ def _in_force(
         source=source,
         notes=tuple(notes),
     )
-
-
-def _with_defaults(file: _File) -> _File:
-    """What zero means, where absent and zero are the same. Mirrors SetDefaults_KubeSchedulerConfiguration."""
-    profiles = file.profiles or (Profile(),)
-    if len(profiles) == 1 and profiles[0].scheduler_name is None:
-        profiles = (msgspec.structs.replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME),)
-    contention = file.enable_contention_profiling
-    return msgspec.structs.replace(
-        file,
-        profiles=profiles,
-        leader_election=_zeros_replaced(file.leader_election, LeaderElection()),
-        client_connection=_zeros_replaced(file.client_connection, ClientConnection()),
-        enable_contention_profiling=file.enable_profiling if contention is None else contention,
-    )
-
-
-def _zeros_replaced(given: Any, default: Any) -> Any:
-    """`given` with defaults for empty text and 0; a truth value is what it says."""
-    fields = [each for each in msgspec.structs.fields(given) if each.type is not bool]
-    return msgspec.structs.replace(
-        given, **{each.name: getattr(given, each.name) or getattr(default, each.name) for each in fields}
-    )
-
-
-def _defaulted(args: Mapping[str, Any], gates: Gates) -> dict[str, Any]:
-    return {name: each.with_defaults(gates) if isinstance(each, PluginArgs) else each for name, each in args.items()}
-
-
-def _rule_problems(file: _File, args: list[dict[str, Any]], gates: Gates) -> Problems:
-    """Mirrors ValidateKubeSchedulerConfiguration."""
-    errors: Errors = []
-    if file.client_connection.burst < 0:
-        errors.append(invalid("clientConnection.burst", file.client_connection.burst, "must be non-negative"))
-    errors += _leader_election_errors(file.leader_election, "leaderElection")
-    if file.parallelism <= 0:
-        errors.append(invalid("parallelism", file.parallelism, "should be an integer value greater than zero"))
-    names: set[str | None] = set()
-    for idx, profile in enumerate(file.profiles):
-        errors += profile_errors(profile, args[idx], f"profiles[{idx}]", gates)
-        if profile.scheduler_name in names:
-            errors.append(duplicate(f"profiles[{idx}].schedulerName", profile.scheduler_name))
-        names.add(profile.scheduler_name)
-    errors += queue_sort_errors(file.profiles)
-    errors += percentage_errors(file.percentage_of_nodes_to_score, "percentageOfNodesToScore")
-    initial, most = file.pod_initial_backoff_seconds, file.pod_max_backoff_seconds
-    if initial <= 0:
-        errors.append(invalid("podInitialBackoffSeconds", initial, "must be greater than 0"))
-    if most < initial:
-        told = "must be greater than or equal to PodInitialBackoffSeconds"
-        errors.append(invalid("podMaxBackoffSeconds", most, told))
-    problems = broken_rules(errors)
-    if file.extenders:
-        told = "extenders: Forbidden: extenders are not supported"
-        remedy = "take the section away; what an extender decides can be decided by a plugin in Python"
-        problems.append(Problem("extenders", list(file.extenders), told, remedy))
-    return problems
-
-
-def _leader_election_errors(election: LeaderElection, path: str) -> Errors:
-    """Nothing is looked at while leader election is off."""
-    if not election.leader_elect:
-        return []
-    errors: Errors = []
-    lease_s, renew_s, retry_s = election.lease_duration_s, election.renew_deadline_s, election.retry_period_s
-    for name, seconds in (("leaseDuration", lease_s), ("renewDeadline", renew_s), ("retryPeriod", retry_s)):
-        if seconds <= 0:
-            errors.append(invalid(f"{path}.{name}", format_duration(seconds), "must be greater than zero"))
-    if lease_s <= renew_s:
-        # Upstream shows the deadline here, not the lease; the sentence is kept as it is.
-        told = "must be greater than `RenewDeadline`"
-        errors.append(invalid(f"{path}.leaseDuration", format_duration(renew_s), told))
-    if election.resource_lock != "leases":
-        told = 'resourceLock value must be "leases"'
-        errors.append(invalid(f"{path}.resourceLock", election.resource_lock, told))
-    return errors

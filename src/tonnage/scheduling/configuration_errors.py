@@ -40,9 +40,11 @@ class ConfigurationError(TonnageError):
         self.value = first.value
         self.remedy = first.remedy
         told = list(dict.fromkeys(problem.message for problem in problems))
-        remedies = list(dict.fromkeys(problem.remedy for problem in problems if problem.remedy))
+        remedies = (
+            [first.remedy] if len(told) == 1 else [f"{each.path}: {each.remedy}" for each in problems if each.remedy]
+        )
         sentence = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
-        super().__init__(f"{file}: {sentence}", hint="; ".join(remedies) or None)
+        super().__init__(f"{file}: {sentence}", hint="; ".join(dict.fromkeys(remedies)) or None)
 
 
 def refuse(file: str, problems: Sequence[Problem]) -> None:

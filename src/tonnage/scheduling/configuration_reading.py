@@ -72,7 +72,7 @@ def _read_as(type_: Any, value: Any, path: str, problems: Problems) -> Any:
         return _read_map(get_args(type_)[1], value, path, problems)
     if issubclass(type_, Record):
         return read(type_, value, path, problems)
-    if issubclass(type_, StrEnum) and isinstance(value, str):
+    if issubclass(type_, StrEnum):
         if value in list(type_):
             return type_(value)
         error = unsupported(path, value, [str(each) for each in type_])
@@ -132,7 +132,7 @@ def _read_scalar(type_: type, detail: str, value: Any, path: str, problems: Prob
     return _empty(type_)
 
 
-# -- types --------------------------------------------------------------------------------------------------------------
+# -- types -------------------------------------------------------------------------------------------------------------
 
 
 def _plain(type_: Any) -> tuple[Any, str]:
@@ -158,7 +158,7 @@ def _empty(type_: Any) -> Any:
     return next(iter(type_)) if issubclass(type_, StrEnum) else type_()
 
 
-# -- words --------------------------------------------------------------------------------------------------------------
+# -- words -------------------------------------------------------------------------------------------------------------
 
 
 def _unknown(cls: type[Record], name: str, value: Any, path: str, known: list[str]) -> Problem:
@@ -170,8 +170,7 @@ def _unknown(cls: type[Record], name: str, value: Any, path: str, known: list[st
 def _mismatch(value: Any, path: str, wanted: str, remedy: str) -> Problem:
     shown = go_value(value)
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-    where = f"{path}={shown}" if path else f"the file holds {shown}, which"
-    return Problem(path, value, f"{where} is not {wanted}", remedy)
+    return Problem(path, value, f"{path}={shown} is not {wanted}", remedy)
 
 
 def _unquoted(value: Any) -> str:

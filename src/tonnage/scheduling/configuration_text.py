@@ -58,7 +58,8 @@ def _settled(value: Any, path: str, problems: Problems) -> Any:
     if isinstance(value, _Entries):
         first_at: dict[str, int] = {}
         settled: dict[str, Any] = {}
-        for key, item, line in value:
+        for name, item, line in value:
+            key = _whole(name)
             where = f"{path}.{key}" if path else key
             if key in settled:
                 lines = f" (lines {first_at[key]} and {line})" if line else ""
@@ -68,7 +69,12 @@ def _settled(value: Any, path: str, problems: Problems) -> Any:
         return settled
     if isinstance(value, list):
         return [_settled(item, f"{path}[{position}]", problems) for position, item in enumerate(value)]
-    return value
+    return _whole(value) if isinstance(value, str) else value
+
+
+def _whole(text: str) -> str:
+    """Text that can be written again: half a surrogate pair, which escapes can spell, becomes the replacement sign."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _from_json(text: str) -> Any:
@@ -81,7 +87,7 @@ def _from_json(text: str) -> Any:
     return json.loads(text, object_pairs_hook=entries, parse_constant=constant)
 
 
-# -- YAML ---------------------------------------------------------------------------------------------------------------
+# -- YAML --------------------------------------------------------------------------------------------------------------
 
 _PLAIN = "tonnage:plain"
 """Tag of a scalar without quotes and without a tag of its own: its text says what it is."""
@@ -89,20 +95,27 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class _Loader(yaml.BaseLoader):
-    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
-        if kind is yaml.ScalarNode and implicit[0]:
-            return _PLAIN
-        return super().resolve(kind, value, implicit)
+    """Leaves it to us what scalars mean, and allows tabs between a colon and a value."""
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        return _PLAIN if kind is yaml.ScalarNode and implicit[0] else f"{_TAG}str"
+
+    def scan_to_next_token(self) -> None:
+        super().scan_to_next_token()
+        # A tab may not indent, so it is passed over only where no field can begin. PyYAML refuses it everywhere.
+        while self.peek() == "\t" and (self.flow_level or not self.allow_simple_key):
+            self.forward()
+            super().scan_to_next_token()
 
 
 def _from_yaml(text: str, notes: list[str]) -> Any:
     loader = _Loader(text.removeprefix("\ufeff"))
     try:
-        if not loader.check_node():
+        node = loader.get_node() if loader.check_node() else None
+        if node is None:
             return None
-        node = loader.get_node()
         if _is_followed(loader):
-            notes.append("only the first YAML document is read; what follows the second --- has no effect")
+            notes.append("only the first YAML document is read; what follows it has no effect")
         return _value(node, ())
     finally:
         loader.dispose()

@@ -2,16 +2,12 @@
 
 One class for each plugin that takes arguments. A file is read into it as it stands (`configuration_reading`), then
 `with_defaults` fills in what upstream's defaulting does (pkg/scheduler/apis/config/v1/defaults.go of 1.36), then
-`errors` judges the result. What a plugin gets has gone through all three. Shared rules stand in `plugin_args_rules`.
-
-`StorageCapacityArgs` is ours: settings of the volume plugins that kube-scheduler does not know. It ignores the entry,
-so that one file can serve both.
+`errors` judges the result. What a plugin gets has gone through all three. Shared rules stand in `plugin_args_rules`,
+the arguments that kube-scheduler does not know in `storage_capacity_args`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import StrEnum
 from typing import ClassVar, Self
 
 import msgspec
@@ -251,66 +247,6 @@ class DynamicResourcesArgs(PluginArgs):
             shown = format_duration(self.binding_timeout_s)
             errors.append(invalid(f"{path}.bindingTimeout", shown, "must be at least 1 second"))
         return errors
-
-
-class Reservation(StrEnum):
-    """What is kept back for pods that are on their way (KEP-5925)."""
-
-    OBJECT = "Object"
-    """The whole capacity object until it is refreshed: the KEP."""
-    LEDGER = "Ledger"
-    """The bytes promised, claim by claim, until they are seen in the object."""
-    NONE = "None"
-
-
-class PoolFit(StrEnum):
-    """How sure it must be that a pod's volumes find room, given that the driver picks the pools."""
-
-    POSSIBLE = "Possible"
-    GUARANTEED = "Guaranteed"
-
-
-class LegacyPools(StrEnum):
-    """How a capacity object without pools is read: one pool of its maximum, bounded by its sum, or claim by claim."""
-
-    STRICT = "Strict"
-    BOUNDED = "Bounded"
-    INDEPENDENT = "Independent"
-
-
-class StorageCapacityArgs(PluginArgs):
-    """How storage capacity is packed and reserved: the volume plugins read this, there is no plugin of this name."""
-
-    plugin = "StorageCapacity"
-    api_version = "tonnage.dev/v1alpha1"
-
-    reservation: Reservation = Reservation.OBJECT
-    reservation_timeout_seconds: Int64 = 60
-    pool_fit: PoolFit = PoolFit.POSSIBLE
-    legacy_pools: LegacyPools = LegacyPools.STRICT
-
-    def errors(self, path: str, gates: Gates) -> Errors:
-        if self.reservation_timeout_seconds >= 0:
-            return []
-        told = "must be greater than or equal to 0"
-        return [invalid(f"{path}.reservationTimeoutSeconds", self.reservation_timeout_seconds, told)]
-
-
-ARGS_OF: Mapping[str, type[PluginArgs]] = {
-    cls.plugin: cls
-    for cls in (
-        DefaultPreemptionArgs,
-        DynamicResourcesArgs,
-        InterPodAffinityArgs,
-        NodeAffinityArgs,
-        NodeResourcesBalancedAllocationArgs,
-        NodeResourcesFitArgs,
-        PodTopologySpreadArgs,
-        StorageCapacityArgs,
-        VolumeBindingArgs,
-    )
-}
-"""The class of a plugin's arguments; plugins that are not here take none, or read their own."""
 
 
 def _weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:

@@ -60,6 +60,12 @@ class PodMatcher:
                 return False
         return hold(self.requirements, labels)
 
+    def may_match(self, namespace: str, labels: Labels) -> bool:
+        """Like `matches`, for who cannot look up the labels of a namespace: in doubt it is meant."""
+        return (namespace in self.namespaces or self.namespace_requirements is not None) and hold(
+            self.requirements, labels
+        )
+
     def settled(self, known: Mapping[str, Labels]) -> PodMatcher:
         """The same with its namespaces looked up: what it means from now on depends on no namespace's labels.
 

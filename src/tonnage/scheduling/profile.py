@@ -15,7 +15,18 @@ from tonnage.objects.fielderrors import Errors, duplicate, invalid, required
 from tonnage.objects.meta import Record
 from tonnage.scheduling.configuration_errors import Problem, Problems, broken_rules, did_you_mean
 from tonnage.scheduling.configuration_reading import Section, read
-from tonnage.scheduling.plugin_args import ARGS_OF, GROUP_VERSION, PluginArgs, StorageCapacityArgs
+from tonnage.scheduling.plugin_args import (
+    GROUP_VERSION,
+    DefaultPreemptionArgs,
+    DynamicResourcesArgs,
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PluginArgs,
+    PodTopologySpreadArgs,
+    VolumeBindingArgs,
+)
 from tonnage.scheduling.plugin_catalogue import REMOVED_PLUGINS, ExtensionPoint, KnownPlugin
 from tonnage.scheduling.profile_plugins import (
     EVERY,
@@ -26,8 +37,25 @@ from tonnage.scheduling.profile_plugins import (
     expanded,
     merged,
 )
+from tonnage.scheduling.storage_capacity_args import StorageCapacityArgs
 
 A = TypeVar("A", bound=PluginArgs)
+
+ARGS_OF: Mapping[str, type[PluginArgs]] = {
+    cls.plugin: cls
+    for cls in (
+        DefaultPreemptionArgs,
+        DynamicResourcesArgs,
+        InterPodAffinityArgs,
+        NodeAffinityArgs,
+        NodeResourcesBalancedAllocationArgs,
+        NodeResourcesFitArgs,
+        PodTopologySpreadArgs,
+        StorageCapacityArgs,
+        VolumeBindingArgs,
+    )
+}
+"""The class of a plugin's arguments; plugins that are not here take none, or read their own."""
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 _REMOVED = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{GROUP_VERSION}")'
@@ -72,13 +100,13 @@ class ResolvedProfile(Record):
         return found
 
 
-def read_args(given: Profile, path: str, problems: Problems) -> dict[str, Any]:
-    """The arguments of every plugin in a profile's pluginConfig, typed where we have a class for them."""
-    found: dict[str, Any] = {}
+def read_args(given: Profile, path: str, gates: Gates, problems: Problems) -> list[Any]:
+    """The arguments of each pluginConfig entry: typed and with defaults where we have a class, else as they stand."""
+    found: list[Any] = []
     for idx, entry in enumerate(given.plugin_config):
         cls = ARGS_OF.get(entry.name)
         at = f"{path}.pluginConfig[{idx}].args"
-        found[entry.name] = entry.args if cls is None else _read_typed(cls, entry.args, at, problems)
+        found.append(entry.args if cls is None else _read_typed(cls, entry.args, at, problems).with_defaults(gates))
     return found
 
 
@@ -99,8 +127,8 @@ def _read_typed(cls: type[PluginArgs], value: Any, path: str, problems: Problems
     return read(cls, fields, path, problems)
 
 
-def profile_errors(given: Profile, args: Mapping[str, Any], path: str, gates: Gates) -> Errors:
-    """What is wrong with one profile by itself. Mirrors validateKubeSchedulerProfile; `args` have their defaults."""
+def profile_errors(given: Profile, args: Sequence[Any], path: str, gates: Gates) -> Errors:
+    """What is wrong with one profile by itself. Mirrors validateKubeSchedulerProfile; `args` are from `read_args`."""
     errors: Errors = []
     if not given.scheduler_name:
         errors.append(required(f"{path}.schedulerName"))
@@ -110,14 +138,13 @@ def profile_errors(given: Profile, args: Mapping[str, Any], path: str, gates: Ga
             if plugin.name in REMOVED_PLUGINS:
                 errors.append(invalid(f"{path}.plugins.{point}.enabled[{idx}]", plugin.name, _REMOVED))
     seen: set[str] = set()
-    for idx, entry in enumerate(given.plugin_config):
+    for idx, (entry, found) in enumerate(zip(given.plugin_config, args, strict=True)):
         at = f"{path}.pluginConfig[{idx}]"
         if entry.name in seen:
             errors.append(duplicate(at, entry.name))
         seen.add(entry.name)
         if entry.name in REMOVED_PLUGINS:
             errors.append(invalid(at, entry.name, _REMOVED))
-        found = args[entry.name]
         if isinstance(found, PluginArgs) and found.is_judged_when_unused:
             errors += found.errors(f"{at}.args", gates)
     return errors
@@ -159,7 +186,7 @@ def _as_go_shows(plugins: PluginSet) -> Any:
 
 def resolved(
     given: Profile,
-    args: Mapping[str, Any],
+    args: Sequence[Any],
     path: str,
     catalogue: Mapping[str, KnownPlugin],
     gates: Gates,
@@ -170,13 +197,13 @@ def resolved(
     name = given.scheduler_name or ""
     used = plugins.enabled_names | {StorageCapacityArgs.plugin}
     found: Problems = []
-    for idx, entry in enumerate(given.plugin_config):
-        late = args[entry.name]
+    for idx, (entry, late) in enumerate(zip(given.plugin_config, args, strict=True)):
         if entry.name in used and isinstance(late, PluginArgs) and not late.is_judged_when_unused:
             found += broken_rules(late.errors(f"{path}.pluginConfig[{idx}].args", gates))
     points = expanded(plugins, name, catalogue, f"{path}.plugins", found)
     problems += found
-    all_args = {each: cls().with_defaults(gates) for each, cls in ARGS_OF.items()} | dict(args)
+    all_args: dict[str, Any] = {each: cls().with_defaults(gates) for each, cls in ARGS_OF.items()}
+    all_args |= {entry.name: each for entry, each in zip(given.plugin_config, args, strict=True)}
     return ResolvedProfile(
         scheduler_name=name,
         points=points,

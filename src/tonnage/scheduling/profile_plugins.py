@@ -166,8 +166,9 @@ def _remedy(name: str, catalogue: Iterable[str]) -> str:
 def _sets(plugins: Plugins) -> Iterable[tuple[str, PluginSet, str]]:
     for point in ExtensionPoint:
         yield f"{point}.enabled", plugins.at(point), point.interface
-    # Upstream stumbles over it at the first point it expands.
-    yield "multiPoint.enabled", plugins.multi_point, ExtensionPoint.PRE_FILTER.interface
+    # Upstream stumbles over it at the first point it expands, and speaks of that.
+    first = next((point for point in ExtensionPoint if EVERY not in plugins.at(point).disabled_names), None)
+    yield "multiPoint.enabled", plugins.multi_point, (first or ExtensionPoint.PRE_FILTER).interface
 
 
 def _names_at(

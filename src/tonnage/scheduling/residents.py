@@ -4,12 +4,13 @@ Asked for the first time, a selector gets a tally; from then on every pod that c
 that mean it, so that a decision reads an array and scans nothing. Two things keep both sides cheap:
 
     pods ──► lookalikes ◄──► tallies
-             pods with the same namespace and labels are one group: no selector can tell them apart, so a selector is
-             asked about a group once, and a pod's coming costs one look-up and one addition for each tally that means it
 
-Lookalikes are found by namespace and label, tallies through a `MatcherIndex`. The tallies asked for least recently are
-forgotten. `Residents.of(cluster)` is the one observer of this kind that a cluster has; it starts counting when a plugin
-first asks, and a cluster where no pod has constraints never pays for it. The terms that residents themselves carry are
+Pods with the same namespace and labels are one group, for no selector can tell them apart: a selector is asked about a
+group once, and a pod's coming costs one look-up and one addition for each tally that means it. Groups are found by
+namespace and label, tallies through a `MatcherIndex`; the tallies asked for least recently are forgotten.
+
+`Residents.of(cluster)` is the one observer of this kind that a cluster has. It starts counting when a plugin first
+asks, and a cluster where no pod has constraints never pays for it. The terms that residents carry themselves are
 counted in `affinity_terms.py`.
 """
 

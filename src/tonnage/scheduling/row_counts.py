@@ -15,9 +15,10 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.scheduling.columns import Ints
+from tonnage.scheduling.columns import Ids, Ints, Mask
 
 RowNumbers = npt.NDArray[np.intp]
+Floats = npt.NDArray[np.float64]
 
 _FIRST_CAPACITY = 4
 
@@ -55,6 +56,15 @@ class RowCounts:
     def counts(self) -> Ints:
         """How many each of `rows` has; never 0."""
         return self._counts[: len(self._place)]
+
+    def by_value(self, ids: Ids, values: int, where: Mask | None = None) -> Floats:
+        """The counts summed up by label value: `ids` is that of every row, of `values` there are.
+
+        `where` leaves rows out. Floats, for that is what bincount makes of weights; the sums are exact.
+        """
+        counts = self.counts if where is None else self.counts * where[self.rows]
+        found: Floats = np.bincount(ids[self.rows], weights=counts, minlength=values).astype(np.float64, copy=False)
+        return found
 
     def __bool__(self) -> bool:
         return bool(self._place)

@@ -97,13 +97,13 @@ def test_only_the_event_of_all_actions_on_all_resources_is_a_wildcard() -> None:
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def with_condition(before: Node, type: str, status: str, reason: str = "") -> Node:
-    condition = NodeCondition(type=type, status=status, reason=reason)
-    return replace(before, status=replace(before.status, conditions=(condition,)))
+def ready(status: str, reason: str = "") -> Node:
+    condition = NodeCondition(type="Ready", status=status, reason=reason)
+    return replace(node("a"), status=replace(node("a").status, conditions=(condition,)))
 
 
-def annotated(before: Node, **annotations: str) -> Node:
-    return replace(before, metadata=replace(before.metadata, annotations=annotations))
+def annotated(**annotations: str) -> Node:
+    return replace(node("a"), metadata=replace(node("a").metadata, annotations=annotations))
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def annotated(before: Node, **annotations: str) -> Node:
         (node("a"), node("a", unschedulable=True), ["NodeUpdateNodeTaint"]),
         # Uncordoned, and the taint that goes with it: one event, not two.
         (node("a", unschedulable=True, taints=["k:NoSchedule"]), node("a"), ["NodeUpdateNodeTaint"]),
-        (with_condition(node("a"), "Ready", "False"), with_condition(node("a"), "Ready", "True"), ["NodeUpdateNodeCondition"]),
-        (with_condition(node("a"), "Ready", "True"), with_condition(node("a"), "Ready", "True", "KubeletReady"), []),
-        (node("a"), annotated(node("a"), note="x"), ["NodeUpdateNodeAnnotation"]),
+        (ready("False"), ready("True"), ["NodeUpdateNodeCondition"]),
+        (ready("True"), ready("True", "KubeletReady"), []),
+        (node("a"), annotated(note="x"), ["NodeUpdateNodeAnnotation"]),
         (
             node("a"),
             node("a", cpu="8", labels={"zone": "z1"}),
@@ -128,7 +128,7 @@ def annotated(before: Node, **annotations: str) -> Node:
         ),
         (node("a"), node("a", images={"app:1": 7}), []),
     ],
-)  # fmt: skip
+)
 def test_a_nodes_update_is_told_by_its_parts(old: Node, new: Node, expected: list[str]) -> None:
     assert labels(*node_events(old, new)) == expected
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tonnage.store.database import translated
 from tonnage.store.log import _HEADS, _HISTORY, _STATE_AT, Log
 
 
@@ -67,6 +68,26 @@ def test_a_batch_of_many_statements_is_one_commit_and_refuses_by_position(log: L
         assert list(log.append(rows)) == [130]
         assert other.execute("PRAGMA data_version").fetchone()[0] == before + 1
     assert revisions(log) == [revision for revision in range(1, 202) if revision != 132]
+
+
+def test_errors_of_sqlite_are_told_in_the_words_of_the_store(log: Log, tmp_path: Path):
+    path = tmp_path / "log.sqlite3"
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with closing(sqlite3.connect(path, timeout=0)) as busy, pytest.raises(sqlite3.OperationalError) as locked:
+            busy.execute("DELETE FROM log")
+    assert str(translated(locked.value, path)) == f"the store in {tmp_path} is in use by another process"
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as reader:
+        with pytest.raises(sqlite3.OperationalError) as read_only:
+            reader.execute("DELETE FROM log")
+        with pytest.raises(sqlite3.OperationalError) as nonsense:
+            reader.execute("DELETE FROM nowhere")
+    assert str(translated(read_only.value, path)) == (
+        f"cannot open {path}: attempt to write a readonly database (SQLITE_READONLY)"
+    )
+    assert str(translated(nonsense.value, path)) == (
+        f"reading or writing {path} failed: no such table: nowhere (SQLITE_ERROR)"
+    )
 
 
 def plan(log: Log, query: str) -> list[str]:

@@ -88,6 +88,7 @@ class Strategy:
         for field in new.keys() | old.keys():
             if field not in ("apiVersion", "kind", "metadata", "status"):
                 keep(new, old, field)
+        new.setdefault("status", {})
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         return []

@@ -5,7 +5,7 @@ Defaults and what may never change are upstream's; selectors, configuration and 
 
 from __future__ import annotations
 
-from tonnage.apiserver.strategies.base import Generation, Strategy
+from tonnage.apiserver.strategies.base import Generation, Strategy, keep
 from tonnage.objects.document import Doc
 from tonnage.objects.fielderrors import Errors, required
 from tonnage.objects.validation.metadata import immutable
@@ -32,6 +32,11 @@ class ResourceClaimStrategy(Strategy):
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         return immutable("spec", new["spec"], old["spec"])
+
+    def prepare_status(self, new: Doc, old: Doc) -> None:
+        """Not even metadata is written here."""
+        super().prepare_status(new, old)
+        keep(new, old, "metadata")
 
 
 class ResourceClaimTemplateStrategy(Strategy):

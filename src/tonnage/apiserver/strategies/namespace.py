@@ -25,10 +25,7 @@ _FINALIZER = "kubernetes"
 
 class NamespaceStrategy(Strategy):
     name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
-    selectable: ClassVar[dict[str, tuple[str, ...]]] = {
-        "status.phase": ("status", "phase"),
-        "name": ("metadata", "name"),  # an old mistake that clients rely on
-    }
+    selectable: ClassVar[dict[str, tuple[str, ...]]] = {"status.phase": ("status", "phase")}
 
     def default(self, doc: Doc) -> None:
         """Every namespace carries its name as a label, so that selectors can tell namespaces by name."""

@@ -36,6 +36,7 @@ class PodStrategy(Strategy):
         "spec.hostNetwork": ("spec", "hostNetwork"),
         "status.phase": ("status", "phase"),
         "status.podIP": ("status", "podIP"),
+        "status.podIPs": ("status", "podIPs", "ip"),  # may be asked for, and is empty for every pod
         "status.nominatedNodeName": ("status", "nominatedNodeName"),
     }
 

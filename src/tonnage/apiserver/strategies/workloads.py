@@ -54,6 +54,10 @@ class WorkloadStrategy(Strategy):
         super().prepare_update(new, old)
         drop_closed_fields(new["spec"].get("template", {}).get("spec", {}))
 
+    def prepare_status(self, new: Doc, old: Doc) -> None:
+        super().prepare_status(new, old)
+        new["status"] = {**self.new_status, **new["status"]}
+
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         if old is not None and not self.spec_changed(new, old):
             return []
@@ -94,7 +98,6 @@ class DeploymentStrategy(WorkloadStrategy):
 
 class ReplicaSetStrategy(WorkloadStrategy):
     new_status: ClassVar[Doc] = {"replicas": 0}
-    selectable: ClassVar[dict[str, tuple[str, ...]]] = {"status.replicas": ("status", "replicas")}
 
     def default(self, doc: Doc) -> None:
         default_replica_set(doc)

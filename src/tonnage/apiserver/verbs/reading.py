@@ -80,7 +80,7 @@ async def _page(
             if matches(record):
                 chosen.append(record)
                 if limit and len(chosen) == limit:
-                    return chosen, idx + 1 < len(batch)
+                    return chosen, idx + 1 < len(batch) or len(batch) > limit
         if not limit or len(batch) <= limit:
             return chosen, False
         after_key = batch[-1].key

@@ -1,0 +1,173 @@
+"""`tonnage scheduler`: the live scheduler, against any Kubernetes API server, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import signal
+import socket
+import ssl
+import tempfile
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tonnage.apiserver.pki import ensure_identity
+from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.client import in_cluster, kubeconfig
+from tonnage.client.connection import Connection
+from tonnage.client.http import Client
+from tonnage.client.leader import LeaderElector
+from tonnage.clock import SystemClock
+from tonnage.gates import Gates
+from tonnage.metrics import new_registry
+from tonnage.scheduler.health import served
+from tonnage.scheduler.program import Program
+from tonnage.scheduling.configuration import Configuration, default_configuration, load
+from tonnage.scheduling.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.plugins.registry import ForeignFactory
+
+ENTRY_POINTS = "tonnage.plugins"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Flags that override the configuration file, as kube-scheduler's do."""
+
+    kubeconfig: Path | None
+    leader_elect: bool | None
+    host: str
+    port: int
+
+
+@click.command()
+@click.option(
+    "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="KubeSchedulerConfiguration."
+)
+@click.option(
+    "--kubeconfig",
+    "kubeconfig_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="How to reach the API server.",
+)
+@click.option("--leader-elect/--no-leader-elect", default=None, help="Place pods only while holding the lease.")
+@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where health and metrics are served.")
+@click.option("--secure-port", type=click.IntRange(0, 65535), default=10259, show_default=True, help="0 serves none.")
+@feature_gates
+@logging_options
+def scheduler(
+    config_file: Path | None,
+    kubeconfig_file: Path | None,
+    leader_elect: bool | None,
+    bind_address: str,
+    secure_port: int,
+    gates: Gates,
+    logging_format: str,
+    verbosity: int,
+) -> None:
+    """Place pods on any Kubernetes cluster, beside its scheduler or instead of it.
+
+    Without --config one profile named default-scheduler runs with kube-scheduler's default plugins. Without
+    --kubeconfig the configuration's, $KUBECONFIG, or the pod's own service account is used.
+    """
+    start_logging(logging_format, verbosity)
+    for warning in gates.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    foreign = foreign_plugins()
+    known = tuple(KnownPlugin.of(plugin) for plugin in _classes(foreign))
+    if config_file is not None:
+        configuration = load(config_file, known_plugins=known, gates=gates)
+    else:
+        configuration = default_configuration(known_plugins=known, gates=gates)
+    for note in configuration.notes:
+        click.echo(f"note: {note}", err=True)
+    options = Options(kubeconfig_file, leader_elect, bind_address, secure_port)
+    asyncio.run(run(configuration, options, foreign))
+
+
+def foreign_plugins() -> Mapping[str, ForeignFactory]:
+    """Plugins that other packages bring, by name."""
+    return {each.name: each.load() for each in entry_points(group=ENTRY_POINTS)}
+
+
+def _classes(foreign: Mapping[str, ForeignFactory]) -> list[type]:
+    return [factory for factory in foreign.values() if isinstance(factory, type)]
+
+
+def connection_of(configuration: Configuration, wanted: Path | None) -> Connection:
+    """The flag, else the configuration file, else the pod's service account, else $KUBECONFIG and the usual place."""
+    named = wanted or (
+        Path(configuration.client_connection.kubeconfig) if configuration.client_connection.kubeconfig else None
+    )
+    if named is None and "KUBECONFIG" not in os.environ and in_cluster.is_possible():
+        return in_cluster.load()
+    return kubeconfig.load(named)
+
+
+async def run(configuration: Configuration, options: Options, foreign: Mapping[str, ForeignFactory]) -> None:
+    """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
+    clock, rng, measures = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
+    limits = configuration.client_connection
+    client = Client.connect(
+        connection_of(configuration, options.kubeconfig),
+        clock=clock,
+        user_agent="tonnage-scheduler",
+        qps=max(limits.qps, 0.0),
+        burst=limits.burst,
+    )
+    identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
+    election = configuration.leader_election
+    elects = election.leader_elect if options.leader_elect is None else options.leader_elect
+    async with (
+        client,
+        Program(
+            client, configuration, clock=clock, rng=rng, measures=measures, identity=identity, foreign=foreign
+        ) as program,
+    ):
+        elector = LeaderElector(
+            client,
+            f"{election.resource_namespace}/{election.resource_name}",
+            identity,
+            lease_duration_s=int(election.lease_duration_s),
+            renew_deadline_s=election.renew_deadline_s,
+            retry_period_s=election.retry_period_s,
+        )
+        work = elector.run(program.run) if elects else program.run()
+        if not options.port:
+            await _until_told(work)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            tls = _tls(Path(folder), options.host)
+            async with served(
+                host=options.host,
+                port=options.port,
+                tls=tls,
+                measures=measures,
+                is_healthy=elector.is_healthy,
+                is_ready=lambda: program.is_synced,
+            ) as address:
+                click.echo(f"serving health and metrics at {address}", err=True)
+                await _until_told(work)
+
+
+def _tls(folder: Path, host: str) -> ssl.SSLContext:
+    """A certificate made for this run, as kube-scheduler makes one when it is given none."""
+    return ensure_identity(folder, (host, "localhost"), datetime.now(UTC)).server_context()
+
+
+async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+    """Run the work; a signal cancels it and lets it end in order."""
+    running = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)
+    with suppress(asyncio.CancelledError):
+        await running

@@ -1,0 +1,121 @@
+"""Objects by key, and who is told when they change.
+
+What handlers can rely on: each object is added, then updated any number of times, then deleted; an update carries the
+very object that was told before, and so does a delete. The same state is not told twice. An object that was deleted and
+made again is a delete and an add, never an update: it has another uid, and nothing that was true of the old one need be
+true of it. When a handler is called the cache already shows the change.
+
+A handler that raises is logged, and the others are told all the same. `Informer` is the cache that keeps itself up to
+date; whoever has objects from elsewhere can fill one by `replace`, `put` and `remove`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tonnage import logs
+from tonnage.objects import scheme
+from tonnage.objects.meta import Key, Object
+
+T = TypeVar("T", bound=Object)
+
+_log = logs.logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Handlers(Generic[T]):
+    on_add: Callable[[T], None] | None
+    on_update: Callable[[T, T], None] | None
+    on_delete: Callable[[T], None] | None
+
+
+class Cache(Generic[T]):
+    """All objects of one kind that are known."""
+
+    def __init__(self, cls: type[T]) -> None:
+        self.cls = cls
+        self.name = scheme.resource_of(cls).qualified
+        """`pods`, `csinodes.storage.k8s.io`: what logs call it."""
+        self._objects: dict[Key, T] = {}
+        # A tuple that is replaced, so that a handler may add handlers: they are told of the present change once.
+        self._handlers: tuple[_Handlers[T], ...] = ()
+
+    def get(self, key: Key) -> T | None:
+        return self._objects.get(key)
+
+    def __iter__(self) -> Iterator[T]:
+        """All objects, in no particular order; do not wait while iterating."""
+        return iter(self._objects.values())
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._objects
+
+    def add_handlers(
+        self,
+        *,
+        on_add: Callable[[T], None] | None = None,
+        on_update: Callable[[T, T], None] | None = None,
+        on_delete: Callable[[T], None] | None = None,
+    ) -> None:
+        """Tell these of every change from now on: `on_add(new)`, `on_update(old, new)`, `on_delete(old)`.
+
+        Of all that is known already `on_add` is told first, before this returns.
+        """
+        self._handlers = (*self._handlers, _Handlers(on_add, on_update, on_delete))
+        if on_add is not None:
+            for known in tuple(self._objects.values()):
+                self._call(on_add, known)
+
+    def on_change(self, handler: Callable[[T], None]) -> None:
+        """Tell `handler` of whatever was added, updated (as it is now) or deleted (as it was)."""
+        self.add_handlers(on_add=handler, on_update=lambda _, new: handler(new), on_delete=handler)
+
+    def replace(self, state: Iterable[T]) -> None:
+        """Make this the state, and tell the difference.
+
+        What is gone goes first: a name or a port is free before its next owner comes.
+        """
+        new = {found.key: found for found in state}
+        for key in [key for key in self._objects if key not in new]:
+            self.remove(key)
+        for found in new.values():
+            self.put(found)
+
+    def put(self, new: T) -> None:
+        """Add an object, or update it; what has the resourceVersion that is known already changes nothing."""
+        key = new.key
+        old = self._objects.get(key)
+        if old is not None:
+            if old.metadata.resource_version == new.metadata.resource_version:
+                return
+            if old.metadata.uid == new.metadata.uid:
+                self._objects[key] = new
+                for handlers in self._handlers:
+                    if handlers.on_update is not None:
+                        self._call(handlers.on_update, old, new)
+                return
+            self.remove(key)
+        self._objects[key] = new
+        for handlers in self._handlers:
+            if handlers.on_add is not None:
+                self._call(handlers.on_add, new)
+
+    def remove(self, key: Key) -> None:
+        """Delete an object, if it is known."""
+        old = self._objects.pop(key, None)
+        if old is None:
+            return
+        for handlers in self._handlers:
+            if handlers.on_delete is not None:
+                self._call(handlers.on_delete, old)
+
+    def _call(self, handler: Callable[..., None], *objects: T) -> None:
+        try:
+            handler(*objects)
+        except Exception:
+            _log.exception("A handler failed", resource=self.name, object=objects[-1].key)

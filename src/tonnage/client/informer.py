@@ -1,0 +1,260 @@
+"""An `Informer` knows all objects of a resource, all the time, and tells of every change.
+
+                 ┌─────────┐  state   ┌──────────┐  the stream ends or is cut: on from
+      start ────►│ syncing ├─────────►│ watching ├─┐ the last resourceVersion seen
+                 └────▲────┘          └─┬────▲───┘ │
+                      └─────────────────┘    └─────┘
+            410, ERROR, a version that is refused
+
+Syncing is one stream that sends the state first (watch-list) where the server can do that, else a list in pages. The
+new state is compared with the one before, so that handlers hear of what happened meanwhile; of changes that follow one
+another while nobody listens they hear as one. What else they can rely on stands in `cache`. They are called on the
+loop, in the order of the server's revisions.
+
+A stream that was of use (it lasted a second, or told something) is followed by the next at once; after one that was not
+there is a pause that grows (`backoff`). It goes on until it is stopped, whatever the server does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Self, TypeVar
+
+from tonnage import logs
+from tonnage.client import errors
+from tonnage.client.backoff import Backoff
+from tonnage.client.cache import Cache
+from tonnage.client.deadline import within
+from tonnage.client.errors import Disconnected
+from tonnage.client.http import Client, Lines
+from tonnage.errors import ApiError, Expired, Gone, TonnageError
+from tonnage.objects import codec
+from tonnage.objects.codec import Bookmark, Change, WatchFailure
+from tonnage.objects.decode_errors import Unreadable
+from tonnage.objects.document import decode, dig
+from tonnage.objects.meta import Key, Object
+
+T = TypeVar("T", bound=Object)
+
+_MIN_WATCH_S, _MAX_WATCH_S = 300, 600
+"""Each watch asks for a random time between these, as client-go's do, so that many clients do not reconnect at once."""
+_USEFUL_S = 1.0
+_SILENCE_S = 30.0
+"""A server that takes a watch-list and then sends nothing for so long, not even its end, cannot really do it."""
+
+_log = logs.logger(__name__)
+
+
+class Informer(Cache[T]):
+    """The objects of one resource, or those of a namespace or selection of it, kept up to date."""
+
+    def __init__(
+        self,
+        client: Client,
+        cls: type[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        watch_list: bool = True,
+    ) -> None:
+        super().__init__(cls)
+        self.last_failure: TonnageError | None = None
+        """Why it was last out of step, for whoever waits for it."""
+        self._client = client
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._watch_list = watch_list
+        self._resource_version = ""
+        self._told = 0  # events of the present stream
+        self._synced = asyncio.Event()
+        self._backoff = Backoff(clock=client.clock, rng=client.rng)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def resource_version(self) -> str:
+        """The newest revision seen, where the next watch starts; empty while the state has to be fetched."""
+        return self._resource_version
+
+    @property
+    def is_synced(self) -> bool:
+        """The state has been fetched once; since then it is as up to date as the connection allows."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        """Return when the state is known and handlers have been told of all of it."""
+        await self._synced.wait()
+
+    def start(self) -> None:
+        """Begin to follow, in a task of its own."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"informer {self.name}")
+
+    async def stop(self) -> None:
+        """Hang up. What is known stays readable; no handler is called any more. A start goes on from there."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # -- the life of streams ------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        clock = self._client.clock
+        while True:
+            started_at, self._told = clock.monotonic(), 0
+            try:
+                await self._follow()
+            except TonnageError as exc:
+                self._note(exc)
+            except Exception:
+                # A fault of ours must not leave the program blind: start over from a fresh state.
+                _log.exception("Informer failed", resource=self.name)
+                self._resource_version = ""
+            if self._told or clock.monotonic() - started_at >= _USEFUL_S:
+                self._backoff.reset()
+                await asyncio.sleep(0)  # however fast streams come and go, others get their turn
+            else:
+                await clock.sleep(self._backoff.next_s())
+
+    def _note(self, failure: TonnageError) -> None:
+        self.last_failure = failure
+        if isinstance(failure, Expired | Gone):
+            _log.info("The state is fetched anew", resource=self.name, reason=failure.message)
+        else:
+            _log.warning("Cannot follow", resource=self.name, error=failure.message)
+        if isinstance(failure, ApiError):
+            # A version that is refused will not get better: the server has forgotten it, or never had it.
+            too_large = any(cause.reason == "ResourceVersionTooLarge" for cause in failure.causes)
+            if failure.code in (400, 410, 422) or too_large:
+                self._resource_version = ""
+
+    async def _follow(self) -> None:
+        """One stream to its end, after the state if that is not known. Raises what went wrong."""
+        if not self._resource_version and self._watch_list:
+            if await self._stream_from_state():
+                return
+            self._watch_list = False  # not asked again
+        if not self._resource_version:
+            found = await self._client.list(
+                self.cls,
+                namespace=self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+                retry=False,
+                on_unreadable=self._skip,
+            )
+            self._become(found.items, found.resource_version)
+        async with self._watch(from_state=False) as lines:
+            async for batch in lines:
+                self._take(batch)
+
+    async def _stream_from_state(self) -> bool:
+        """A stream that begins with the state, to its end; False when the server cannot do that."""
+        has_state = False
+        try:
+            async with self._watch(from_state=True) as lines:
+                has_state = await self._receive_state(lines)
+                if has_state:
+                    async for batch in lines:
+                        self._take(batch)
+        except ApiError as exc:
+            # Refused as one does who does not know, or cannot do, what is asked: not a matter of trying again.
+            if has_state or exc.code not in (400, 422, 500, 501):
+                raise
+            _log.info("No watch-list here; listing instead", resource=self.name, reason=exc.message)
+        return has_state
+
+    async def _receive_state(self, lines: Lines) -> bool:
+        """Read the state up to the bookmark that ends it, and make it ours; False if nothing comes."""
+        state: dict[Key, T] = {}
+        while True:
+            try:
+                batch = await within(self._client.clock, _SILENCE_S, _next(lines))
+            except TimeoutError:
+                _log.info("No end of the state comes; listing instead", resource=self.name, silence_s=_SILENCE_S)
+                return False
+            if batch is None:
+                raise Disconnected("GET", self._client.server, "the stream ended before its state did", in_doubt=False)
+            for number, line in enumerate(batch):
+                event = self._read(line)
+                if isinstance(event, Change):
+                    state[event.object.key] = event.object
+                elif event.ends_initial_events:
+                    self._become(state.values(), event.resource_version)
+                    self._take(batch[number + 1 :])
+                    return True
+
+    def _watch(self, *, from_state: bool) -> AbstractAsyncContextManager[Lines]:
+        return self._client.watch(
+            self.cls,
+            namespace=self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            resource_version=self._resource_version,
+            send_initial_events=from_state,
+            timeout_s=self._client.rng.randint(_MIN_WATCH_S, _MAX_WATCH_S),
+        )
+
+    # -- what streams say ---------------------------------------------------------------------------------------------
+
+    def _become(self, state: Iterable[T], resource_version: str) -> None:
+        self.replace(state)
+        self._resource_version = resource_version
+        if not self._synced.is_set():
+            _log.info("Synced", resource=self.name, objects=len(self), resource_version=resource_version)
+            self._synced.set()
+
+    def _take(self, batch: Iterable[bytes]) -> None:
+        """Lines of a watch under way. The version moves with each, so that a cut loses nothing and repeats nothing."""
+        for line in batch:
+            event = self._read(line)
+            self._told += 1
+            if isinstance(event, Change):
+                found = event.object
+                if event.type == "DELETED":
+                    self.remove(found.key)
+                else:
+                    self.put(found)
+                self._resource_version = found.metadata.resource_version
+            else:
+                self._resource_version = event.resource_version
+
+    def _read(self, line: bytes) -> Change[T] | Bookmark:
+        """One event. Raises the ApiError by which the server ends a stream; then the state has to be fetched."""
+        try:
+            event = codec.decode_event(self.cls, line)
+        except Unreadable as exc:
+            return self._pass_over(line, exc)
+        if isinstance(event, WatchFailure):
+            self._resource_version = ""  # whatever the reason, a fresh state is never wrong
+            raise errors.refusal(event.status)
+        return event
+
+    def _pass_over(self, line: bytes, failure: Unreadable) -> Bookmark:
+        """An event about an object that is not as its class expects: it moves the version, and a deletion counts."""
+        if failure.kind == "WatchEvent":
+            raise failure  # no event at all: the stream is broken
+        doc = decode(line)
+        self._skip(failure)
+        if doc["type"] == "DELETED":
+            self.remove(failure.key)
+        return Bookmark(dig(doc, "object", "metadata", "resourceVersion") or self._resource_version)
+
+    def _skip(self, failure: Unreadable) -> None:
+        # One object that we do not understand must not blind us for all the others.
+        _log.error("An object cannot be read and is passed over", resource=self.name, error=failure.message)
+
+
+async def _next(lines: AsyncIterator[list[bytes]]) -> list[bytes] | None:
+    return await anext(lines, None)

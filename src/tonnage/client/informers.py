@@ -1,0 +1,97 @@
+"""Informers that live together: one for each resource and selection, started and stopped as one.
+
+informers = Informers(client)
+pods, nodes = informers.of(Pod, field_selector="spec.schedulerName=tonnage"), informers.of(Node)
+async with informers:
+    await informers.wait_synced()
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Self, TypeVar, cast
+
+from tonnage.client.deadline import within
+from tonnage.client.http import Client
+from tonnage.client.informer import Informer
+from tonnage.errors import TonnageError
+from tonnage.objects.meta import Object
+
+T = TypeVar("T", bound=Object)
+
+
+class NotSynced(TonnageError):
+    """Some resources could not be fetched in time; `resources` names them, each with what was last in the way."""
+
+    def __init__(self, timeout_s: float, late: Iterable[Informer[Any]]) -> None:
+        self.timeout_s = timeout_s
+        self.resources = {each.name: each.last_failure for each in late}
+        told = "; ".join(
+            f"{name} ({failure.message})" if failure else f"{name} (no answer yet)"
+            for name, failure in self.resources.items()
+        )
+        hint = next((failure.hint for failure in self.resources.values() if failure and failure.hint), None)
+        super().__init__(f"not in step with the API server after {timeout_s:g} s: {told}", hint=hint)
+
+
+class Informers:
+    """Every informer of a program."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._informers: dict[tuple[type[Object], str, str, str], Informer[Any]] = {}
+        self._is_started = False
+
+    def of(
+        self, cls: type[T], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> Informer[T]:
+        """The informer of these objects: the same one for whoever asks. One that comes late is started at once."""
+        asked = (cls, namespace, label_selector, field_selector)
+        informer = self._informers.get(asked)
+        if informer is None:
+            informer = self._informers[asked] = Informer(
+                self._client,
+                cls,
+                namespace=namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+            )
+            if self._is_started:
+                informer.start()
+        return cast(Informer[T], informer)
+
+    def start(self) -> None:
+        self._is_started = True
+        for informer in self._informers.values():
+            informer.start()
+
+    async def stop(self) -> None:
+        self._is_started = False
+        await asyncio.gather(*(informer.stop() for informer in self._informers.values()))
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def are_synced(self) -> bool:
+        return all(informer.is_synced for informer in self._informers.values())
+
+    async def wait_synced(self, timeout_s: float | None = None) -> None:
+        """Return when all of them know their state. Raises NotSynced after `timeout_s`; without one it waits on."""
+        waiting = self._wait_synced()
+        if timeout_s is None:
+            return await waiting
+        try:
+            return await within(self._client.clock, timeout_s, waiting)
+        except TimeoutError:
+            late = [informer for informer in self._informers.values() if not informer.is_synced]
+            raise NotSynced(timeout_s, late) from None
+
+    async def _wait_synced(self) -> None:
+        for informer in tuple(self._informers.values()):
+            await informer.wait_synced()

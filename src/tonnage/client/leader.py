@@ -1,0 +1,259 @@
+"""Leader election: of several copies of a program one is at work, the others wait.
+
+The copies meet at a Lease. Its holder renews it every `retry_period_s`; who finds it unchanged for as long as it says
+it lasts, by their own clock, takes it over. So clocks may disagree about the time of day, but must run at about the
+same speed. A holder that cannot renew within `renew_deadline_s` stops by itself, before the others may start: that is
+why the deadline is shorter than the lease.
+
+               acquire                           renew fails for renew_deadline_s,
+      waiting ─────────► leading ─────────────►  or somebody else holds the lease: LeaseLost
+         ▲                  │
+         └── somebody else  └── `work` ends, or the run is cancelled: the lease is let go
+
+Mirrors client-go's leaderelection, numbers included, but for one thing: a leader that sees another one in its place
+stops at once, and does not try until its deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+from tonnage import logs
+from tonnage.client.backoff import jittered
+from tonnage.client.deadline import within
+from tonnage.client.http import Client
+from tonnage.clock import rfc3339_micro
+from tonnage.errors import Conflict, NotFound, TonnageError
+from tonnage.objects import codec
+from tonnage.objects.coordination_v1 import Lease, LeaseSpec
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key, split_key
+
+JITTER_FACTOR = 1.2
+
+_log = logs.logger(__name__)
+
+
+class LeaseLost(TonnageError):
+    """We led and do not any more; `holder` is who does, empty when we could not find out."""
+
+    def __init__(self, lease: Key, holder: str, deadline_s: float) -> None:
+        self.lease = lease
+        self.holder = holder
+        why = f'"{holder}" holds it now' if holder else f"it could not be renewed within {deadline_s:g} s"
+        super().__init__(f"lost the lease {lease}: {why}", hint="start again, to wait for the lease")
+
+
+class LeaderElector:
+    """One candidate for one lease."""
+
+    def __init__(
+        self,
+        client: Client,
+        lease: Key,
+        identity: str,
+        *,
+        lease_duration_s: int = 15,
+        renew_deadline_s: float = 10.0,
+        retry_period_s: float = 2.0,
+        release_on_cancel: bool = True,
+        on_started_leading: Callable[[], None] | None = None,
+        on_stopped_leading: Callable[[], None] | None = None,
+        on_new_leader: Callable[[str], None] | None = None,
+    ) -> None:
+        """`lease` is its key, `identity` must be ours alone. Raises ValueError for times that cannot work."""
+        if not identity:
+            raise ValueError("a candidate needs an identity of its own")
+        if lease_duration_s <= renew_deadline_s:
+            raise ValueError(f"leaseDuration ({lease_duration_s} s) must be greater than renewDeadline")
+        if renew_deadline_s <= JITTER_FACTOR * retry_period_s:
+            raise ValueError(f"renewDeadline ({renew_deadline_s:g} s) must be greater than retryPeriod*JitterFactor")
+        if retry_period_s <= 0:
+            raise ValueError("retryPeriod must be greater than zero")
+        self.lease = lease
+        self.identity = identity
+        self._client = client
+        self._clock = client.clock
+        self._lease_duration_s = lease_duration_s
+        self._renew_deadline_s = renew_deadline_s
+        self._retry_period_s = retry_period_s
+        self._release_on_cancel = release_on_cancel
+        self._on_started_leading = on_started_leading
+        self._on_stopped_leading = on_stopped_leading
+        self._on_new_leader = on_new_leader
+        self._doc: Doc | None = None  # the lease as the server showed it last
+        self._seen = LeaseSpec()
+        self._seen_at = self._clock.monotonic()  # when it last changed, by our clock
+        self._reported = ""
+
+    @property
+    def leader(self) -> str:
+        """Who holds the lease, as far as we have seen."""
+        return self._seen.holder_identity
+
+    @property
+    def is_leader(self) -> bool:
+        return self._seen.holder_identity == self.identity
+
+    def is_healthy(self, tolerance_s: float = 20.0) -> bool:
+        """False for a leader that should long have noticed that its lease has run out."""
+        held_s = self._clock.monotonic() - self._seen_at
+        return not self.is_leader or held_s <= self._lease_duration_s + tolerance_s
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the lease, then do `work` while we hold it; returns when `work` does.
+
+        Raises LeaseLost, once `work` is cancelled and has ended. What `work` raises is passed on. Cancelled, it cancels
+        `work`, waits for it to end, and lets go of the lease, so that the next need not wait for it to run out.
+        """
+        await self._acquire()
+        _log.info("Became leader", lease=self.lease, identity=self.identity)
+        working = asyncio.ensure_future(work())
+        renewing = asyncio.ensure_future(self._renew())
+        lost = False
+        try:
+            if self._on_started_leading is not None:
+                self._on_started_leading()
+            await asyncio.wait((working, renewing), return_when=asyncio.FIRST_COMPLETED)
+            lost = renewing.done()
+        finally:
+            for task in (working, renewing):
+                task.cancel()
+            if self._on_stopped_leading is not None:
+                self._on_stopped_leading()
+            await asyncio.wait((working, renewing))
+            _log.info("Stopped leading", lease=self.lease, identity=self.identity, lost=lost)
+            if self._release_on_cancel and not lost:
+                await self._release()
+        if lost:
+            renewing.result()  # a fault of ours, if there was one
+            holder = "" if self.is_leader else self.leader
+            raise LeaseLost(self.lease, holder, self._renew_deadline_s)
+        working.result()
+
+    # -- the lease ----------------------------------------------------------------------------------------------------
+
+    async def _acquire(self) -> None:
+        _log.info("Waiting for the lease", lease=self.lease, identity=self.identity)
+        while True:
+            is_ours = await self._try()
+            self._report()
+            if is_ours:
+                return
+            await self._clock.sleep(jittered(self._retry_period_s, JITTER_FACTOR, self._client.rng))
+
+    async def _renew(self) -> None:
+        """Keep the lease; returns when it is lost."""
+        is_ours = True
+        while is_ours:
+            await self._clock.sleep(self._retry_period_s)
+            try:
+                is_ours = await within(self._clock, self._renew_deadline_s, self._renew_once())
+            except TimeoutError:
+                is_ours = False
+            self._report()
+
+    async def _renew_once(self) -> bool:
+        """Try until it is renewed, or somebody else is seen to hold it."""
+        while not await self._try():
+            if not self.is_leader:
+                return False
+            await self._clock.sleep(self._retry_period_s)
+        return True
+
+    async def _try(self) -> bool:
+        """Take or renew the lease if that is possible now. Failures are logged: the next try comes soon."""
+        try:
+            if self.is_leader and self._is_valid():
+                try:
+                    # The usual case: nobody has touched it since, and one request is enough.
+                    await self._update(self._seen.acquire_time, self._seen.lease_transitions)
+                    return True
+                except TonnageError as exc:
+                    _log.debug("Lease could not be renewed at once", lease=self.lease, error=exc.message)
+            return await self._take()
+        except TonnageError as exc:
+            _log.warning("Cannot reach the lease", lease=self.lease, error=exc.message)
+            return False
+
+    async def _take(self) -> bool:
+        """Look at the lease, and take it if it is free, has run out, or is ours. Raises TonnageError."""
+        try:
+            self._observe(await self._client.get_doc(Lease, self.lease, retry=False))
+        except NotFound:
+            namespace, name = split_key(self.lease)
+            head: Doc = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+            now = self._now()
+            spec = self._spec(acquire_time=now, renew_time=now, transitions=0)
+            self._observe(
+                await self._client.create_doc(
+                    {**head, "metadata": {"namespace": namespace, "name": name}, "spec": spec}
+                )
+            )
+            return True
+        if self.leader and not self.is_leader and self._is_valid():
+            return False
+        if self.is_leader:
+            await self._update(self._seen.acquire_time, self._seen.lease_transitions)
+        else:
+            await self._update(None, self._seen.lease_transitions + 1)
+        return True
+
+    async def _update(self, acquire_time: datetime | None, transitions: int) -> None:
+        """Write ourselves into the lease as we know it. Raises Conflict when it has changed since."""
+        now = self._now()
+        acquired = now if acquire_time is None else rfc3339_micro(acquire_time)
+        spec = self._spec(acquire_time=acquired, renew_time=now, transitions=transitions)
+        self._observe(await self._client.update_doc({**(self._doc or {}), "spec": spec}))
+
+    async def _release(self) -> None:
+        """Let go, if we still hold it. Failure is no matter: the lease runs out by itself."""
+        try:
+            await within(self._clock, self._renew_deadline_s, self._let_go())
+        except (TonnageError, TimeoutError) as exc:
+            _log.warning("Lease could not be let go; it runs out by itself", lease=self.lease, error=str(exc))
+
+    async def _let_go(self) -> None:
+        while True:
+            self._observe(await self._client.get_doc(Lease, self.lease, retry=False))
+            if not self.is_leader:
+                return
+            now = self._now()
+            spec = self._spec(acquire_time=now, renew_time=now, transitions=self._seen.lease_transitions)
+            # A second and not nothing, because the API wants a duration above zero.
+            spec |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+            try:
+                self._observe(await self._client.update_doc({**(self._doc or {}), "spec": spec}))
+            except Conflict:
+                continue  # a renewal that was cancelled half-way has got through all the same
+
+    def _spec(self, *, acquire_time: str, renew_time: str, transitions: int) -> Doc:
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": self._lease_duration_s,
+            "acquireTime": acquire_time,
+            "renewTime": renew_time,
+            "leaseTransitions": transitions,
+        }
+
+    def _observe(self, doc: Doc) -> None:
+        self._doc = doc
+        spec = codec.convert(Lease, doc).spec
+        if spec != self._seen:
+            self._seen = spec
+            self._seen_at = self._clock.monotonic()
+
+    def _is_valid(self) -> bool:
+        return self._seen_at + (self._seen.lease_duration_seconds or 0) > self._clock.monotonic()
+
+    def _now(self) -> str:
+        return rfc3339_micro(self._clock.now())
+
+    def _report(self) -> None:
+        if self.leader != self._reported:
+            self._reported = self.leader
+            _log.info("New leader", lease=self.lease, leader=self.leader)
+            if self._on_new_leader is not None:
+                self._on_new_leader(self.leader)

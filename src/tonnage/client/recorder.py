@@ -1,0 +1,269 @@
+"""Events for people: what happened to an object and why, written as upstream's events.k8s.io recorder writes them.
+
+    recorder.event(pod, "Warning", "FailedScheduling", "Scheduling", "0/3 nodes are available: …")
+
+`event` never waits and never fails: it notes the event and returns, and workers write it. When `MAX_PENDING` are still
+to be written, because the server is slow or away, the next is dropped and counted: no program should stand still for
+its events.
+
+Events that say the same of the same state of an object (all but note and time are equal: *isomorphic*) become a series.
+The first is created, the second turns it into a series of two, those after it only count; the count is written when the
+series has been quiet for six minutes, every thirty minutes, and at the end. Mirrors client-go's tools/events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal, Self
+
+import msgspec
+
+from tonnage import logs
+from tonnage.client.backoff import jittered
+from tonnage.client.deadline import within
+from tonnage.client.http import Client
+from tonnage.client.workqueue import WorkQueue
+from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
+from tonnage.objects import scheme
+from tonnage.objects.codec import to_doc
+from tonnage.objects.core_v1.event import EventSeries
+from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.events_v1 import Event
+from tonnage.objects.meta import MicroTime, Object, ObjectMeta
+from tonnage.objects.validation.names import dns_subdomain
+
+EventType = Literal["Normal", "Warning"]
+
+MAX_PENDING = 1000
+"""Events that may wait to be written."""
+NOTE_BYTES = 1024
+"""The longest note that the API accepts."""
+_CUT = " ..."
+_MAX_REMEMBERED = 10_000
+"""Events whose repetition would be noticed. Upstream has no such limit, and no 400 MB to stay within."""
+_MAX_TRIES = 12
+_RETRY_S, _RETRY_JITTER = 10.0, 0.25
+_QUIET = timedelta(minutes=6)
+_REFRESH = timedelta(minutes=30)
+_LOOK_EVERY_S = 60.0
+_WORKERS = 8
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_log = logs.logger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """An event and how often it happened. What is written is what the server knows of it."""
+
+    event: Event
+    count: int
+    observed_at: datetime
+    refreshed_at: datetime
+    is_created: bool = False
+    written_count: int = 0
+    tries: int = 0
+
+
+class Recorder:
+    """Writes the events of one program; start it, stop it, or use it as a context manager."""
+
+    def __init__(self, client: Client, reporting_controller: str, instance: str) -> None:
+        self.dropped = 0
+        """Events for which there was no room."""
+        self.abandoned = 0
+        """Events that the server did not accept, or could not be told in time."""
+        self._client = client
+        self._clock = client.clock
+        self._controller = reporting_controller
+        self._instance = instance
+        self._entries: dict[tuple[object, ...], _Entry] = {}
+        self._pending: set[_Entry] = set()
+        self._queue: WorkQueue[_Entry] = WorkQueue(clock=self._clock)
+        self._last_name_ns = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_stopping = False
+
+    def event(
+        self,
+        regarding: Object | ObjectReference,
+        type: EventType,
+        reason: str,
+        action: str,
+        note: str,
+        related: Object | ObjectReference | None = None,
+    ) -> None:
+        """Tell people that, and why, `action` was done (or could not be) to `regarding`. Returns at once."""
+        about, beside = reference_to(regarding), None if related is None else reference_to(related)
+        now = self._clock.now()
+        key = (type, action, reason, about, beside)
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.count += 1
+            entry.observed_at = now
+            if entry.count == 2:
+                self._want(entry)
+            return
+        if len(self._pending) >= MAX_PENDING:
+            self.dropped += 1
+            return
+        event = Event(
+            metadata=ObjectMeta(name=self._name(about.name, now), namespace=about.namespace or "default"),
+            event_time=MicroTime.of(now),
+            reporting_controller=self._controller,
+            reporting_instance=self._instance,
+            action=action,
+            reason=reason,
+            regarding=about,
+            related=beside,
+            note=cut(note),
+            type=type,
+        )
+        self._entries[key] = entry = _Entry(event, 1, now, now)
+        self._want(entry)
+        if len(self._entries) > _MAX_REMEMBERED:
+            self._finish(next(iter(self._entries)))
+
+    def start(self) -> None:
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(self._work()) for _ in range(_WORKERS)]
+            self._tasks.append(asyncio.create_task(self._look_after_series()))
+
+    async def stop(self, *, flush_s: float = 5.0) -> None:
+        """Write what is still to be written, each once more, for as long as `flush_s`; then end."""
+        self._is_stopping = True
+        for key in tuple(self._entries):
+            self._finish(key)
+        for entry in tuple(self._pending):
+            self._queue.add(entry)
+        if self._tasks:
+            try:
+                await within(self._clock, flush_s, self._queue.wait_idle())
+            except TimeoutError:
+                self.abandoned += len(self._pending)
+                _log.warning("Events were not written in time", events=len(self._pending), flush_s=flush_s)
+        self._queue.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks = []
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # -- series -------------------------------------------------------------------------------------------------------
+
+    async def _look_after_series(self) -> None:
+        while True:
+            await self._clock.sleep(_LOOK_EVERY_S)
+            now = self._clock.now()
+            for key, entry in tuple(self._entries.items()):
+                if now - entry.observed_at >= _QUIET:
+                    self._finish(key)
+                elif entry.count > 1 and now - entry.refreshed_at >= _REFRESH:
+                    self._want(entry)  # the server forgets events after an hour; a series that goes on must stay
+
+    def _finish(self, key: tuple[object, ...]) -> None:
+        """The next of this kind is a new event. What the server does not know of the series is written."""
+        entry = self._entries.pop(key)
+        if entry.is_created and entry.written_count != entry.count:
+            self._want(entry)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _want(self, entry: _Entry) -> None:
+        self._pending.add(entry)
+        self._queue.add(entry)
+
+    async def _work(self) -> None:
+        while (entry := await self._queue.get()) is not None:
+            try:
+                if await self._write(entry):
+                    entry.tries = 0
+                    self._pending.discard(entry)
+            finally:
+                self._queue.done(entry)
+
+    async def _write(self, entry: _Entry) -> bool:
+        """Bring the server's copy up to date; False when it is to be tried again later."""
+        try:
+            await self._bring_up_to_date(entry)
+        except TonnageError as exc:
+            if _is_passing(exc) and entry.tries + 1 < _MAX_TRIES and not self._is_stopping:
+                entry.tries += 1
+                self._queue.add_after(entry, jittered(_RETRY_S, _RETRY_JITTER, self._client.rng))
+                return False
+            self.abandoned += 1
+            _log.warning(
+                "Event was not written",
+                event=entry.event.key,
+                reason=entry.event.reason,
+                note=entry.event.note,
+                error=exc.message,
+            )
+        return True
+
+    async def _bring_up_to_date(self, entry: _Entry) -> None:
+        count, entry.refreshed_at = entry.count, self._clock.now()
+        series = EventSeries(count=count, last_observed_time=MicroTime.of(entry.observed_at)) if count > 1 else None
+        if entry.is_created and series is not None:
+            patch = {"series": to_doc(series)}
+            try:
+                await self._client.patch(Event, entry.event.key, patch, patch_type="strategic")
+                entry.written_count = count
+                return
+            except NotFound:
+                pass  # it was deleted, or its hour was over: it starts anew, with its count
+        try:
+            await self._client.create(msgspec.structs.replace(entry.event, series=series))
+            entry.written_count = count
+        except AlreadyExists:
+            # An earlier try got through and its answer did not. Its count may be an older one.
+            if not entry.is_created and count > 1:
+                self._queue.add(entry)
+        entry.is_created = True
+
+    def _name(self, about: str, now: datetime) -> str:
+        """`pod.17a2b3c4d5e6f708`, by the time in nanoseconds; two events at one instant are a nanosecond apart."""
+        at_ns = (now - _EPOCH) // timedelta(microseconds=1) * 1000
+        self._last_name_ns = at_ns = max(at_ns, self._last_name_ns + 1)
+        name = f"{about}.{at_ns:x}"
+        if dns_subdomain(name):  # not every object's name can begin an event's
+            return str(uuid.UUID(int=self._client.rng.getrandbits(128), version=4))
+        return name
+
+
+def _is_passing(failure: TonnageError) -> bool:
+    """Whether another try may go better: no answer, or a server that has too much to do or is not well."""
+    return not isinstance(failure, ApiError) or failure.code == 429 or failure.code >= 500
+
+
+def reference_to(about: Object | ObjectReference) -> ObjectReference:
+    """How an event names an object: this state of it, by its resourceVersion."""
+    if isinstance(about, ObjectReference):
+        return about
+    resource = scheme.resource_of(type(about))
+    return ObjectReference(
+        api_version=resource.api_version,
+        kind=resource.kind,
+        namespace=about.namespace,
+        name=about.name,
+        uid=about.uid,
+        resource_version=about.metadata.resource_version,
+    )
+
+
+def cut(note: str) -> str:
+    """A note that the API accepts: at most `NOTE_BYTES` of UTF-8, cut between characters, and then ended by " ..."."""
+    data = note.encode()
+    if len(data) <= NOTE_BYTES:
+        return note
+    return data[: NOTE_BYTES - len(_CUT)].decode(errors="ignore") + _CUT

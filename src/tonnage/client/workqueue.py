@@ -1,0 +1,179 @@
+"""Work to be done, named by key: each key waits once, is worked on by one at a time, and is never lost.
+
+                      add                     get                    done
+      (nowhere) ───────────► waiting ───────────────► in work ───────────────► (nowhere)
+          ▲                     ▲                        │ add while in work, then done
+          │ add_after, retry    └────────────────────────┘
+      delayed ──► add when its time has come
+
+A key that is added while it waits is there once; one that is added while somebody works on it waits again as soon as
+they are done, so that no change is overlooked and no key is worked on twice at the same time. Mirrors client-go's
+workqueue, on the loop and on the clock that is handed in.
+
+    while (key := await queue.get()) is not None:
+        try:
+            await reconcile(key)
+            queue.forget(key)
+        except TonnageError:
+            queue.retry(key)
+        finally:
+            queue.done(key)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Hashable
+from itertools import count
+from typing import Generic, TypeVar
+
+from tonnage.clock import Clock
+
+K = TypeVar("K", bound=Hashable)
+
+_TICK_S = 1e-9
+"""What a clock cannot tell apart: sums of floats may come out a hair before the time they were meant to be."""
+
+
+class WorkQueue(Generic[K]):
+    """Keys in the order in which they were added. A first retry comes after `first_retry_s`, a second after twice that."""
+
+    def __init__(self, *, clock: Clock, first_retry_s: float = 0.005, max_retry_s: float = 1000.0) -> None:
+        self._clock = clock
+        self._first_retry_s = first_retry_s
+        self._max_retry_s = max_retry_s
+        self._queue: deque[K] = deque()
+        self._wanted: set[K] = set()  # waiting, or to wait again once they are done
+        self._in_work: set[K] = set()
+        self._failures: dict[K, int] = {}
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._delayed: list[tuple[float, int, K]] = []
+        self._due_at: dict[K, float] = {}  # the earliest time of each delayed key; later entries of the heap are void
+        self._order = count()
+        self._alarm: asyncio.Task[None] | None = None
+        self._alarm_at = 0.0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.is_closed = False
+
+    def __len__(self) -> int:
+        """How many wait; those in work and those delayed are not counted."""
+        return len(self._queue)
+
+    def __contains__(self, key: K) -> bool:
+        """Whether the key waits, or will as soon as it is done."""
+        return key in self._wanted
+
+    def add(self, key: K) -> None:
+        """Have it worked on, once, whatever number of times it is added before that."""
+        if self.is_closed or key in self._wanted:
+            return
+        self._wanted.add(key)
+        self._idle.clear()
+        if key not in self._in_work:
+            self._queue.append(key)
+            self._wake()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Add it later. Of several times the earliest counts."""
+        if self.is_closed:
+            return
+        if seconds <= 0:
+            self.add(key)
+            return
+        due_at = self._clock.monotonic() + seconds
+        if due_at >= self._due_at.get(key, float("inf")):
+            return
+        self._due_at[key] = due_at
+        heapq.heappush(self._delayed, (due_at, next(self._order), key))
+        self._set_alarm()
+
+    async def get(self) -> K | None:
+        """The next key, to be given back by `done`; None once the queue is closed and empty."""
+        while not self._queue:
+            if self.is_closed:
+                return None
+            getter = asyncio.get_running_loop().create_future()
+            self._getters.append(getter)
+            try:
+                await getter
+            except asyncio.CancelledError:
+                if getter.done() and not getter.cancelled():
+                    self._wake()  # it was our turn: somebody else takes it
+                raise
+        key = self._queue.popleft()
+        self._wanted.discard(key)
+        self._in_work.add(key)
+        return key
+
+    def done(self, key: K) -> None:
+        """The work is over, well or not. If it was added meanwhile, it waits again."""
+        self._in_work.discard(key)
+        if key in self._wanted:
+            self._queue.append(key)
+            self._wake()
+        elif not self._wanted and not self._in_work:
+            self._idle.set()
+
+    def retry(self, key: K) -> None:
+        """It failed: add it again, after a pause that doubles with every failure until it is forgotten."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        # 2^60 first pauses are longer than any maximum; more would only be a large number.
+        self.add_after(key, min(self._first_retry_s * 2.0 ** min(failures, 60), self._max_retry_s))
+
+    def forget(self, key: K) -> None:
+        """It went well, or is given up: the next failure is the first again."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: K) -> int:
+        """How often it was retried since it was forgotten."""
+        return self._failures.get(key, 0)
+
+    async def wait_idle(self) -> None:
+        """Return when nothing waits and nothing is in work; what is delayed does not count."""
+        await self._idle.wait()
+
+    def close(self) -> None:
+        """Take nothing new and drop what is delayed; what waits is still handed out, then `get` gives None."""
+        self.is_closed = True
+        self._delayed.clear()
+        self._due_at.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        while self._getters:
+            self._wake()
+
+    def _wake(self) -> None:
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+                return
+
+    def _set_alarm(self) -> None:
+        """See that somebody sleeps until the first delayed key is due, and not longer."""
+        due_at = self._delayed[0][0]
+        if self._alarm is not None:
+            if self._alarm_at <= due_at:
+                return
+            self._alarm.cancel()
+        self._alarm_at = due_at
+        self._alarm = asyncio.create_task(self._release())
+
+    async def _release(self) -> None:
+        while self._delayed:
+            due_at, _, key = self._delayed[0]
+            now = self._clock.monotonic()
+            if due_at - now > _TICK_S:
+                self._alarm_at = due_at
+                await self._clock.sleep(due_at - now)
+                continue
+            heapq.heappop(self._delayed)
+            if self._due_at.get(key) == due_at:
+                del self._due_at[key]
+                self.add(key)
+        self._alarm = None

@@ -1,0 +1,113 @@
+"""What informers see, told to those who must know: the cluster's columns, the assumed pods, the queue.
+
+A pod without a node waits in the queue, if one of our profiles is asked to place it; a pod with a node is a resident.
+An event is applied to the cluster first and told to the queue after, so that a pod woken by it is judged on the new
+state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
+from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
+from tonnage.objects.selectors import LabelSelector
+from tonnage.scheduler.assumed import AssumedPods
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.queue import SchedulingQueue
+from tonnage.scheduling.queued_pod import uid_of
+
+Owner = ReplicaSet | StatefulSet | ReplicationController
+
+
+class Feed:
+    """Handlers for informers. All of them are quick, and run on the loop between two decisions."""
+
+    def __init__(
+        self, cluster: Cluster, assumed: AssumedPods, queue: SchedulingQueue, scheduler_names: Container[str]
+    ) -> None:
+        self._cluster = cluster
+        self._assumed = assumed
+        self._queue = queue
+        self._names = scheduler_names
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def pod_added(self, pod: Pod) -> None:
+        if pod.is_terminal:
+            return
+        if pod.spec.node_name:
+            self._assumed.confirm(pod)
+            self._queue.delete(pod, bound_to=pod.spec.node_name)
+            self._queue.assigned_pod_added(pod)
+        elif pod.spec.scheduler_name in self._names:
+            self._queue.add(pod)
+
+    def pod_updated(self, old: Pod, new: Pod) -> None:
+        if uid_of(old) != uid_of(new):
+            self.pod_deleted(old)
+            self.pod_added(new)
+        elif new.is_terminal:
+            if not old.is_terminal:
+                self.pod_deleted(old)
+        elif old.is_terminal:
+            self.pod_added(new)
+        elif new.spec.node_name:
+            self._assumed.confirm(new)
+            if old.spec.node_name:
+                self._queue.assigned_pod_updated(old, new)
+            else:
+                self._queue.delete(new, bound_to=new.spec.node_name)
+                self._queue.assigned_pod_added(new)
+        elif new.spec.scheduler_name in self._names and uid_of(new) not in self._assumed:
+            # An assumed pod is on its way to a node; the queue would take it for a new one.
+            self._queue.update(old, new)
+
+    def pod_deleted(self, pod: Pod) -> None:
+        if pod.spec.node_name:
+            self._assumed.gone(uid_of(pod))
+            self._queue.assigned_pod_deleted(pod)
+            return
+        was_assumed = uid_of(pod) in self._assumed
+        self._assumed.gone(uid_of(pod))
+        if pod.spec.scheduler_name in self._names:
+            self._queue.delete(pod)
+        if was_assumed:
+            self._queue.assigned_pod_deleted(pod)
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def node_added(self, node: Node) -> None:
+        self._cluster.put_node(node)
+        self._queue.cluster_changed(None, node)
+
+    def node_updated(self, old: Node, new: Node) -> None:
+        self._cluster.put_node(new)
+        self._queue.cluster_changed(old, new)
+
+    def node_deleted(self, node: Node) -> None:
+        self._cluster.remove_node(node.metadata.name)
+        self._queue.cluster_changed(node, None)
+
+    # -- what plugins look up -----------------------------------------------------------------------------------------
+
+    def namespace_put(self, namespace: Namespace) -> None:
+        self._cluster.namespaces[namespace.metadata.name] = namespace.metadata.labels
+
+    def namespace_deleted(self, namespace: Namespace) -> None:
+        self._cluster.namespaces.pop(namespace.metadata.name, None)
+
+    def service_put(self, service: Service) -> None:
+        self._cluster.workloads.put_service(service.namespace, service.name, service.spec.selector)
+
+    def service_deleted(self, service: Service) -> None:
+        self._cluster.workloads.remove_service(service.namespace, service.name)
+
+    def owner_put(self, owner: Owner) -> None:
+        selector = owner.spec.selector
+        if selector is not None and not isinstance(selector, LabelSelector):
+            selector = LabelSelector(match_labels=selector)
+        self._cluster.workloads.put_owner(type(owner).__name__, owner.namespace, owner.name, selector)
+
+    def owner_deleted(self, owner: Owner) -> None:
+        self._cluster.workloads.remove_owner(type(owner).__name__, owner.namespace, owner.name)

@@ -1,0 +1,226 @@
+"""The scheduling loop: pop a pod, decide, assume, hand it to its binding, go on.
+
+    queue ──pop──► decide ──► reserve, assume, permit ──► binding (a task of its own)
+                      │                                        │ fails
+                      └── nothing fits ──► queue, condition, event ◄┘
+
+One loop, one thread: decisions see a cluster that does not change under them, and none waits for the network. The loop
+gives way to the event loop after every few decisions, so that informers and bindings keep up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from tonnage import logs
+from tonnage.clock import Clock
+from tonnage.objects.core_v1 import Pod
+from tonnage.scheduler import binding
+from tonnage.scheduler.assumed import AssumedPods
+from tonnage.scheduler.binding import Placement
+from tonnage.scheduler.measure import Meter
+from tonnage.scheduler.reports import Reports
+from tonnage.scheduler.waiting import WaitingPods
+from tonnage.scheduling.assembly import Assembled
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.cycle import Decision
+from tonnage.scheduling.framework import Api, Code, Status
+from tonnage.scheduling.queue import FLUSH_BACKOFF_EVERY_S, FLUSH_UNSCHEDULABLE_EVERY_S, SchedulingQueue
+from tonnage.scheduling.queued_pod import QueuedPod, uid_of
+
+MAX_BINDINGS = 256
+"""Bindings under way at a time; past that the loop waits, for a decision that cannot be carried out helps nobody."""
+_BREATHE_EVERY = 8
+"""Decisions between two turns of the event loop."""
+
+_log = logs.logger("tonnage.scheduler")
+
+
+class SchedulingLoop:
+    """Places pods of all profiles. `newest` gives a pod as the informer knows it now, None when it is gone."""
+
+    def __init__(
+        self,
+        *,
+        cluster: Cluster,
+        assumed: AssumedPods,
+        queue: SchedulingQueue,
+        profiles: Mapping[str, Assembled],
+        api: Api,
+        reports: Reports,
+        meter: Meter,
+        clock: Clock,
+        newest: Callable[[str], Pod | None],
+    ) -> None:
+        self._cluster = cluster
+        self._assumed = assumed
+        self._queue = queue
+        self._profiles = profiles
+        self._api = api
+        self._reports = reports
+        self._meter = meter
+        self._clock = clock
+        self._newest = newest
+        self._waiting = WaitingPods()
+        self._work: set[asyncio.Task[None]] = set()
+        self._active = asyncio.Event()
+        self._bindings = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        queue.on_active = self._active.set
+
+    async def run(self) -> None:
+        """Schedule until cancelled; then let the bindings under way finish."""
+        flushing = [
+            asyncio.create_task(self._every(FLUSH_BACKOFF_EVERY_S, self._queue.flush_backoff_completed)),
+            asyncio.create_task(self._every(FLUSH_UNSCHEDULABLE_EVERY_S, self._queue.flush_unschedulable_leftover)),
+            asyncio.create_task(self._every(FLUSH_BACKOFF_EVERY_S, self._expire)),
+        ]
+        try:
+            decided = 0
+            while True:
+                queued = self._queue.pop_nowait()
+                if queued is None:
+                    self._active.clear()
+                    await self._active.wait()
+                    continue
+                await self._room.wait()
+                self.schedule_one(queued)
+                decided += 1
+                if decided % _BREATHE_EVERY == 0:
+                    await asyncio.sleep(0)
+        finally:
+            for task in flushing:
+                task.cancel()
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until everything that was started beside the loop has ended."""
+        while self._work:
+            await asyncio.wait(self._work)
+
+    async def _every(self, seconds: float, work: Callable[[float], object]) -> None:
+        while True:
+            await self._clock.sleep(seconds)
+            work(self._clock.monotonic())
+
+    def _expire(self, now_s: float) -> None:
+        for uid in self._assumed.expire(now_s):
+            _log.warning("A bound pod was never seen on its node; its room is free again", uid=uid)
+
+    # -- one pod ------------------------------------------------------------------------------------------------------
+
+    def schedule_one(self, queued: QueuedPod) -> None:
+        """Decide about one popped pod and start what follows. Does not wait."""
+        profile = self._profiles[queued.profile]
+        if queued.pod.metadata.is_terminating or queued.uid in self._assumed:
+            self._queue.done(queued.pod)  # going away, or on its way already: nothing to place
+            return
+        started_at = self._clock.monotonic()
+        decision = self._decide(queued, profile)
+        if decision is None or not decision.fits:
+            self._not_placed(queued, profile, decision, started_at)
+            return
+        placement = Placement(queued, profile, decision.cycle, decision.node)
+        refusal = self._commit(placement)
+        if not refusal.is_success and refusal.code is not Code.WAIT:
+            self._meter.attempt(profile.scheduler_name, refusal, self._clock.monotonic() - started_at)
+            self._give_back(placement, refusal)
+            return
+        self._count_binding(1)
+        self._start(self._carry_out(placement, started_at))
+
+    def _decide(self, queued: QueuedPod, profile: Assembled) -> Decision | None:
+        """The decision; None when a plugin broke, which must not stop the loop."""
+        nominator = self._queue.nominator
+        held = tuple(nominator.ahead_of(queued.info)) if len(nominator) else ()
+        began_at = self._clock.monotonic()
+        try:
+            return profile.decider.decide(self._cluster, queued.info, held)
+        except Exception:
+            _log.exception("A plugin failed", pod=queued.info.key)
+            return None
+        finally:
+            self._meter.algorithm(self._clock.monotonic() - began_at)
+
+    def _commit(self, placement: Placement) -> Status:
+        """Reserve, assume, permit. On a refusal everything is given back but the place in the queue."""
+        status = binding.reserve(placement)
+        if not status.is_success:
+            return status
+        self._assumed.assume(placement.queued.info, placement.node)
+        self._queue.nominator.remove(placement.queued.pod)
+        status = binding.permit(placement, self._waiting)
+        if not status.is_success and status.code is not Code.WAIT:
+            binding.unreserve(placement)
+            self._assumed.forget(placement.queued.uid)
+        return status
+
+    async def _carry_out(self, placement: Placement, started_at: float) -> None:
+        queued = placement.queued
+        try:
+            self._queue.done(queued.pod)
+            status = await binding.carry_out(placement, self._waiting, self._api, self._clock)
+            self._meter.attempt(placement.profile.scheduler_name, status, self._clock.monotonic() - started_at)
+            if status.is_success:
+                self._assumed.binding_finished(queued.uid, self._clock.monotonic())
+                self._meter.scheduled(queued, self._clock.monotonic())
+                self._reports.scheduled(queued.info, placement.node)
+                return
+            binding.unreserve(placement)
+            if self._assumed.forget(queued.uid):
+                # The room it was counted for is free again; who was turned away because of it may fit now.
+                self._queue.assigned_pod_deleted(queued.pod)
+            self._give_back(placement, status)
+        finally:
+            self._count_binding(-1)
+
+    def _give_back(self, placement: Placement, status: Status) -> None:
+        plugins = (status.plugin,) if status.is_rejection and status.plugin else ()
+        reason = "Unschedulable" if status.is_rejection else "SchedulerError"
+        self._requeue(placement.queued, plugins, reason, status.message)
+
+    # -- failure ------------------------------------------------------------------------------------------------------
+
+    def _not_placed(self, queued: QueuedPod, profile: Assembled, decision: Decision | None, started_at: float) -> None:
+        took_s = self._clock.monotonic() - started_at
+        if decision is None or decision.diagnosis is None:
+            status = decision.error if decision is not None and decision.error is not None else _BROKEN
+            self._meter.attempt(profile.scheduler_name, status, took_s)
+            self._requeue(queued, (), "SchedulerError", status.message)
+            return
+        diagnosis = decision.diagnosis
+        self._meter.attempt(profile.scheduler_name, Status(Code.UNSCHEDULABLE), took_s)
+        self._requeue(queued, diagnosis.rejecting_plugins(), "Unschedulable", diagnosis.message())
+
+    def _requeue(self, queued: QueuedPod, plugins: Iterable[str], reason: str, message: str) -> None:
+        newest = self._newest(queued.info.key)
+        self._queue.add_unschedulable_if_not_present(queued, unschedulable_plugins=plugins, pod=newest)
+        if newest is None or uid_of(newest) != queued.uid:
+            return  # deleted meanwhile: there is nobody to tell
+        _log.info("Unable to schedule pod", pod=queued.info.key, reason=reason, message=message)
+        self._start(self._reports.failed(queued.info, reason, message))
+
+    # -- tasks --------------------------------------------------------------------------------------------------------
+
+    def _count_binding(self, step: int) -> None:
+        self._bindings += step
+        if self._bindings < MAX_BINDINGS:
+            self._room.set()
+        else:
+            self._room.clear()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._work.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("Work beside the loop failed", error=repr(task.exception()))
+
+
+_BROKEN = Status(Code.ERROR, ("a plugin failed; see the scheduler's log",))

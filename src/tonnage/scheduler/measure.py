@@ -1,0 +1,109 @@
+"""What the scheduler counts, under kube-scheduler's names and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tonnage.scheduling.framework import Code, Status
+from tonnage.scheduling.queued_pod import QueuedPod
+
+_ATTEMPT_BUCKETS_S = tuple(0.001 * 2**i for i in range(15))
+_SLI_BUCKETS_S = tuple(0.01 * 2**i for i in range(20))
+_ATTEMPTS_BUCKETS = (1, 2, 4, 8, 16)
+_RESULTS = {Code.SUCCESS: "scheduled", Code.ERROR: "error"}
+
+
+class Meter:
+    """The scheduler's metrics. What is a state (queues, cache) is read when somebody looks: see `watch`."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._attempts = Counter(
+            "scheduler_schedule_attempts",
+            "Attempts to place a pod, by how they ended.",
+            ("result", "profile"),
+            registry=registry,
+        )
+        self._attempt_s = Histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "From taking a pod off the queue to its binding, or its failure.",
+            ("result", "profile"),
+            buckets=_ATTEMPT_BUCKETS_S,
+            registry=registry,
+        )
+        self._algorithm_s = Histogram(
+            "scheduler_scheduling_algorithm_duration_seconds",
+            "Deciding alone.",
+            buckets=_ATTEMPT_BUCKETS_S,
+            registry=registry,
+        )
+        self._sli_s = Histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "From the first time a pod could be tried to its binding.",
+            ("attempts",),
+            buckets=_SLI_BUCKETS_S,
+            registry=registry,
+        )
+        self._pod_attempts = Histogram(
+            "scheduler_pod_scheduling_attempts",
+            "Attempts a pod needed to be placed.",
+            buckets=_ATTEMPTS_BUCKETS,
+            registry=registry,
+        )
+        self._incoming = Counter(
+            "scheduler_queue_incoming_pods",
+            "Pods put into a queue, by what put them there.",
+            ("event", "queue"),
+            registry=registry,
+        )
+        self._plugin_s = Histogram(
+            "scheduler_plugin_execution_duration_seconds",
+            "One plugin at one extension point, for all nodes at once.",
+            ("extension_point", "plugin", "status"),
+            buckets=tuple(0.00001 * 1.5**i for i in range(20)),
+            registry=registry,
+        )
+
+    def attempt(self, profile: str, status: Status, seconds: float) -> None:
+        result = _RESULTS.get(status.code, "unschedulable")
+        self._attempts.labels(result, profile).inc()
+        self._attempt_s.labels(result, profile).observe(seconds)
+
+    def algorithm(self, seconds: float) -> None:
+        self._algorithm_s.observe(seconds)
+
+    def scheduled(self, queued: QueuedPod, now_s: float) -> None:
+        if queued.initial_attempt_at is not None:
+            self._sli_s.labels(str(min(queued.attempts, 16))).observe(now_s - queued.initial_attempt_at)
+        self._pod_attempts.observe(queued.attempts)
+
+    def incoming(self, queued: QueuedPod, queue: str, why: str) -> None:
+        self._incoming.labels(why, queue).inc()
+
+    def plugin(self, plugin: str, extension_point: str, seconds: float) -> None:
+        self._plugin_s.labels(extension_point, plugin, "Success").observe(seconds)
+
+    def watch(self, families: Callable[[], Iterable[Metric]]) -> None:
+        """Show what `families` says whenever the metrics are read."""
+        self._registry.register(_Read(families))
+
+
+class _Read(Collector):
+    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families()
+
+
+def gauge(name: str, help: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Metric:
+    """A gauge as it stands now; `values` are by tuple of label values."""
+    family = GaugeMetricFamily(name, help, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family

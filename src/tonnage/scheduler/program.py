@@ -1,0 +1,152 @@
+"""The scheduler put together: client, informers, queue, loop, metrics. `tonnage scheduler` is this and a command line.
+
+    async with Program(client, configuration, ...) as program:      # informers follow, nothing is placed yet
+        await program.run()                                        # places pods until cancelled
+
+Nothing is placed before every informer is in step: a scheduler that does not know all pods would give room away twice.
+With leader election the informers follow from the start, and only the leader runs the loop.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
+from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
+from tonnage.scheduler.assumed import AssumedPods
+from tonnage.scheduler.feed import Feed
+from tonnage.scheduler.loop import SchedulingLoop
+from tonnage.scheduler.measure import Meter, gauge
+from tonnage.scheduler.reports import Reports
+from tonnage.scheduling.assembly import assemble
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.configuration import Configuration
+from tonnage.scheduling.plugins.registry import ForeignFactory
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.queue import SchedulingQueue
+
+_LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+"""Pods that have ended are invisible; the server need not send them."""
+_SYNC_TIMEOUT_S = 120.0
+
+_log = logs.logger("tonnage.scheduler")
+
+
+class _ClientApi:
+    """What bindings do in the world: one POST."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        await self._client.bind(pod.key, node_name, uid=pod.pod.metadata.uid)
+
+
+class Program:
+    """One scheduler, for all profiles of a configuration."""
+
+    def __init__(
+        self,
+        client: Client,
+        configuration: Configuration,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        measures: CollectorRegistry,
+        identity: str = "tonnage-scheduler",
+        foreign: Mapping[str, ForeignFactory] | None = None,
+    ) -> None:
+        self.cluster = Cluster()
+        self.assumed = AssumedPods(self.cluster)
+        self.profiles = {each.scheduler_name: assemble(each, rng, foreign) for each in configuration.profiles}
+        self.meter = Meter(measures)
+        self.queue = SchedulingQueue(
+            clock,
+            {name: profile.rules for name, profile in self.profiles.items()},
+            sort_key=next(iter(self.profiles.values())).sort_key,
+            initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
+            max_backoff_s=float(configuration.pod_max_backoff_seconds),
+            on_queued=lambda queued, queue, why: self.meter.incoming(queued, str(queue), why),
+            on_plugin_error=lambda plugin, queued, exc: _log.error(
+                "A plugin failed", plugin=plugin, pod=queued.info.key, error=repr(exc)
+            ),
+        )
+        self.recorder = Recorder(client, configuration.profiles[0].scheduler_name, identity)
+        self.informers = Informers(client)
+        self._pods = self.informers.of(Pod, field_selector=_LIVE_PODS)
+        self._follow(Feed(self.cluster, self.assumed, self.queue, self.profiles.keys()))
+        self.loop = SchedulingLoop(
+            cluster=self.cluster,
+            assumed=self.assumed,
+            queue=self.queue,
+            profiles=self.profiles,
+            api=_ClientApi(client),
+            reports=Reports(client, self.recorder, clock),
+            meter=self.meter,
+            clock=clock,
+            newest=self._pods.get,
+        )
+        self.meter.watch(self._state)
+
+    def _follow(self, feed: Feed) -> None:
+        """Nodes first, so that residents find their rows; order is a courtesy, orphans are adopted either way."""
+        of: Any = self.informers.of
+        of(Node).add_handlers(on_add=feed.node_added, on_update=feed.node_updated, on_delete=feed.node_deleted)
+        self._pods.add_handlers(on_add=feed.pod_added, on_update=feed.pod_updated, on_delete=feed.pod_deleted)
+        _put(of(Namespace), feed.namespace_put, feed.namespace_deleted)
+        _put(of(Service), feed.service_put, feed.service_deleted)
+        for owner in (ReplicaSet, StatefulSet, ReplicationController):
+            _put(of(owner), feed.owner_put, feed.owner_deleted)
+
+    async def __aenter__(self) -> Self:
+        for profile in self.profiles.values():
+            for plugin, why in profile.left_out.items():
+                _log.info("A plugin does not take part", profile=profile.scheduler_name, plugin=plugin, reason=why)
+        self.recorder.start()
+        self.informers.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.informers.stop()
+        await self.recorder.stop()
+
+    @property
+    def is_synced(self) -> bool:
+        return self.informers.are_synced
+
+    async def run(self) -> None:
+        """Place pods until cancelled; bindings under way are finished first."""
+        await self.informers.wait_synced(timeout_s=_SYNC_TIMEOUT_S)
+        _log.info("Scheduling", nodes=self.cluster.count, profiles=",".join(self.profiles))
+        await self.loop.run()
+
+    def _state(self) -> Iterable[Metric]:
+        """Gauges, as they stand when somebody looks."""
+        pending = {(str(queue),): float(count) for queue, count in self.queue.pending_pods().items()}
+        refusals = {key: float(count) for key, count in self.queue.refusals().items()}
+        sizes = {
+            ("nodes",): float(self.cluster.count),
+            ("pods",): float(sum(map(len, self.cluster.residents))),
+            ("assumed_pods",): float(len(self.assumed)),
+        }
+        return (
+            gauge("scheduler_pending_pods", "Pods that wait, by queue.", ("queue",), pending),
+            gauge(
+                "scheduler_unschedulable_pods", "Pods a plugin stands in the way of.", ("plugin", "profile"), refusals
+            ),
+            gauge("scheduler_cache_size", "What the scheduler knows of.", ("type",), sizes),
+        )
+
+
+def _put(informer: Any, put: Any, gone: Any) -> None:
+    informer.add_handlers(on_add=put, on_update=lambda old, new: put(new), on_delete=gone)

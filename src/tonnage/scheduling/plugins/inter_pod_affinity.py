@@ -1,0 +1,274 @@
+"""InterPodAffinity: pods that want to be with other pods, or away from them, and the pods that are there and say so.
+
+A term speaks of topologies: the nodes that share a value of its key. So every rule becomes a small table by label
+value, and is looked up for all nodes at once. Which pods a term means is counted in `residents.py`, which terms the
+residents carry in `affinity_terms.py`.
+
+Filter, in upstream's order, the first that holds against a node is its reason:
+
+1. Required affinity: in every term's topology there is a pod that matches *all* terms, wherever that pod is. The first
+   of a series may go anywhere: when nobody matches, and it matches itself. Nodes without one of the keys are out.
+2. Required anti-affinity: no pod of the node's topology matches.
+3. Required anti-affinity of residents: the same, seen from the other side.
+
+Score: the weights of the preferences that come true, the pod's own and those of residents, those of anti-affinity
+negative; a resident's required affinity is worth `hardPodAffinityWeight`.
+
+One thing differs from upstream. There, a namespaceSelector made of NotIn and DoesNotExist only matches every namespace
+when the incoming pod carries it, because it is asked once more without any labels
+(mergeAffinityTermNamespacesIfNotEmpty changes a copy). Here it means the namespaces it selects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.scheduling.affinity_terms import CarriedTerms, Term, terms_of
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.columns import Ids, Ints, Mask, Rows
+from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
+from tonnage.scheduling.events import SKIP as QUEUE_SKIP
+from tonnage.scheduling.framework import (
+    MAX_SCORE,
+    SKIP,
+    Cycle,
+    EventHint,
+    FilterPlugin,
+    Judgement,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    Status,
+    unresolvable,
+)
+from tonnage.scheduling.plugin_args import InterPodAffinityArgs
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.pod_matching import Labels
+from tonnage.scheduling.residents import Residents
+from tonnage.scheduling.row_counts import Floats, RowCounts, RowNumbers
+
+_NO_LABELS: Final[Labels] = {}
+_NEAR, _APART, _RESIDENTS = 1, 2, 4  # bits of a judgement, in the order of `reasons`
+
+
+@dataclass(slots=True)
+class _Rules:
+    """What Filter looks up: for each topology key, by label value, where the pod may or must not go."""
+
+    near: dict[str, Mask] = field(default_factory=dict)
+    apart: dict[str, Mask] = field(default_factory=dict)
+    residents: dict[str, Mask] = field(default_factory=dict)
+
+
+class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    name = "InterPodAffinity"
+    normalizes = True
+    reasons = (
+        "node(s) didn't match pod affinity rules",
+        "node(s) didn't match pod anti-affinity rules",
+        "node(s) didn't satisfy existing pods anti-affinity rules",
+    )
+
+    def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
+        self._args = args or InterPodAffinityArgs()
+
+    # -- filtering ----------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        cluster, pod = cycle.cluster, cycle.pod
+        terms = terms_of(pod.pod)
+        if terms.errors:
+            return unresolvable(f"parsing pod: {_joined(terms.errors)}")
+        repelling = CarriedTerms.of(cluster).apart(pod, _namespace_labels(cycle))
+        if not (terms.near or terms.apart or repelling):
+            return SKIP
+        rules = _Rules()
+        if terms.near:
+            self._allow_company(cycle, _settled(terms.near, cluster), rules.near)
+        for term in _settled(terms.apart, cluster):
+            _mark(rules.apart, cluster, term.topology_key, _meant(cluster, (term,)).rows)
+        for carried in repelling:
+            _mark(rules.residents, cluster, carried.term.topology_key, carried.where.rows)
+        cycle.state[self.name] = rules
+        return None
+
+    def _allow_company(self, cycle: Cycle, terms: Sequence[Term], near: dict[str, Mask]) -> None:
+        """Enter the topologies where the pod finds what it requires; all of them for the first of a series."""
+        cluster = cycle.cluster
+        company = _meant(cluster, terms).rows
+        for term in terms:
+            _mark(near, cluster, term.topology_key, company)
+        if any(allowed.any() for allowed in near.values()):
+            return
+        namespace_labels = _namespace_labels(cycle)
+        if all(term.matches(cycle.pod, namespace_labels) for term in terms):
+            for allowed in near.values():
+                allowed[1:] = True
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        cluster, rules = cycle.cluster, cycle.state[self.name]
+        bits = np.zeros(cluster.exists[rows].shape, dtype=np.int64)
+        # The order is turned round: what is written last is what comes first upstream.
+        for key, forbidden in rules.residents.items():
+            bits[forbidden[_ids(cluster, key)[rows]]] = _RESIDENTS
+        for key, forbidden in rules.apart.items():
+            bits[forbidden[_ids(cluster, key)[rows]]] = _APART
+        for key, allowed in rules.near.items():
+            bits[~allowed[_ids(cluster, key)[rows]]] = _NEAR
+        return Judgement(bits, self.reasons, bits == _NEAR) if bits.any() else None
+
+    # -- scoring ------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, cycle: Cycle) -> Status | None:
+        cluster, pod = cycle.cluster, cycle.pod
+        own = terms_of(pod.pod).preferred
+        if not own and self._args.ignore_preferred_terms_of_existing_pods:
+            return SKIP
+        carried, namespace_labels = CarriedTerms.of(cluster), _namespace_labels(cycle)
+        worth: dict[str, Floats] = {}
+        for term in _settled(own, cluster):
+            _weigh(worth, cluster, term.topology_key, _meant(cluster, (term,)), term.weight)
+        for theirs in carried.preferred(pod, namespace_labels):
+            _weigh(worth, cluster, theirs.term.topology_key, theirs.where, theirs.term.weight)
+        if self._args.hard_pod_affinity_weight:
+            for theirs in carried.near(pod, namespace_labels):
+                _weigh(worth, cluster, theirs.term.topology_key, theirs.where, self._args.hard_pod_affinity_weight)
+        if not worth:
+            return SKIP
+        cycle.state[_WORTH] = worth
+        return None
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        total = np.zeros(cycle.cluster.exists[rows].shape)
+        for key, by_value in cycle.state[_WORTH].items():
+            total += by_value[_ids(cycle.cluster, key)[rows]]
+        return total.astype(np.int64)
+
+    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+        """100 * ((score - least) / (most - least)) in floating point, cut to an integer; all equal gives 0."""
+        least, most = int(scores.min()), int(scores.max())
+        if least == most:
+            return np.zeros_like(scores)
+        scaled: Ints = (float(MAX_SCORE) * ((scores - least) / (most - least))).astype(np.int64)
+        return scaled
+
+    def events(self) -> Iterable[EventHint]:
+        pods = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE
+        nodes = ActionType.ADD | ActionType.UPDATE_NODE_LABEL
+        return (
+            (ClusterEvent(EventResource.POD, pods), after_pod_change),
+            (ClusterEvent(EventResource.NODE, nodes), after_node_change),
+        )
+
+
+_WORTH: Final = f"{InterPodAffinity.name}/worth"
+
+
+# -- tables by label value --------------------------------------------------------------------------------------------
+
+
+def _ids(cluster: Cluster, key: str) -> Ids:
+    column = cluster.labels.get(key)
+    return column.ids if column is not None else np.zeros(len(cluster.exists), dtype=np.int32)
+
+
+def _mark(marks: dict[str, Mask], cluster: Cluster, key: str, rows: RowNumbers) -> None:
+    """Mark the values that a key's label has on these rows; a node without the label is never marked."""
+    column = cluster.labels.get(key)
+    marked = marks.get(key)
+    if marked is None:
+        marked = marks[key] = np.zeros(len(column.texts) if column is not None else 1, dtype=np.bool_)
+    if column is not None:
+        marked[column.ids[rows]] = True
+        marked[0] = False
+
+
+def _weigh(worth: dict[str, Floats], cluster: Cluster, key: str, where: RowCounts, weight: int) -> None:
+    """Add `weight` for every pod counted in `where` to the value of its node's label."""
+    column = cluster.labels.get(key)
+    if column is None or not column.ids[where.rows].any():
+        return  # none of those nodes has the label: upstream makes no entry, and may then skip scoring altogether
+    added = where.by_value(column.ids, len(column.texts)) * weight
+    added[0] = 0.0
+    known = worth.get(key)
+    worth[key] = added if known is None else known + added
+
+
+# -- terms ------------------------------------------------------------------------------------------------------------
+
+
+def _namespace_labels(cycle: Cycle) -> Labels:
+    return cycle.cluster.namespaces.get(cycle.pod.namespace, _NO_LABELS)
+
+
+def _settled(terms: Iterable[Term], cluster: Cluster) -> list[Term]:
+    """The incoming pod's terms with the namespaces they select, as they are now."""
+    return [term._replace(matcher=term.matcher.settled(cluster.namespaces)) for term in terms]
+
+
+def _meant(cluster: Cluster, terms: Sequence[Term]) -> RowCounts:
+    """The residents that match all of these terms. Those that are terminating count here, unlike in spreading."""
+    return Residents.of(cluster).counted(tuple(term.matcher for term in terms), terminating=True)
+
+
+def _joined(errors: Sequence[str]) -> str:
+    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+
+
+# -- queueing hints ---------------------------------------------------------------------------------------------------
+
+
+def after_pod_change(waiting: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod | None) -> Hint:
+    """May a pod that came, changed its labels or went make room for a pod that was turned away?
+
+    Where upstream would let the pod sleep although the answer is yes, ours wakes it: when one of several anti-affinity
+    terms matched what went (upstream wants all of them to), when a namespaceSelector may choose the other pod's
+    namespace (there it never does), and when the last pod that matched has gone and the pod may now be the first.
+    """
+    if old is not None and new is not None and PodInfo(new).uid == waiting.uid:
+        return QUEUE
+    if not all(each.spec.node_name or each.status.nominated_node_name for each in (old, new) if each is not None):
+        return QUEUE_SKIP
+    terms = terms_of(waiting.pod)
+    is_company, was_company = _may_match_all(terms.near, new), _may_match_all(terms.near, old)
+    if is_company and not was_company:
+        return QUEUE
+    if was_company and not is_company and _may_match_all(terms.near, waiting.pod):
+        return QUEUE
+    if any(_may_match(term, old) and not _may_match(term, new) for term in terms.apart):
+        return QUEUE
+    if new is None and old is not None and any(_may_match(term, waiting.pod) for term in terms_of(old).apart):
+        return QUEUE
+    return QUEUE if terms.errors else QUEUE_SKIP
+
+
+def after_node_change(waiting: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
+    """May a node that came, or got other labels, take a pod that was turned away?
+
+    A pod without required terms was turned away for those of residents, whose keys are not known here, so that every
+    node may help. Upstream lets it sleep.
+    """
+    terms = terms_of(waiting.pod)
+    if not terms.near and not terms.apart:
+        return QUEUE
+    before, after = old.metadata.labels if old is not None else _NO_LABELS, new.metadata.labels
+    for term in terms.near:
+        if after.get(term.topology_key) not in (None, before.get(term.topology_key)):
+            return QUEUE
+    for term in terms.apart:
+        if old is None or before.get(term.topology_key) not in (None, after.get(term.topology_key)):
+            return QUEUE
+    return QUEUE_SKIP
+
+
+def _may_match(term: Term, pod: Pod | None) -> bool:
+    return pod is not None and term.matcher.may_match(pod.metadata.namespace, pod.metadata.labels)
+
+
+def _may_match_all(terms: Sequence[Term], pod: Pod | None) -> bool:
+    return bool(terms) and all(_may_match(term, pod) for term in terms)

@@ -1,0 +1,79 @@
+"""Plugins by name, and how each is made from its profile's arguments.
+
+Somebody else's plugin joins through the Python entry-point group `tonnage.plugins`: the name is the plugin's, the
+object a callable that takes its raw arguments (or None) and returns a `framework.Plugin`. Finding entry points reads
+the disk, so the program does that and hands the factories to `assemble`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tonnage.scheduling.framework import Plugin
+from tonnage.scheduling.plugin_args import (
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PodTopologySpreadArgs,
+)
+from tonnage.scheduling.plugins.default_binder import DefaultBinder
+from tonnage.scheduling.plugins.image_locality import ImageLocality
+from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
+from tonnage.scheduling.plugins.node_affinity import NodeAffinity
+from tonnage.scheduling.plugins.node_name import NodeName
+from tonnage.scheduling.plugins.node_ports import NodePorts
+from tonnage.scheduling.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
+from tonnage.scheduling.plugins.priority_sort import PrioritySort
+from tonnage.scheduling.plugins.scheduling_gates import SchedulingGates
+from tonnage.scheduling.plugins.taint_toleration import TaintToleration
+from tonnage.scheduling.profile import ResolvedProfile
+
+Factory = Callable[[ResolvedProfile], Plugin]
+ForeignFactory = Callable[[Any], Plugin]
+
+_TO_PERCENT = 10
+"""Shapes are written with scores of 0 to 10; nodes are scored 0 to 100."""
+
+
+def _node_affinity(profile: ResolvedProfile) -> Plugin:
+    return NodeAffinity(profile.args_of(NodeAffinityArgs).added_affinity)
+
+
+def _fit(profile: ResolvedProfile) -> Plugin:
+    args = profile.args_of(NodeResourcesFitArgs)
+    strategy = args.scoring_strategy
+    ratio = strategy.requested_to_capacity_ratio
+    return NodeResourcesFit(
+        strategy=strategy.type,
+        resources=tuple((each.name, each.weight) for each in strategy.resources),
+        shape=tuple((point.utilization, point.score * _TO_PERCENT) for point in ratio.shape) if ratio else (),
+        ignored=frozenset(args.ignored_resources),
+        ignored_groups=frozenset(args.ignored_resource_groups),
+    )
+
+
+def _balanced(profile: ResolvedProfile) -> Plugin:
+    args = profile.args_of(NodeResourcesBalancedAllocationArgs)
+    return NodeResourcesBalancedAllocation(tuple((each.name, each.weight) for each in args.resources))
+
+
+FACTORIES: Mapping[str, Factory] = {
+    "DefaultBinder": lambda profile: DefaultBinder(),
+    "ImageLocality": lambda profile: ImageLocality(),
+    "InterPodAffinity": lambda profile: InterPodAffinity(profile.args_of(InterPodAffinityArgs)),
+    "NodeAffinity": _node_affinity,
+    "NodeName": lambda profile: NodeName(),
+    "NodePorts": lambda profile: NodePorts(),
+    "NodeResourcesBalancedAllocation": _balanced,
+    "NodeResourcesFit": _fit,
+    "NodeUnschedulable": lambda profile: NodeUnschedulable(),
+    "PodTopologySpread": lambda profile: PodTopologySpread(profile.args_of(PodTopologySpreadArgs)),
+    "PrioritySort": lambda profile: PrioritySort(),
+    "SchedulingGates": lambda profile: SchedulingGates(),
+    "TaintToleration": lambda profile: TaintToleration(),
+}
