@@ -33,7 +33,7 @@ _READ_AND_WRITE = ("get", "patch", "update")
 
 
 _BINDINGS = Resource("", "v1", "Binding", "bindings", True)
-"""An older way to pods/{name}/binding. Nothing is stored there, hence it is not in the table, but clients look for it."""
+"""An older way to pods/{name}/binding. Nothing is stored there, so it is not in the table, but clients look for it."""
 
 
 @dataclass(frozen=True, slots=True)

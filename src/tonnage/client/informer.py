@@ -59,6 +59,8 @@ class Informer(Cache[T]):
         label_selector: str = "",
         field_selector: str = "",
         watch_list: bool = True,
+        first_retry_s: float = 0.8,
+        max_retry_s: float = 30.0,
     ) -> None:
         super().__init__(cls)
         self.last_failure: TonnageError | None = None
@@ -71,7 +73,7 @@ class Informer(Cache[T]):
         self._resource_version = ""
         self._told = 0  # events of the present stream
         self._synced = asyncio.Event()
-        self._backoff = Backoff(clock=client.clock, rng=client.rng)
+        self._backoff = Backoff(clock=client.clock, rng=client.rng, first_s=first_retry_s, max_s=max_retry_s)
         self._task: asyncio.Task[None] | None = None
 
     @property

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from tonnage.scheduling.cycle import Decider, Pipeline
 from tonnage.scheduling.framework import (
@@ -34,8 +34,6 @@ from tonnage.scheduling.plugins.out_of_scope import OutOfScope
 from tonnage.scheduling.plugins.registry import FACTORIES, ForeignFactory
 from tonnage.scheduling.profile import ResolvedProfile
 from tonnage.scheduling.queued_pod import SortKey, by_priority
-
-P = TypeVar("P", bound=Plugin)
 
 NOT_YET = "comes with a later release of Tonnage"
 
@@ -76,11 +74,12 @@ def assemble(
             left_out[name] = NOT_YET
         return made.get(name)
 
-    def at(point: str, kind: type[P]) -> tuple[tuple[P, int], ...]:
+    # The kinds are abstract classes, which mypy does not take as type[P]; what comes out is of that kind all the same.
+    def at(point: str, kind: Any) -> Any:
         found = ((plugin_named(each.name), each.weight) for each in profile.plugins_at(point))
         return tuple((plugin, weight) for plugin, weight in found if isinstance(plugin, kind))
 
-    def plain(point: str, kind: type[P]) -> tuple[P, ...]:
+    def plain(point: str, kind: Any) -> Any:
         return tuple(plugin for plugin, _ in at(point, kind))
 
     pipeline = Pipeline(

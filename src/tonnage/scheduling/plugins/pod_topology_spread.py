@@ -229,7 +229,7 @@ def _objections(cycle: Cycle, constraint: Constraint, column: _Column, has_keys:
     counts_here = has_keys if policy is None else has_keys & policy
     is_domain = np.bincount(column.ids[counts_here], minlength=column.size) > 0
     pods = constraint.counted(cycle).by_value(column.ids, column.size, counts_here)
-    fewest = pods[is_domain].min() if np.count_nonzero(is_domain) >= 1 else 0
+    fewest = pods[is_domain].min() if np.count_nonzero(is_domain) >= max(constraint.min_domains, 1) else 0
     skew = pods + constraint.matches(cycle.pod.labels) - fewest
     objections: Ints = np.where(skew > constraint.max_skew, _CROWDED, 0)
     objections[0] = _UNLABELLED
