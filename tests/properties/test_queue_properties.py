@@ -14,7 +14,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
@@ -53,7 +53,9 @@ HEARS = {
 PLUGINS = ["Look", "Trust", "Room", "Self", "Deaf"]
 
 names = st.sampled_from(NAMES)
-plugin_sets = st.frozensets(st.sampled_from(PLUGINS), max_size=3)
+nodes = st.sampled_from(NODES)
+refusers = st.frozensets(st.sampled_from(PLUGINS), min_size=1, max_size=3)
+waited_for = st.one_of(st.just(frozenset()), st.frozensets(st.sampled_from(PLUGINS), max_size=2))
 
 
 def look_closer(waiting: PodInfo, event: ClusterEvent, old: Any, new: Any) -> Hint:
@@ -75,7 +77,7 @@ class Gate(PreEnqueuePlugin):
         return unresolvable("held") if pod.pod.name in self.holds else SUCCESS
 
 
-@dataclass
+@dataclass(eq=False)
 class Record:
     """All there is to know of one pod. `where` is active, backoff, pool, flight, or binding (popped and done)."""
 
@@ -175,19 +177,27 @@ class QueueMachine(RuleBasedStateMachine):
 
     # -- pods come, change and go -------------------------------------------------------------------------------------
 
-    @rule(name=names, priority=st.sampled_from([0, 0, 5]), held=st.booleans(), node=st.sampled_from(NODES))
-    def add(self, name: str, priority: int, held: bool, node: str) -> None:
-        if name in self.records:
-            return
-        self.uids += 1
-        made = pod(name, priority=priority, metadata={"uid": f"uid-{self.uids}"}, status={"nominatedNodeName": node})
+    @initialize(priorities=st.lists(st.sampled_from([0, 0, 5]), min_size=len(NAMES), max_size=len(NAMES)))
+    def begin(self, priorities: list[int]) -> None:
+        for name, priority in zip(NAMES, priorities, strict=True):
+            self.make(name, priority, "")
+
+    @precondition(lambda self: len(self.records) < len(NAMES))
+    @rule(data=st.data(), priority=st.sampled_from([0, 0, 5]), held=st.booleans(), node=nodes)
+    def add(self, data: st.DataObject, priority: int, held: bool, node: str) -> None:
+        name = data.draw(st.sampled_from([name for name in NAMES if name not in self.records]))
         if held:
             self.gate.holds.add(name)
+        self.make(name, priority, node)
+
+    def make(self, name: str, priority: int, node: str) -> None:
+        self.uids += 1
+        made = pod(name, priority=priority, metadata={"uid": f"uid-{self.uids}"}, status={"nominatedNodeName": node})
         record = self.records[name] = Record(made, self.now(), self.next_order(), nominated=node)
         self.place(record, backoff_counts=False)
         self.queue.add(made)
 
-    @rule(name=names, relabel=st.booleans(), node=st.sampled_from([None, *NODES]))
+    @rule(name=names, relabel=st.booleans(), node=st.none() | nodes)
     def update(self, name: str, relabel: bool, node: str | None) -> None:
         record = self.records.get(name)
         if record is None or record.gone or record.where == "binding":
@@ -217,7 +227,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.room_was_given_up(old)
         self.queue.update(old, new)
 
-    @rule(name=names, bound_to=st.sampled_from(NODES))
+    @rule(name=names, bound_to=nodes)
     def delete(self, name: str, bound_to: str) -> None:
         record = self.records.get(name)
         if record is None or record.gone:
@@ -230,7 +240,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.room_was_given_up(record.pod)
         self.queue.delete(record.pod, bound_to=bound_to)
 
-    @rule(name=names, node=st.sampled_from([None, *NODES]))
+    @rule(name=names, node=st.none() | nodes)
     def nominate(self, name: str, node: str | None) -> None:
         record = self.records.get(name)
         if record is None:
@@ -258,10 +268,25 @@ class QueueMachine(RuleBasedStateMachine):
         if expected is not None:
             expected.where, expected.popped, expected.meanwhile = "flight", popped, []
 
+    @rule(refused_by=refusers, pending=waited_for)
+    def pop_and_refuse(self, refused_by: frozenset[str], pending: frozenset[str]) -> None:
+        before = self.at("flight")
+        self.pop()
+        for record in self.at("flight"):
+            if record not in before:
+                self.comes_back(record, refused_by, pending)
+
     @precondition(lambda self: self.at("flight"))
-    @rule(data=st.data(), refused_by=plugin_sets, pending=plugin_sets)
-    def fail(self, data: st.DataObject, refused_by: frozenset[str], pending: frozenset[str]) -> None:
-        record = data.draw(st.sampled_from(self.at("flight")))
+    @rule(data=st.data(), refused_by=refusers, pending=waited_for)
+    def refuse(self, data: st.DataObject, refused_by: frozenset[str], pending: frozenset[str]) -> None:
+        self.comes_back(data.draw(st.sampled_from(self.at("flight"))), refused_by, pending)
+
+    @precondition(lambda self: self.at("flight"))
+    @rule(data=st.data())
+    def break_something(self, data: st.DataObject) -> None:
+        self.comes_back(data.draw(st.sampled_from(self.at("flight"))), frozenset(), frozenset())
+
+    def comes_back(self, record: Record, refused_by: frozenset[str], pending: frozenset[str]) -> None:
         assert record.popped is not None
         nominated_at_pop = record.popped.pod.status.nominated_node_name
         landed = self.queue.add_unschedulable_if_not_present(
@@ -273,14 +298,14 @@ class QueueMachine(RuleBasedStateMachine):
             return
         if not record.nominated or record.pod.status.nominated_node_name != nominated_at_pop:
             record.nominated = record.pod.status.nominated_node_name
-        self.came_back(record, refused_by, pending)
+        self.failed(record, refused_by, pending)
         answers = {self.helps(record, event, named) for event, named in record.meanwhile}
         if not record.rejectors or "at once" in answers or "backoff" in answers:
             self.place(record, backoff_counts="at once" not in answers)
         else:
             record.where = "pool"
 
-    def came_back(self, record: Record, refused_by: frozenset[str], pending: frozenset[str]) -> None:
+    def failed(self, record: Record, refused_by: frozenset[str], pending: frozenset[str]) -> None:
         record.refused_by, record.pending, record.gated = refused_by, pending, False
         record.queued_at, record.order, record.flushed_at = self.now(), self.next_order(), -math.inf
         if record.rejectors:
@@ -312,7 +337,7 @@ class QueueMachine(RuleBasedStateMachine):
             del self.records[record.pod.name]
             return
         record.nominated = record.pod.status.nominated_node_name
-        self.came_back(record, frozenset(), frozenset())
+        self.failed(record, frozenset(), frozenset())
         self.place(record, backoff_counts=True)
 
     # -- what makes pods move -----------------------------------------------------------------------------------------
@@ -407,4 +432,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestQueue.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)

@@ -11,6 +11,7 @@ import click
 
 from tonnage.cli.apiserver import apiserver
 from tonnage.cli.demo import demo
+from tonnage.cli.explain import explain
 from tonnage.cli.scheduler import scheduler
 from tonnage.errors import TonnageError
 
@@ -23,6 +24,7 @@ def cli() -> None:
 
 cli.add_command(apiserver)
 cli.add_command(demo)
+cli.add_command(explain)
 cli.add_command(scheduler)
 
 

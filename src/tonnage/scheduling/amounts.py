@@ -2,29 +2,37 @@
 
     request = max( containers + sidecars,  each init container + the sidecars started before it ) + overhead
 
-Pod-level resources, where set, stand for the containers' sum of that resource. Scores use a second figure that assumes
-something for containers that say nothing (100m, 200Mi), so that a node full of silent pods does not look empty.
+Pod-level resources, where set, stand for the containers' sum of that resource. While a pod is being resized in place
+its node may still hold the old amount, or have granted more already: the largest of what is asked for, granted and in
+force counts, and what was asked for does not if the node has said that it never will (upstream's PodRequests).
+
+Sums are exact and rounded up once, at the end. Scores use a second figure that assumes something for containers that
+say nothing (100m, 200Mi), so that a node full of silent pods does not look empty.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tonnage.objects.core_v1 import Container, Pod
+from tonnage.objects.core_v1 import Container, ContainerStatus, Pod
 from tonnage.quantity import Quantity
 
 Amounts = dict[str, int]
+Quantities = Mapping[str, Quantity]
 
 CPU = "cpu"
 MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
+NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
-ASSUMED: Amounts = {CPU: 100, MEMORY: 200 * 1024 * 1024}
+ASSUMED: Quantities = {CPU: Quantity.parse("100m"), MEMORY: Quantity.parse("200Mi")}
 """What a container that does not say is taken to need, for scores only (upstream's DefaultMilliCPURequest and kin)."""
 
-_POD_LEVEL = (CPU, MEMORY)
-_NOTHING: Amounts = {}
+_NOTHING: Quantities = {}
+_ZERO = Quantity.from_int(0)
+_HUGE_PAGES = "hugepages-"
+_NATIVE_DOMAIN = "kubernetes.io/"
 
 
 def amount(resource: str, quantity: Quantity) -> int:
@@ -32,59 +40,137 @@ def amount(resource: str, quantity: Quantity) -> int:
     return quantity.milli_value() if resource == CPU else quantity.value()
 
 
-def amounts(quantities: Mapping[str, Quantity]) -> Amounts:
+def amounts(quantities: Quantities) -> Amounts:
     return {name: amount(name, quantity) for name, quantity in quantities.items()}
+
+
+def is_extended(name: str) -> bool:
+    """A resource that somebody other than Kubernetes offers. Mirrors IsExtendedResourceName."""
+    return "/" in name and _NATIVE_DOMAIN not in name and not name.startswith("requests.")
+
+
+def is_counted(name: str) -> bool:
+    """Whether nodes run out of it; other names, such as `storage`, are passed over (IsScalarResourceName and cpu …)."""
+    return (
+        name in NATIVE
+        or is_extended(name)
+        or _NATIVE_DOMAIN in name
+        or name.startswith((_HUGE_PAGES, "attachable-volumes-"))
+    )
 
 
 def requests_of(pod: Pod) -> Amounts:
     """What the pod asks for in fact: what filters compare with a node's room."""
-    return _total(pod, _NOTHING, pod_level=True)
+    return _counted(_total(pod, _NOTHING, pod_level=True))
+
+
+def scored_amounts_of(pod: Pod) -> Amounts:
+    """What a newcomer asks for as NodeResourcesFit scores it: assumptions made, pod-level resources left out."""
+    return _counted(_total(pod, ASSUMED, pod_level=False))
 
 
 def scored_requests_of(pod: Pod, *, pod_level: bool) -> tuple[int, int]:
-    """CPU and memory as scores see them. Of an incoming pod upstream leaves pod-level resources out, of others not."""
-    total = _total(pod, ASSUMED, pod_level=pod_level)
-    return total.get(CPU, 0), total.get(MEMORY, 0)
+    """CPU and memory as scores see them. Of an incoming pod upstream leaves pod-level resources out, of others not.
+
+    A pod that sets pod-level resources is assumed to need something only of what neither it nor any container names
+    (getNonMissingContainerRequests).
+    """
+    assumed = ASSUMED
+    if pod_level and _pod_level_requests(pod):
+        named = _total(pod, _NOTHING, pod_level=True)
+        assumed = {name: quantity for name, quantity in ASSUMED.items() if name not in named}
+    total = _total(pod, assumed, pod_level=pod_level)
+    return total.get(CPU, _ZERO).milli_value(), total.get(MEMORY, _ZERO).value()
 
 
-def _total(pod: Pod, assumed: Amounts, *, pod_level: bool) -> Amounts:
-    spec = pod.spec
-    running: Amounts = {}
+def _counted(quantities: Quantities) -> Amounts:
+    return {name: amount(name, quantity) for name, quantity in quantities.items() if is_counted(name)}
+
+
+def _total(pod: Pod, assumed: Quantities, *, pod_level: bool) -> Quantities:
+    spec, statuses = pod.spec, _statuses(pod)
+    pod_level_requests = _pod_level_requests(pod) if pod_level else _NOTHING
+    if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead or pod_level_requests or statuses):
+        return _of(spec.containers[0], assumed)  # most pods: nothing to add up
+    running: dict[str, Quantity] = {}
     for container in spec.containers:
-        _add(running, _of(container, assumed))
-    sidecars: Amounts = {}
-    peak: Amounts = {}
+        _add(running, _of(container, assumed, _in_force(container, statuses, pod)))
+    sidecars: dict[str, Quantity] = {}
+    peak: dict[str, Quantity] = {}
     for container in spec.init_containers:
-        wanted = _of(container, assumed)
         if container.is_sidecar:
+            wanted = _of(container, assumed, _in_force(container, statuses, pod))
             _add(running, wanted)
             _add(sidecars, wanted)
-            wanted = sidecars
+            _raise(peak, sidecars)
         else:
-            wanted = dict(wanted)
-            _add(wanted, sidecars)
-        for name, value in wanted.items():
-            if value > peak.get(name, 0):
-                peak[name] = value
-    for name, value in peak.items():
-        if value > running.get(name, -1):
-            running[name] = value
-    if pod_level and spec.resources is not None:
-        for name, quantity in spec.resources.requests.items():
-            if name in _POD_LEVEL or name.startswith("hugepages-"):
-                running[name] = amount(name, quantity)
-    if spec.overhead:
-        _add(running, amounts(spec.overhead))
+            together = dict(_of(container, assumed))
+            _add(together, sidecars)
+            _raise(peak, together)
+    _raise(running, peak)
+    running.update(pod_level_requests)
+    _add(running, spec.overhead)
     return running
 
 
-def _of(container: Container, assumed: Amounts) -> Amounts:
-    found = amounts(container.resources.requests)
-    for name, value in assumed.items():
-        found.setdefault(name, value)
-    return found
+def _of(container: Container, assumed: Quantities, in_force: Quantities | None = None) -> Quantities:
+    asked = container.resources.requests if in_force is None else in_force
+    return {**assumed, **asked} if assumed else asked
 
 
-def _add(total: Amounts, more: Mapping[str, int]) -> None:
-    for name, value in more.items():
-        total[name] = total.get(name, 0) + value
+def _pod_level_requests(pod: Pod) -> Quantities:
+    """What the pod asks for as a whole: CPU, memory and huge pages are all that may be asked for so."""
+    resources, status = pod.spec.resources, pod.status
+    if resources is None:
+        return _NOTHING
+    asked = {name: each for name, each in resources.requests.items() if name in ASSUMED or name.startswith(_HUGE_PAGES)}
+    if status.resources is None:
+        return asked
+    held = _held(pod, resources.requests, status.resources.requests, status.allocated_resources)
+    return {name: held.get(name, _ZERO) for name in asked}
+
+
+# -- resizing ---------------------------------------------------------------------------------------------------------
+
+
+def _statuses(pod: Pod) -> Mapping[str, ContainerStatus]:
+    """The containers of which the node says what it holds for them, by name."""
+    status = pod.status
+    if not status.container_statuses and not status.init_container_statuses:
+        return {}
+    both = (*status.container_statuses, *status.init_container_statuses)
+    return {each.name: each for each in both if each.resources is not None}
+
+
+def _in_force(container: Container, statuses: Mapping[str, ContainerStatus], pod: Pod) -> Quantities | None:
+    status = statuses.get(container.name)
+    if status is None or status.resources is None:
+        return None
+    return _held(pod, container.resources.requests, status.resources.requests, status.allocated_resources)
+
+
+def _held(pod: Pod, asked: Quantities, in_force: Quantities, granted: Quantities) -> Quantities:
+    """The most of each resource; what is asked for in vain does not count."""
+    most = {} if _is_resized_in_vain(pod) else dict(asked)
+    _raise(most, in_force)
+    _raise(most, granted)
+    return most
+
+
+def _is_resized_in_vain(pod: Pod) -> bool:
+    pending = pod.condition("PodResizePending")
+    return pending is not None and pending.reason == "Infeasible"
+
+
+# -- sums and maxima --------------------------------------------------------------------------------------------------
+
+
+def _add(total: dict[str, Quantity], more: Quantities) -> None:
+    for name, quantity in more.items():
+        total[name] = total[name] + quantity if name in total else quantity
+
+
+def _raise(most: dict[str, Quantity], other: Quantities) -> None:
+    for name, quantity in other.items():
+        if name not in most or quantity > most[name]:
+            most[name] = quantity

@@ -1,8 +1,9 @@
 """The cluster as columns: one row a node, one array a fact.
 
-Objects come in as events; each changes the rows it touches and no others. A row that changed gets a new `version`,
-which is how a decision knows what it may reuse (cycle.py). An update that changes nothing a plugin reads, such as a
-heartbeat, leaves the version alone.
+Objects come in as events; each changes the rows it touches and no others, and is noted in `changes`, which is how a
+decision knows what it may reuse (memory.py). What a node says of itself is noted in `node_changes` as well: pods come
+and go far more often than nodes change, and much of a decision looks at the node alone. An update that changes nothing
+a plugin reads, such as a node's heartbeat or a pod's new condition, is no change.
 
     rows     0        1        2        3
     names    node-1   node-2   (gone)   node-4        exists  [T, T, F, T]
@@ -22,6 +23,7 @@ import numpy as np
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.taints import Taint
 from tonnage.scheduling.amounts import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts
+from tonnage.scheduling.changes import Changes
 from tonnage.scheduling.columns import Ids, Interner, Ints, LabelColumns, Mask, grown
 from tonnage.scheduling.images import Images
 from tonnage.scheduling.pod_info import PodInfo
@@ -29,6 +31,8 @@ from tonnage.scheduling.ports import HostPorts
 from tonnage.scheduling.workloads import Workloads
 
 _FIRST_CAPACITY = 64
+_FIRST_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+_PODS_ID = _FIRST_RESOURCES.index(PODS)
 _NO_LABELS: Mapping[str, str] = {}
 
 
@@ -51,19 +55,20 @@ class Cluster:
         """Rows that were ever used: every question is asked of rows 0 to size."""
         self.count = 0
         """Nodes that exist."""
-        self.tick = 0
+        self.changes = Changes(capacity)
+        self.node_changes = Changes(capacity)
         self.exists: Mask = np.zeros(capacity, dtype=np.bool_)
-        self.version: Ints = np.zeros(capacity, dtype=np.int64)
         self.unschedulable: Mask = np.zeros(capacity, dtype=np.bool_)
         self.taint_ids: Ids = np.zeros(capacity, dtype=np.int32)
         self.resources: Interner[str] = Interner()
-        for name in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS):
+        for name in _FIRST_RESOURCES:
             self.resources.id_of(name)
         self.allocatable: Ints = np.zeros((len(self.resources), capacity), dtype=np.int64)
         self.requested: Ints = np.zeros((len(self.resources), capacity), dtype=np.int64)
         self.scored_usage: Ints = np.zeros((2, capacity), dtype=np.int64)
         """CPU and memory as scores see them, with something assumed for pods that do not say."""
         self.taints: Interner[tuple[Taint, ...]] = Interner()
+        """Sets of taints, without the times at which they were added: those would make every set one of a kind."""
         self.taints.id_of(())
         self.labels = LabelColumns(capacity)
         self.ports = HostPorts()
@@ -85,6 +90,21 @@ class Cluster:
     @property
     def all_rows(self) -> slice:
         return slice(0, self.size)
+
+    @property
+    def capacity(self) -> int:
+        """How long every column is; rows from `size` on are blank."""
+        return len(self.exists)
+
+    @property
+    def tick(self) -> int:
+        """Moves with every change."""
+        return self.changes.tick
+
+    @property
+    def version(self) -> Ints:
+        """By row, the tick of its last change."""
+        return self.changes.version
 
     def name(self, row: int) -> str:
         node = self.nodes[row]
@@ -132,7 +152,7 @@ class Cluster:
         before = self.nodes[row]
         self.nodes[row] = node
         if self._write_node(row, before, node):
-            self._touch(row)
+            self._note_node(row)
 
     def remove_node(self, name: str) -> None:
         """A node is gone; its pods stay as orphans, for they may outlive it in the API."""
@@ -148,7 +168,7 @@ class Cluster:
         self.exists[row] = False
         self.count -= 1
         self._free.append(row)
-        self._touch(row)
+        self._note_node(row)
 
     def _add_node(self, node: Node) -> None:
         row = self._free.pop() if self._free else self._new_row()
@@ -158,7 +178,7 @@ class Cluster:
         self.exists[row] = True
         self.count += 1
         self._write_node(row, None, node)
-        self._touch(row)
+        self._note_node(row)
         for info in self.orphans.pop(name, {}).values():
             self._enter(info, row)
 
@@ -172,19 +192,22 @@ class Cluster:
         return row
 
     def _grow(self, capacity: int) -> None:
-        for name in ("exists", "version", "unschedulable", "taint_ids", "allocatable", "requested", "scored_usage"):
+        for name in ("exists", "unschedulable", "taint_ids", "allocatable", "requested", "scored_usage"):
             setattr(self, name, grown(getattr(self, name), capacity))
-        self.labels.grow(capacity)
+        for growing in (self.labels, self.changes, self.node_changes):
+            growing.grow(capacity)
         for observer in self._observers:
             observer.grown(capacity)
 
     def _write_node(self, row: int, before: Node | None, after: Node) -> bool:
         """Bring a row's columns to what a node says; tells whether anything changed."""
         changed = self.labels.replace(row, before.metadata.labels if before else _NO_LABELS, after.metadata.labels)
-        taints = self.taints.id_of(after.spec.taints)
-        if taints != self.taint_ids[row] or after.spec.unschedulable != self.unschedulable[row]:
+        taints, had = self.taints.hold(timeless(after.spec.taints)), int(self.taint_ids[row])
+        if taints != had or after.spec.unschedulable != self.unschedulable[row]:
             self.taint_ids[row], self.unschedulable[row] = taints, after.spec.unschedulable
             changed = True
+        if before is not None:  # a blank row holds nothing
+            self.taints.release(had)
         if before is None or before.status.allocatable != after.status.allocatable:
             offered = {self.resource_id(name): value for name, value in amounts(after.status.allocatable).items()}
             column = self.allocatable[:, row]
@@ -200,10 +223,14 @@ class Cluster:
 
     def put_pod(self, info: PodInfo, node_name: str) -> None:
         """A pod is on a node, or is taken to be; replaces what was known of the same uid."""
-        if info.uid in self._home:
+        row = self.row_of.get(node_name)
+        home = self._home.get(info.uid)
+        if home is not None:
+            if home == node_name and row is not None and info.counts_like(self.residents[row][info.uid]):
+                self.residents[row][info.uid] = info
+                return
             self.remove_pod(info.uid)
         self._home[info.uid] = node_name
-        row = self.row_of.get(node_name)
         if row is None:
             self.orphans.setdefault(node_name, {})[info.uid] = info
         else:
@@ -241,16 +268,24 @@ class Cluster:
 
     def _account(self, info: PodInfo, row: int, sign: int) -> None:
         for name, value in info.requests.items():
-            self.requested[self.resource_id(name), row] += sign * value
-        self.requested[self.resources.id_of(PODS), row] += sign
+            number = self.resource_id(name)  # may make room for a new resource: look before the column is named
+            self.requested[number, row] += sign * value
+        self.requested[_PODS_ID, row] += sign
         cpu, memory = info.scored_usage
         self.scored_usage[0, row] += sign * cpu
         self.scored_usage[1, row] += sign * memory
-        self._touch(row)
+        self.changes.note(row)
 
-    def _touch(self, row: int) -> None:
-        self.tick += 1
-        self.version[row] = self.tick
+    def _note_node(self, row: int) -> None:
+        self.node_changes.note(row)
+        self.changes.note(row)
+
+
+def timeless(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    """Taints as plugins read them, without the times they were added at."""
+    if all(taint.time_added is None for taint in taints):
+        return taints
+    return tuple(Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in taints)
 
 
 def place(cluster: Cluster, pod: Pod) -> None:

@@ -3,51 +3,106 @@
 `LabelColumn` interns the values of one label key to small integers. A requirement is answered once for every distinct
 value, as a small table, and then for every node by looking its value up there. 0 means the node has no such label.
 
-`Interner` does the same for whole things (a node's set of taints): equal things, equal number.
+`Interner` does the same for whole things (a node's set of taints): equal things, equal number. Both forget a thing that
+no node has any more and give its number to the next one, so that nodes may come and go for years without the tables
+growing. A number therefore means something only as long as the cluster does not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.objects.requirements import Requirement
+from tonnage.objects.requirements import InvalidSelector, Requirement
 
 Ids = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 Rows = slice | npt.NDArray[np.intp]
-"""Which nodes are asked about: all of them as a slice, or some as an array of row numbers."""
+"""Which nodes are asked about: a range of them as a slice with both its ends, or some as an array of row numbers."""
 
 T = TypeVar("T", bound=Hashable)
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+_FEW = 16
+"""So few rows are looked up one by one; a mask over all of them would cost more."""
 
 
-def grown(array: npt.NDArray[np.generic], capacity: int) -> npt.NDArray[np.generic]:
+def grown(array: npt.NDArray[Scalar], capacity: int) -> npt.NDArray[Scalar]:
     """The array with room for `capacity` rows in its last axis, the new ones zero."""
     wider = np.zeros((*array.shape[:-1], capacity), dtype=array.dtype)
     wider[..., : array.shape[-1]] = array
     return wider
 
 
+def row_numbers(rows: Rows) -> npt.NDArray[np.intp]:
+    """Rows as an array of their numbers."""
+    return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+
+
+def row_count(rows: Rows) -> int:
+    return int(rows.stop - rows.start) if isinstance(rows, slice) else len(rows)
+
+
+def among(members: Collection[int], rows: Rows, size: int) -> Mask:
+    """Which of these rows are among `members`, a set or the like of row numbers below `size`."""
+    if (count := row_count(rows)) <= _FEW:
+        return np.fromiter((row in members for row in row_numbers(rows).tolist()), np.bool_, count)
+    found = np.zeros(size, dtype=np.bool_)
+    found[list(members)] = True
+    return found[rows]
+
+
 class Interner(Generic[T]):
-    """Things to small integers, in order of first sight."""
+    """Things to small integers, in order of first sight. Who writes a number down holds it until it is erased."""
 
     def __init__(self) -> None:
         self._ids: dict[T, int] = {}
+        self._holders: list[int] = []
+        self._free: list[int] = []
         self.things: list[T] = []
-
-    def id_of(self, thing: T) -> int:
-        found = self._ids.get(thing)
-        if found is None:
-            found = self._ids[thing] = len(self.things)
-            self.things.append(thing)
-        return found
+        """By number. One that nobody holds keeps its last thing until the number is given away again."""
 
     def __len__(self) -> int:
         return len(self.things)
+
+    @property
+    def held(self) -> int:
+        """How many things have a number now."""
+        return len(self._ids)
+
+    def find(self, thing: T) -> int | None:
+        return self._ids.get(thing)
+
+    def id_of(self, thing: T) -> int:
+        """The number of a thing; one that has none gets one for good."""
+        found = self._ids.get(thing)
+        return self.hold(thing) if found is None else found
+
+    def hold(self, thing: T) -> int:
+        """The number of a thing, kept for it until it is released as often as it was held."""
+        found = self._ids.get(thing)
+        if found is not None:
+            self._holders[found] += 1
+            return found
+        if self._free:
+            found = self._free.pop()
+            self.things[found], self._holders[found] = thing, 1
+        else:
+            found = len(self.things)
+            self.things.append(thing)
+            self._holders.append(1)
+        self._ids[thing] = found
+        return found
+
+    def release(self, number: int) -> None:
+        self._holders[number] -= 1
+        if not self._holders[number]:
+            del self._ids[self.things[number]]
+            self._free.append(number)
 
 
 class LabelColumn:
@@ -55,59 +110,49 @@ class LabelColumn:
 
     def __init__(self, capacity: int) -> None:
         self.ids: Ids = np.zeros(capacity, dtype=np.int32)
-        self._values: dict[str, int] = {}
-        self.texts: list[str] = [""]  # by id; id 0 is absence
-        self._numbers: Ints | None = None
+        self._values: Interner[str | None] = Interner()
+        self._values.id_of(None)  # id 0 is absence; the empty value is a value
+        self.texts = self._values.things
+
+    @property
+    def is_empty(self) -> bool:
+        """No node has the label."""
+        return self._values.held == 1
 
     def id_of(self, value: str) -> int:
-        """The id of a value; 0 when no node ever had it."""
-        return self._values.get(value, 0)
+        """The id of a value; 0 when no node has it."""
+        return self._values.find(value) or 0
 
     def set(self, row: int, value: str | None) -> None:
-        if value is None:
-            self.ids[row] = 0
-            return
-        found = self._values.get(value)
-        if found is None:
-            found = self._values[value] = len(self.texts)
-            self.texts.append(value)
-            self._numbers = None
-        self.ids[row] = found
+        before = int(self.ids[row])
+        self.ids[row] = self._values.hold(value) if value is not None else 0
+        if before:
+            self._values.release(before)
 
     def table(self, requirement: Requirement) -> Mask:
-        """For every id, does a node with that value meet the requirement? Mirrors labels.Requirement.Matches."""
+        """For every id, does a node with that value meet the requirement? One that makes no sense is met by nobody.
+
+        The answer for an id that no node has at present means nothing.
+        """
         size = len(self.texts)
+        try:
+            for_none = requirement.holds(None)
+        except InvalidSelector:
+            return np.zeros(size, dtype=np.bool_)
         match requirement.operator:
-            case "In":
-                answer = np.zeros(size, dtype=np.bool_)
-                answer[[self.id_of(value) for value in requirement.values]] = True
-                answer[0] = False
-            case "NotIn":
-                answer = np.ones(size, dtype=np.bool_)
-                answer[[self.id_of(value) for value in requirement.values]] = False
-                answer[0] = True  # a missing label is not among the values
-            case "Exists":
-                answer = np.ones(size, dtype=np.bool_)
-                answer[0] = False
-            case "DoesNotExist":
-                answer = np.zeros(size, dtype=np.bool_)
-                answer[0] = True
-            case _:  # Gt, Lt, and whatever makes no sense, which matches nothing
-                answer = np.fromiter((_compares(requirement, text) for text in self.texts), np.bool_, size)
-                answer[0] = False
+            case "In" | "NotIn":  # the values name few ids among many: no need to ask about each
+                answer = np.full(size, requirement.operator == "NotIn")
+                answer[[self.id_of(value) for value in requirement.values]] = requirement.operator == "In"
+            case "Exists" | "DoesNotExist":
+                answer = np.full(size, requirement.operator == "Exists")
+            case _:
+                answer = np.fromiter(map(requirement.holds, self.texts), np.bool_, size)
+        answer[0] = for_none
         return answer
 
 
-def _compares(requirement: Requirement, text: str) -> bool:
-    try:
-        left, right = int(text), int(requirement.values[0])
-    except (ValueError, IndexError):
-        return False
-    return left > right if requirement.operator == "Gt" else requirement.operator == "Lt" and left < right
-
-
 class LabelColumns:
-    """All label keys of all nodes. A key gets its column when a node first has it."""
+    """All label keys that nodes have. A key has a column as long as a node has it."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -116,7 +161,7 @@ class LabelColumns:
     def grow(self, capacity: int) -> None:
         self._capacity = capacity
         for column in self._columns.values():
-            column.ids = grown(column.ids, capacity)  # type: ignore[assignment]  # numpy's generic loses the dtype
+            column.ids = grown(column.ids, capacity)
 
     def get(self, key: str) -> LabelColumn | None:
         return self._columns.get(key)
@@ -133,7 +178,10 @@ class LabelColumns:
         if before == after:
             return False
         for key in before.keys() - after.keys():
-            self._columns[key].set(row, None)
+            column = self._columns[key]
+            column.set(row, None)
+            if column.is_empty:
+                del self._columns[key]
         for key, value in after.items():
             if before.get(key) != value:
                 self.column(key).set(row, value)
@@ -141,9 +189,11 @@ class LabelColumns:
 
     def meets(self, requirement: Requirement, rows: Rows) -> Mask:
         """Which of these nodes meet a requirement on their labels."""
-        column = self.column(requirement.key)
+        column = self._columns.get(requirement.key)
+        if column is None:  # nobody has the label: one answer for all
+            return np.full(row_count(rows), LabelColumn(0).table(requirement)[0])
         if requirement.operator == "In" and len(requirement.values) == 1:
             wanted = column.id_of(requirement.values[0])
-            return (column.ids[rows] == wanted) if wanted else np.zeros(column.ids[rows].shape, dtype=np.bool_)
+            return (column.ids[rows] == wanted) if wanted else np.zeros(row_count(rows), dtype=np.bool_)
         found: Mask = column.table(requirement)[column.ids[rows]]
         return found

@@ -124,7 +124,7 @@ def _head_problems(doc: Any) -> Problems:
     """What says that this is another file, or none at all."""
     remedy = f"write apiVersion: {GROUP_VERSION} and kind: {KIND}"
     if not isinstance(doc, dict):
-        found = "the file is empty" if doc is None else "the file holds no fields but text or a list"
+        found = "the file is empty" if doc is None else "the file holds a list or plain text, not fields"
         return [Problem("", doc, found, remedy)]
     version, kind = doc.get("apiVersion"), doc.get("kind")
     if not kind:

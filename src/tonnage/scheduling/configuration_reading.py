@@ -120,7 +120,8 @@ def _read_scalar(type_: type, detail: str, value: Any, path: str, problems: Prob
     elif type_ is float:
         if is_number and abs(value) < _MAX_FLOAT32:
             return float(value)
-        problems.append(_mismatch(value, path, "a number", _unquoted(value) or "write a number such as 3 or 0.5"))
+        wanted = "a number of 32 bits" if is_number else "a number"
+        problems.append(_mismatch(value, path, wanted, _unquoted(value) or "write a number such as 3 or 0.5"))
     elif isinstance(value, type_):
         return value
     elif type_ is bool:

@@ -62,8 +62,9 @@ def _settled(value: Any, path: str, problems: Problems) -> Any:
             key = _whole(name)
             where = f"{path}.{key}" if path else key
             if key in settled:
-                lines = f" (lines {first_at[key]} and {line})" if line else ""
-                problems.append(Problem(where, item, f'duplicate field "{where}"{lines}', f"leave one {key} there"))
+                lines = f"lines {first_at[key]} and {line}" if line != first_at[key] else f"line {line}"
+                told = f'duplicate field "{where}"' + (f" ({lines})" if line else "")
+                problems.append(Problem(where, item, told, f"leave one {key} there"))
             first_at.setdefault(key, line)
             settled[key] = _settled(item, where, problems)
         return settled

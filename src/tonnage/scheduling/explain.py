@@ -2,6 +2,10 @@
 
 `explain` decides as the scheduler would and then tells, for every node, who refused it and why, or how it scored. The
 answer is plain data (`Explanation.document`), in the form the command line promises to scripts.
+
+Two kinds of pods get a fuller answer than the scheduler needs. One that is held back before it is queued (scheduling
+gates) is told so, with what would be decided otherwise. One that is nominated to a node where it fits goes there
+without anybody else being asked; the others are asked here, for the account.
 """
 
 from __future__ import annotations
@@ -10,11 +14,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.cycle import Decider, Decision
 from tonnage.scheduling.diagnosis import NOBODY
+from tonnage.scheduling.framework import PreEnqueuePlugin
 from tonnage.scheduling.pod_info import PodInfo
 
 
@@ -44,37 +50,62 @@ class NodeAnswer:
 
 @dataclass(slots=True)
 class Explanation:
+    """The answer for one pod. `node` is where it goes, or would go if it were not `held_back`; empty for nowhere."""
+
     pod: str
     node: str
     message: str
     nodes: list[NodeAnswer]
     volumes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    held_back: str = ""
+    """Why the pod is not tried at all; empty when it is."""
 
     @property
     def schedulable(self) -> bool:
-        return bool(self.node)
+        return bool(self.node) and not self.held_back
 
     def document(self) -> dict[str, Any]:
         return {
             "pod": self.pod,
             "schedulable": self.schedulable,
-            "node": self.node or None,
-            "message": self.message,
+            "node": self.node if self.schedulable else None,
+            "message": f"not tried: {self.held_back}; otherwise: {self.message}" if self.held_back else self.message,
             "nodes": [answer.document() for answer in self.nodes],
             "volumes": self.volumes,
         }
 
 
 def explain(
-    decider: Decider, cluster: Cluster, pod: PodInfo, nominated: Iterable[tuple[str, PodInfo]] = ()
+    decider: Decider,
+    cluster: Cluster,
+    pod: PodInfo,
+    nominated: Iterable[tuple[str, PodInfo]] = (),
+    *,
+    pre_enqueue: Iterable[PreEnqueuePlugin] = (),
 ) -> Explanation:
-    """Decide and account for it. Nodes come best first, refused ones after, each group by name."""
-    decision = decider.decide(cluster, pod, nominated)
+    """Decide and account for it. Nodes come best first, refused ones after, each group by name; of equally good ones
+    the chosen comes first. `pre_enqueue` are the plugins that may hold the pod back.
+    """
+    expected = tuple(nominated)
+    decision = decider.decide(cluster, pod, expected)
+    chosen, message = decision.node, _message(decision)
+    if decision.fits and decision.diagnosis is None:
+        decision = decider.decide(cluster, _without_nomination(pod), expected)
+        message = f"fits on {chosen}, the node it is nominated to; {_message(decision)}"
     answers = {row: NodeAnswer(cluster.name(row), False) for row in cluster.row_of.values()}
     _tell_refusals(decision, answers)
     _tell_scores(decider, decision, answers)
-    ordered = sorted(answers.values(), key=lambda answer: (not answer.feasible, -answer.total, answer.name))
-    return Explanation(pod.key, decision.node, _message(decision), ordered)
+    ordered = sorted(
+        answers.values(), key=lambda each: (not each.feasible, -each.total, each.name != chosen, each.name)
+    )
+    held = (plugin.pre_enqueue(pod) for plugin in pre_enqueue)
+    held_back = next((status.message for status in held if not status.is_success), "")
+    return Explanation(pod.key, chosen, message, ordered, held_back=held_back)
+
+
+def _without_nomination(pod: PodInfo) -> PodInfo:
+    status = msgspec.structs.replace(pod.pod.status, nominated_node_name="")
+    return PodInfo(msgspec.structs.replace(pod.pod, status=status))
 
 
 def _tell_refusals(decision: Decision, answers: dict[int, NodeAnswer]) -> None:
@@ -94,9 +125,6 @@ def _tell_scores(decider: Decider, decision: Decision, answers: dict[int, NodeAn
     if not decision.fits:
         return
     cycle = decision.cycle
-    if not len(cycle.feasible):  # the nominated node fitted, and nobody else was asked
-        answers[decision.row].feasible = True
-        return
     for row in cycle.feasible.tolist():
         answers[row].feasible = True
     if len(cycle.feasible) == 1:

@@ -65,7 +65,7 @@ class Constraint:
         if not self.requirements:
             return _NOTHING
         matcher = PodMatcher(frozenset((cycle.pod.namespace,)), self.requirements)
-        return Residents.of(cycle.cluster).counted((matcher,), terminating=True)
+        return Residents.of(cycle.cluster).counted((matcher,), terminating=False)
 
 
 class Constraints(NamedTuple):

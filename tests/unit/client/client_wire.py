@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 from tonnage.client.errors import Disconnected
 from tonnage.client.wire import Request, Response
 from tonnage.objects.document import Doc, copy, decode, encode
-from tonnage.objects.patch import merge
+from tonnage.objects.patch import merge_patch
 from tonnage.objects.resources import BY_PATH, Resource
 
 Key = tuple[str, str, str]  # collection (`pods`, `leases.coordination.k8s.io`), namespace, name
@@ -151,7 +151,7 @@ class MemoryServer:
 
     # -- the rules ----------------------------------------------------------------------------------------------------
 
-    def write(self, doc: Doc, type_: str = "") -> Doc:
+    def write(self, doc: Doc) -> Doc:
         """Store a document as if somebody else had sent it."""
         resource = next(row for row in BY_PATH.values() if (row.api_version, row.kind) == (doc["apiVersion"], doc["kind"]))
         meta = doc["metadata"]
@@ -233,7 +233,7 @@ class MemoryServer:
             self.remove(*key)
             return 200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         if request.method == "PATCH":
-            return 200, self._write(key, merge(old, body))
+            return 200, self._write(key, merge_patch(old, body))
         if body["metadata"].get("resourceVersion", "") not in ("", old["metadata"]["resourceVersion"]):
             raise Refused(
                 409,

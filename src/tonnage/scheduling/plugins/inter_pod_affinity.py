@@ -213,7 +213,7 @@ def _settled(terms: Iterable[Term], cluster: Cluster) -> list[Term]:
 
 def _meant(cluster: Cluster, terms: Sequence[Term]) -> RowCounts:
     """The residents that match all of these terms. Those that are terminating count here, unlike in spreading."""
-    return Residents.of(cluster).counted(tuple(term.matcher for term in terms), terminating=True)
+    return Residents.of(cluster).counted(tuple(term.matcher for term in terms), terminating=False)
 
 
 def _joined(errors: Sequence[str]) -> str:

@@ -1,0 +1,229 @@
+"""`tonnage explain`: which node a pod goes to and why, or why none, from files or from a live cluster.
+
+The decision is the scheduler's own code (scheduling/explain.py) on whatever is known: manifests as an API server would
+have stored them (`manifests`, `creation`), or what a server lists. Nothing is written anywhere. The choice between
+equally good nodes is seeded, so that the same input gives the same answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+import msgspec
+
+from tonnage.cli import explanations, manifests
+from tonnage.cli.creation import created
+from tonnage.cli.options import feature_gates
+from tonnage.cli.scheduler import foreign_plugins
+from tonnage.client import kubeconfig
+from tonnage.client.http import Client
+from tonnage.errors import Forbidden, NotFound, TonnageError
+from tonnage.gates import Gates
+from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
+from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
+from tonnage.objects.meta import Object
+from tonnage.scheduling import explain as accounts
+from tonnage.scheduling.assembly import Assembled, assemble
+from tonnage.scheduling.configuration import Configuration, ResolvedProfile, default_configuration, load
+from tonnage.scheduling.explain import Explanation
+from tonnage.scheduling.plugin_catalogue import ExtensionPoint, KnownPlugin
+from tonnage.scheduling.plugins.registry import ForeignFactory
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.snapshot import Snapshot, snapshot_of
+
+_SEED = 0
+_LISTED: tuple[type[Object], ...] = (Node, Pod, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet)
+_NEEDED = (Node, Pod)
+"""Without the others a decision is still right for most pods, and somebody's role may not allow to list them."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a decision is made on, where it is from, and what is to be said about it."""
+
+    objects: Sequence[Object]
+    source: str
+    notes: list[str] = field(default_factory=list)
+    passed_over: Sequence[tuple[str, str]] = ()
+
+
+@click.command()
+@click.option(
+    "-f", "--filename", "files", multiple=True, metavar="FILE", help="Manifests: files, folders, - for stdin."
+)
+@click.argument("more_files", nargs=-1, metavar="[FILE]...")
+@click.option(
+    "--kubeconfig", "kubeconfig_file", type=click.Path(path_type=Path, dir_okay=False), help="Ask a live cluster."
+)
+@click.option("--pod", "pod_key", required=True, metavar="NS/NAME", help="The pod to explain.")
+@click.option(
+    "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="KubeSchedulerConfiguration."
+)
+@feature_gates
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def explain(
+    files: tuple[str, ...],
+    more_files: tuple[str, ...],
+    kubeconfig_file: Path | None,
+    pod_key: str,
+    config_file: Path | None,
+    gates: Gates,
+    output: str,
+) -> None:
+    """Tell which node a pod goes to and why, or why none.
+
+    The cluster comes from manifests (-f, YAML or JSON, lists and `kubectl get -o yaml` included) or from a live API
+    server (--kubeconfig). Nothing is changed. Exit 0 when there is an answer, whatever it is.
+    """
+    sources = files + more_files
+    if bool(sources) == (kubeconfig_file is not None):
+        raise click.UsageError("give manifests with -f or a cluster with --kubeconfig, one of the two")
+    for warning in gates.warnings:
+        _say("warning", warning)
+    namespace, name = _split(pod_key)
+    configuration, foreign = _configuration(config_file, gates)
+    if kubeconfig_file is None:
+        world = from_files(sources, gates)
+    else:
+        world = asyncio.run(from_cluster(kubeconfig_file))
+    for note in world.notes:
+        _say("note", note)
+    snapshot = snapshot_of(world.objects)
+    pod = _find(snapshot, f"{namespace}/{name}", world)
+    profile = _profile_for(pod, configuration, is_default=config_file is None)
+    assembled = assemble(profile, random.Random(_SEED), foreign)
+    _answer(decided(snapshot, pod, assembled), profile, output)
+
+
+def decided(snapshot: Snapshot, pod: Pod, assembled: Assembled) -> Explanation:
+    """The decision for a pod; one that has a node is taken off it first, and decided on as if it were new."""
+    if pod.spec.node_name:
+        snapshot.cluster.remove_pod(PodInfo(pod).uid)
+        state = "has ended on" if pod.is_terminal else "is on"
+        _say("note", f"{pod.key} {state} {pod.spec.node_name}; this is decided as if it were not there")
+        pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
+    elif pod.metadata.is_terminating:
+        _say("note", f"{pod.key} is being deleted; a scheduler passes it over")
+    info = PodInfo(pod)
+    return accounts.explain(
+        assembled.decider,
+        snapshot.cluster,
+        info,
+        snapshot.nominator.ahead_of(info),
+        pre_enqueue=assembled.rules.pre_enqueue,
+    )
+
+
+def _answer(explanation: Explanation, profile: ResolvedProfile, output: str) -> None:
+    if output == "json":
+        text = msgspec.json.encode(explanation.document())
+        click.echo(msgspec.json.format(text, indent=2))
+    else:
+        weights = {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
+        explanations.show(explanation, weights, sys.stdout)
+
+
+def _say(kind: str, sentence: str) -> None:
+    click.echo(f"{kind}: {sentence}", err=True)
+
+
+# -- the world --------------------------------------------------------------------------------------------------------
+
+
+def from_files(sources: Sequence[str], gates: Gates) -> World:
+    """What manifests describe."""
+    found = manifests.read(sources)
+    objects = created(found, gates)
+    for warning in found.warnings:
+        _say("warning", warning)
+    notes = []
+    if found.passed_over:
+        notes.append(f"passed over what decisions do not look at: {found.passed_over_counts}")
+    return World(objects, "the manifests", notes, found.passed_over)
+
+
+async def from_cluster(kubeconfig_file: Path) -> World:
+    """What a live cluster holds now. Raises ApiError, Disconnected, or InvalidKubeconfig."""
+    objects: list[Object] = []
+    notes: list[str] = []
+    async with Client.connect(kubeconfig.load(kubeconfig_file), user_agent="tonnage-explain") as client:
+        for cls, answer in zip(_LISTED, await asyncio.gather(*(_listed(client, cls) for cls in _LISTED)), strict=True):
+            if isinstance(answer, TonnageError):
+                notes.append(f"{cls.__name__} objects cannot be listed and count as none: {answer.message}")
+            else:
+                objects += answer
+        return World(objects, client.server, notes)
+
+
+async def _listed(client: Client, cls: type[Object]) -> Sequence[Object] | TonnageError:
+    try:
+        return (await client.list(cls)).items
+    except (Forbidden, NotFound) as exc:
+        if cls in _NEEDED:
+            raise
+        return exc
+
+
+# -- the pod and its profile ------------------------------------------------------------------------------------------
+
+
+def _split(pod_key: str) -> tuple[str, str]:
+    namespace, _, name = pod_key.rpartition("/")
+    if not name or "/" in namespace or pod_key.startswith("/"):
+        raise click.UsageError(f"--pod {pod_key}: write namespace/name")
+    return namespace or "default", name
+
+
+def _find(snapshot: Snapshot, key: str, world: World) -> Pod:
+    pod = snapshot.pods.get(key)
+    if pod is not None:
+        return pod
+    workloads = [(type(each).__name__, each.key) for each in world.objects if not isinstance(each, Pod)]
+    namesake = next((kind for kind, other in (*world.passed_over, *workloads) if other == key), "")
+    count = len(snapshot.pods)
+    message = f'there is no pod "{key}" among the {count} of {world.source}' if count else f"no pods in {world.source}"
+    raise TonnageError(message, hint=_hint(key, namesake, snapshot.pods))
+
+
+def _hint(key: str, namesake: str, known: Iterable[str]) -> str | None:
+    if namesake:
+        return f"{key} is a {namesake}; name one of its pods"
+    known = list(known)
+    close = get_close_matches(key, known, n=3)
+    close += [each for each in known if each.rpartition("/")[2] == key.rpartition("/")[2] and each not in close][:3]
+    return f"is {' or '.join(close)} meant?" if close else None
+
+
+def _configuration(config_file: Path | None, gates: Gates) -> tuple[Configuration, Mapping[str, ForeignFactory]]:
+    foreign = foreign_plugins()
+    known = tuple(KnownPlugin.of(each) for each in foreign.values() if isinstance(each, type))
+    if config_file is None:
+        return default_configuration(known_plugins=known, gates=gates), foreign
+    configuration = load(config_file, known_plugins=known, gates=gates)
+    for note in configuration.notes:
+        _say("note", note)
+    return configuration, foreign
+
+
+def _profile_for(pod: Pod, configuration: Configuration, *, is_default: bool) -> ResolvedProfile:
+    """The profile that the pod's schedulerName asks for."""
+    wanted = pod.spec.scheduler_name
+    profile = configuration.profile_named(wanted)
+    if profile is not None:
+        return profile
+    if not is_default:
+        names = ", ".join(each.scheduler_name for each in configuration.profiles)
+        raise TonnageError(
+            f"{pod.key} asks for schedulerName {wanted}, and {configuration.source} has no such profile",
+            hint=f"its profiles are {names}",
+        )
+    profile = configuration.profiles[0]
+    _say("note", f"{pod.key} asks for schedulerName {wanted}; this is what the default plugins decide")
+    return profile

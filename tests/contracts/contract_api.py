@@ -1,0 +1,363 @@
+"""What the contract tests stand on: a plain HTTP client, builders, and how each implementation is started.
+
+A contract test speaks HTTP and knows nothing of the server behind it, so the same sentence holds for ours and for
+Kubernetes' own. `Api` keeps its connection; `watch` reads a stream until it has seen what was expected.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+Doc = dict[str, Any]
+T = TypeVar("T")
+
+PATCHES = {
+    "json": "application/json-patch+json",
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+_PATIENCE_S = 20.0
+
+
+@dataclass
+class Reply:
+    """One answer. `causes` are (field, message), each once: upstream repeats some, and nobody counts them."""
+
+    code: int
+    body: Any
+    headers: http.client.HTTPMessage = field(repr=False)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.body[key]
+
+    @property
+    def meta(self) -> Doc:
+        return dict(self.body["metadata"])
+
+    @property
+    def version(self) -> str:
+        return str(self.meta["resourceVersion"])
+
+    @property
+    def message(self) -> str:
+        return str(self.body["message"])
+
+    @property
+    def reason(self) -> str:
+        return str(self.body.get("reason", ""))
+
+    @property
+    def causes(self) -> list[tuple[str, str]]:
+        told = [(cause.get("field", ""), cause["message"]) for cause in self.body["details"].get("causes", ())]
+        return list(dict.fromkeys(told))
+
+    @property
+    def names(self) -> list[str]:
+        return [item["metadata"]["name"] for item in self.body["items"]]
+
+    @property
+    def warnings(self) -> list[str]:
+        """The texts of the Warning headers."""
+        found = self.headers.get_all("Warning") or []
+        return [text.partition(' "')[2][:-1].replace('\\"', '"') for text in found]
+
+
+@dataclass
+class Event:
+    """One event of a watch; `version` is the resourceVersion of its object."""
+
+    type: str
+    object: Doc
+
+    @property
+    def name(self) -> str:
+        return str(self.object["metadata"].get("name", ""))
+
+    @property
+    def version(self) -> str:
+        return str(self.object["metadata"]["resourceVersion"])
+
+
+class Api:
+    """One server, over one connection that is kept."""
+
+    def __init__(self, name: str, url: str, token: str) -> None:
+        self.name = name
+        self.url = url
+        self.token = token
+        self._tls = ssl.create_default_context()
+        self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE  # both certificates are the server's own
+        self._kept: http.client.HTTPSConnection | None = None
+
+    @property
+    def is_embedded(self) -> bool:
+        return self.name == "embedded"
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        agent: str = "contract/1",
+        token: str | None = None,
+    ) -> Reply:
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        headers = {"Accept": accept, "User-Agent": agent, "Content-Type": content_type}
+        given = self.token if token is None else token
+        if given:
+            headers["Authorization"] = f"Bearer {given}"
+        for is_last in (False, True):
+            if self._kept is None:
+                self._kept = self._connection()
+            try:
+                self._kept.request(method, path, body=data, headers=headers)
+                answer = self._kept.getresponse()
+                raw = answer.read()
+                break
+            except (http.client.HTTPException, ConnectionError):
+                self.close()  # the server may end a connection at any time between two requests
+                if is_last:
+                    raise
+        is_json = (answer.headers.get("Content-Type") or "").startswith("application/json")
+        return Reply(answer.status, json.loads(raw) if is_json and raw else raw.decode(), answer.headers)
+
+    def get(self, path: str, **options: Any) -> Reply:
+        return self.request("GET", path, **options)
+
+    def post(self, path: str, body: Any, **options: Any) -> Reply:
+        return self.request("POST", path, body, **options)
+
+    def put(self, path: str, body: Any, **options: Any) -> Reply:
+        return self.request("PUT", path, body, **options)
+
+    def patch(self, path: str, body: Any, kind: str = "merge", **options: Any) -> Reply:
+        return self.request("PATCH", path, body, content_type=PATCHES[kind], **options)
+
+    def apply(self, path: str, body: Any, manager: str = "contract", *, query: str = "") -> Reply:
+        return self.patch(f"{path}?fieldManager={manager}{query}", body, "apply")
+
+    def delete(self, path: str, body: Any = None, **options: Any) -> Reply:
+        return self.request("DELETE", path, body, **options)
+
+    def create(self, path: str, body: Doc, **options: Any) -> Reply:
+        """A POST that has to succeed, to set a scene."""
+        reply = self.post(path, body, **options)
+        assert reply.code == 201, reply.body
+        return reply
+
+    def watch(self, path: str, count: int, *, accept: str = "application/json") -> list[Event]:
+        """The first `count` events of a watch, however long they take to come."""
+        return self._stream(path, count, accept)
+
+    def watch_to_the_end(self, path: str) -> list[Event]:
+        """All events of a watch that the server ends after a second: for what must not come."""
+        return self._stream(f"{path}&timeoutSeconds=1", None, "application/json")
+
+    def _stream(self, path: str, count: int | None, accept: str) -> list[Event]:
+        connection = self._connection()
+        try:
+            headers = {"Accept": accept, "Authorization": f"Bearer {self.token}"}
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            assert answer.status == 200, answer.read()
+            events: list[Event] = []
+            while count is None or len(events) < count:
+                line = answer.readline()
+                if not line:
+                    break
+                frame = json.loads(line)
+                events.append(Event(frame["type"], frame["object"]))
+            return events
+        finally:
+            connection.close()
+
+    def eventually(self, ask: Callable[[], Reply], holds: Callable[[Reply], T]) -> Reply:
+        """Ask until it holds: Kubernetes' admission looks at caches that follow by some milliseconds."""
+        ends_at = time.monotonic() + _PATIENCE_S
+        while True:
+            reply = ask()
+            if holds(reply) or time.monotonic() > ends_at:
+                return reply
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def _connection(self) -> http.client.HTTPSConnection:
+        host = self.url.removeprefix("https://")
+        return http.client.HTTPSConnection(host, context=self._tls, timeout=_PATIENCE_S)
+
+
+# -- builders -----------------------------------------------------------------------------------------------------------
+
+
+def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -> Doc:
+    doc: Doc = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
+    return doc if data is None else {**doc, "data": data}
+
+
+def pod(name: str, *, metadata: Doc | None = None, **spec: Any) -> Doc:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }
+
+
+def deployment(name: str, **spec: Any) -> Doc:
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template, **spec},
+    }
+
+
+def binding(name: str, node: str = "node-1", **metadata: Any) -> Doc:
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, **metadata},
+        "target": {"kind": "Node", "name": node},
+    }
+
+
+def owners_of(doc: Doc) -> list[tuple[str, str, str]]:
+    """(manager, operation, subresource) of every managedFields entry, sorted: their order follows the clock."""
+    entries = doc["metadata"].get("managedFields", [])
+    return sorted((entry["manager"], entry["operation"], entry.get("subresource", "")) for entry in entries)
+
+
+def owned_by(doc: Doc, manager: str, subresource: str = "") -> Doc:
+    """What a manager owns, as fieldsV1."""
+    for entry in doc["metadata"].get("managedFields", []):
+        if (entry["manager"], entry.get("subresource", "")) == (manager, subresource):
+            return dict(entry["fieldsV1"])
+    return {}
+
+
+# -- implementations ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def embedded(folder: Path) -> Iterator[Api]:
+    """`tonnage apiserver` in a process of its own."""
+    command = [sys.executable, "-m", "tonnage", "apiserver", "--data-dir", str(folder), "--secure-port", "0"]
+    with (folder / "stderr.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout is not None
+    with process.stdout, ended(process):
+        line = process.stdout.readline()
+        assert line.startswith("ready https://"), (folder / "stderr.log").read_text()
+        api = Api("embedded", line.split()[1], (folder / "token").read_text().strip())
+        yield api
+        api.close()
+
+
+@contextmanager
+def kube_apiserver(folder: Path, assets: Path) -> Iterator[Api]:
+    """Kubernetes' own server on etcd, both from the folder that envtest uses.
+
+    Two of its admission plugins are off beside those envtest turns off, because they leave marks that only a controller
+    takes away again: TaintNodesByCondition (a taint on new nodes) and StorageObjectInUseProtection (finalizers).
+    """
+    etcd_port, port = free_port(), free_port()
+    key_file, tokens = folder / "service-account.key", folder / "tokens.csv"
+    key_file.write_bytes(private_key())
+    tokens.write_text('contract-token,admin,admin,"system:masters"\n')
+    client_url = f"http://127.0.0.1:{etcd_port}"
+    etcd = [str(assets / "etcd"), "--data-dir", str(folder / "etcd"), "--unsafe-no-fsync"]
+    etcd += ["--listen-client-urls", client_url, "--advertise-client-urls", client_url]
+    etcd += ["--listen-peer-urls", "http://127.0.0.1:0"]
+    flags = {
+        "etcd-servers": client_url,
+        "cert-dir": str(folder / "certificates"),
+        "bind-address": "127.0.0.1",
+        "secure-port": str(port),
+        "token-auth-file": str(tokens),
+        "anonymous-auth": "false",
+        "authorization-mode": "RBAC",
+        "service-account-key-file": str(key_file),
+        "service-account-signing-key-file": str(key_file),
+        "service-account-issuer": "https://kubernetes.default.svc",
+        "service-cluster-ip-range": "10.0.0.0/24",
+        "disable-admission-plugins": "ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection",
+        # On in Tonnage, still off by default upstream.
+        "feature-gates": "MutablePVNodeAffinity=true,VolumeLimitScaling=true",
+    }
+    server = [str(assets / "kube-apiserver"), *(f"--{name}={value}" for name, value in flags.items())]
+    with logged(etcd, folder / "etcd.log"), logged(server, folder / "kube-apiserver.log") as process:
+        api = Api("kube-apiserver", f"https://127.0.0.1:{port}", "contract-token")
+        ends_at = time.monotonic() + 60
+        while not is_ready(api):
+            told = (folder / "kube-apiserver.log").read_text()[-2000:]
+            assert process.poll() is None and time.monotonic() < ends_at, told
+            time.sleep(0.1)
+        yield api
+        api.close()
+
+
+def is_ready(api: Api) -> bool:
+    try:
+        return api.get("/readyz").code == 200
+    except OSError:
+        return False
+
+
+@contextmanager
+def logged(command: list[str], log: Path) -> Iterator[subprocess.Popen[str]]:
+    with log.open("w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True)
+    with ended(process):
+        yield process
+
+
+@contextmanager
+def ended(process: subprocess.Popen[str]) -> Iterator[None]:
+    """End the process with the block, politely first."""
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def private_key() -> bytes:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )

@@ -1,0 +1,52 @@
+"""An unmodified kube-scheduler on the embedded server: it takes its Lease, follows everything, and binds.
+
+It speaks protobuf and lists by watching, as all of Kubernetes' own programs do; nothing here is written for it. Needs
+`kube-scheduler` in the folder that KUBEBUILDER_ASSETS names.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import start_cluster
+
+BINARY = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere")) / "kube-scheduler"
+
+pytestmark = [
+    pytest.mark.envtest,
+    pytest.mark.skipif(not BINARY.exists(), reason="KUBEBUILDER_ASSETS names no folder with kube-scheduler"),
+]
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def test_kube_scheduler_leads_watches_and_binds(tmp_path):
+    cluster = start_cluster(tmp_path / "data")
+    room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    cluster.post("/api/v1/nodes", {"metadata": {"name": "only"}, "status": {"allocatable": room, "capacity": room}})
+    cluster.post(PODS, {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    command = [str(BINARY), f"--kubeconfig={cluster.kubeconfig}", "--secure-port=0", f"--cert-dir={tmp_path / 'certs'}"]
+    with (tmp_path / "kube-scheduler.log").open("w") as log:
+        process = subprocess.Popen(command, stderr=log)
+    try:
+        bound = _until(lambda: cluster.get(f"{PODS}/web").body["spec"].get("nodeName"), tmp_path)
+        assert bound == "only"
+        lease = cluster.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler").body
+        assert lease["spec"]["holderIdentity"]
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+        cluster.stop()
+
+
+def _until(holds, folder: Path):
+    ends_at = time.monotonic() + 60
+    while not (answer := holds()):
+        assert time.monotonic() < ends_at, (folder / "kube-scheduler.log").read_text()[-3000:]
+        time.sleep(0.2)
+    return answer
