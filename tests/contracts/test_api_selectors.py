@@ -39,7 +39,7 @@ def test_labels(api: Api, maps: str, selector: str, names: list[str]) -> None:
     ("selector", "told"),
     [
         ("i in (1", "unable to parse requirement: found '', expected: ',' or ')'"),
-        ("=1", 'unable to parse requirement: <nil>: Invalid value: "": name part must be non-empty'),
+        ("=1", "found '=', expected: !, identifier, or 'end of string'"),
         ("i~1", 'unable to parse requirement: <nil>: Invalid value: "i~1": name part must consist of'),
         ("i,,j", "found ',', expected: identifier after ','"),
     ],

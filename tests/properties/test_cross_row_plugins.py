@@ -1,16 +1,17 @@
 """PodTopologySpread and InterPodAffinity equal their slow twins on every cluster, however it came to be.
 
 The twins ask one node and one pod at a time, in the order of upstream's functions, and keep nothing between decisions.
-The plugins count incrementally and judge all rows at once. A story is a list of steps that change a cluster, with
-questions in between: nodes come, change labels and go, pods come, are replaced, terminate and go, namespaces are
-labelled; verdicts, reasons and scores have to be the twins', integer by integer.
+The plugins count incrementally and judge all rows at once. Between two questions a cluster changes: nodes come, change
+labels and go, pods come, are replaced, terminate and go, namespaces are labelled. Verdicts, reasons and scores have to
+be the twins', integer by integer.
 """
 
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,12 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.objects.core_v1 import Node, Pod, PodAffinityTerm, TopologySpreadConstraint
+from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.node_selectors import required_node_affinity
 from tonnage.objects.selectors import LabelSelector, selects
 from tonnage.objects.taints import find_untolerated
 from tonnage.scheduling import residents
 from tonnage.scheduling.cluster import Cluster, place
-from tonnage.scheduling.framework import SKIP, Code, Cycle, FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from tonnage.scheduling.framework import SKIP, Code, Cycle, Judgement
 from tonnage.scheduling.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
@@ -67,7 +69,9 @@ class World:
 
     def there(self) -> list[tuple[Node, list[Pod]]]:
         """Every node with its pods; a pod whose node is not there is invisible."""
-        return [(each, [p for p in self.pods.values() if p.spec.node_name == each.name]) for each in self.nodes.values()]
+        return [
+            (each, [p for p in self.pods.values() if p.spec.node_name == each.name]) for each in self.nodes.values()
+        ]
 
 
 # -- PodTopologySpread, one node at a time ----------------------------------------------------------------------------
@@ -173,15 +177,16 @@ class SpreadTwin:
         for name in feasible:
             score = 0.0
             for i, (c, selector) in enumerate(soft):
-                value = self.world.nodes[name].metadata.labels.get(c.topology_key)
-                if name in ignored or value is None:
+                label = self.world.nodes[name].metadata.labels.get(c.topology_key)
+                if name in ignored or label is None:
                     continue
                 if c.topology_key == HOSTNAME:
-                    counted, domain_count = self.count(pods_of[name], selector, asking.namespace), len(feasible) - len(ignored)
+                    counted = self.count(pods_of[name], selector, asking.namespace)
+                    domain_count = len(feasible) - len(ignored)
                 else:
-                    counted, domain_count = domains[i][value], len(domains[i])
+                    counted, domain_count = domains[i][label], len(domains[i])
                 score += counted * math.log(domain_count + 2) + (c.max_skew - 1)
-            raw.append(int(math.floor(score + 0.5)))
+            raw.append(math.floor(score + 0.5))
         considered = [s for s, name in zip(raw, feasible, strict=True) if name not in ignored]
         least, most = min(considered, default=0), max(considered, default=0)
         final = [
@@ -246,7 +251,9 @@ class AffinityTwin:
             has_keys = all(t.topology_key in labels for t in near)
             if not has_keys or not (is_first or all(company[t.topology_key, labels[t.topology_key]] for t in near)):
                 found[name] = "unresolvable", "node(s) didn't match pod affinity rules"
-            elif any(avoided[t.topology_key, labels.get(t.topology_key, "")] for t in apart if t.topology_key in labels):
+            elif any(
+                avoided[t.topology_key, labels.get(t.topology_key, "")] for t in apart if t.topology_key in labels
+            ):
                 found[name] = "unschedulable", "node(s) didn't match pod anti-affinity rules"
             elif any(avoiding[pair] for pair in labels.items()):
                 found[name] = "unschedulable", "node(s) didn't satisfy existing pods anti-affinity rules"
@@ -295,11 +302,10 @@ class AffinityTwin:
 # -- asking the plugins -----------------------------------------------------------------------------------------------
 
 
-class CrossRow(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """What both plugins are, for the type checker."""
+CrossRow = PodTopologySpread | InterPodAffinity
 
 
-def verdicts_of(plugin: Any, asking: Pod, world: World) -> dict[str, Verdict] | None:
+def verdicts_of(plugin: CrossRow, asking: Pod, world: World) -> dict[str, Verdict] | None:
     """None when PreFilter skips."""
     cycle = Cycle(PodInfo(asking), world.cluster)
     answer = plugin.pre_filter(cycle)
@@ -316,7 +322,7 @@ def verdicts_of(plugin: Any, asking: Pod, world: World) -> dict[str, Verdict] | 
     return found
 
 
-def _verdict_at(judgement: Any, k: int) -> Verdict:
+def _verdict_at(judgement: Judgement | None, k: int) -> Verdict:
     if judgement is None or not judgement.bits[k]:
         return PASSES
     final = judgement.unresolvable
@@ -327,7 +333,7 @@ def _verdict_at(judgement: Any, k: int) -> Verdict:
 
 
 def scores_of(
-    plugin: Any, asking: Pod, world: World, feasible: Sequence[str]
+    plugin: CrossRow, asking: Pod, world: World, feasible: Sequence[str]
 ) -> tuple[list[int], list[int]] | None:
     """(raw, normalised), or None when PreScore skips."""
     cycle = Cycle(PodInfo(asking), world.cluster)
@@ -343,225 +349,205 @@ def scores_of(
 
 # -- stories ----------------------------------------------------------------------------------------------------------
 
-KEYS = ("zone", "rack", HOSTNAME, ZONE)
-NAMESPACES = ("default", "red", "blue")
-NODE_NAMES = ("n1", "n2", "n3", "n4", "n5", "n6")
-PODS = tuple(f"p{i}" for i in range(12))
+KEYS = ("zone", "zone", "rack", HOSTNAME, ZONE)
+NAMESPACES = ("default", "default", "red", "blue")
+NODE_NAMES = ("n1", "n2", "n3", "n4", "n5", "n6", "n7")
+REQUIRED, PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
 
-few = st.sampled_from
-pod_labels = st.fixed_dictionaries(
-    {}, optional={"app": few(("web", "db")), "tier": few(("front", "back")), "hash": few(("1", "2"))}
-)
-node_labels = st.fixed_dictionaries(
-    {},
-    optional={
-        "zone": few(("a", "b", "")),
-        "rack": few(("r1", "r2")),
-        ZONE: few(("a", "b", "")),
-        "disk": few(("ssd", "hdd")),
-    },
-)
-requirements = st.one_of(
-    st.fixed_dictionaries(
-        {
-            "key": few(("app", "tier", "hash")),
-            "operator": few(("In", "NotIn")),
-            "values": st.lists(few(("web", "db", "front", "1")), min_size=1, max_size=2),
+
+class Storyteller:
+    """Makes things up, from a seed, densely enough that most of them matter to one another.
+
+    Strategies of small parts would shrink better, but mostly make up pods that have nothing to do with each other.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+
+    def chance(self, share: float) -> bool:
+        return self.rng.random() < share
+
+    def some(self, most: int, make: Callable[[], Doc]) -> list[Doc]:
+        return [make() for _ in range(self.rng.randint(0, most))]
+
+    def labels(self, **choices: tuple[str, ...]) -> dict[str, str]:
+        return {key: self.rng.choice(values) for key, values in choices.items() if self.chance(0.8)}
+
+    def pod_labels(self) -> dict[str, str]:
+        return self.labels(app=("web", "web", "db"), tier=("front", "back"), hash=("1", "2"))
+
+    def selector(self) -> Doc | None:
+        kind = self.rng.random()
+        if kind < 0.5:
+            return {"matchLabels": {"app": self.rng.choice(("web", "db"))}}
+        if kind < 0.7:
+            return {"matchLabels": self.labels(app=("web",), tier=("front", "back"), hash=("1", "2"))}
+        if kind < 0.9:
+            key = self.rng.choice(("app", "tier"))
+            operator = self.rng.choice(("In", "NotIn", "Exists", "DoesNotExist"))
+            values = self.rng.choices(("web", "db", "front"), k=2) if operator in ("In", "NotIn") else []
+            return {"matchExpressions": [{"key": key, "operator": operator, "values": values}]}
+        return self.rng.choice(({}, None))
+
+    def namespace_selector(self) -> Doc | None:
+        return self.rng.choice(
+            (
+                None,
+                None,
+                None,
+                {},
+                {"matchLabels": {"team": "x"}},
+                {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["x"]}]},
+                {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
+            )
+        )
+
+    def term(self) -> Doc:
+        found = {
+            "topologyKey": self.rng.choice(KEYS),
+            "labelSelector": self.selector(),
+            "namespaceSelector": self.namespace_selector(),
+            "namespaces": [self.rng.choice(NAMESPACES)] if self.chance(0.2) else [],
         }
-    ),
-    st.fixed_dictionaries({"key": few(("app", "tier")), "operator": few(("Exists", "DoesNotExist"))}),
-)
-selectors = st.one_of(
-    st.none(),
-    st.just({}),
-    pod_labels.map(lambda labels: {"matchLabels": labels}),
-    st.lists(requirements, min_size=1, max_size=2).map(lambda found: {"matchExpressions": found}),
-)
-namespace_selectors = st.one_of(
-    st.none(),
-    st.just({}),
-    st.just({"matchLabels": {"team": "x"}}),
-    st.just({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["x"]}]}),
-    st.just({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}),
-)
+        return {key: value for key, value in found.items() if value is not None}
 
+    def wish(self) -> Doc:
+        return {"weight": self.rng.randint(1, 100), "podAffinityTerm": self.term()}
 
-def without_none(doc: Doc) -> Doc:
-    return {key: value for key, value in doc.items() if value is not None}
+    def affinity(self, share: float) -> Doc:
+        """Terms of all four kinds, each kind with this chance."""
+        return {
+            side: {
+                REQUIRED: self.some(2, self.term) if self.chance(share) else [],
+                PREFERRED: self.some(2, self.wish) if self.chance(share) else [],
+            }
+            for side in ("podAffinity", "podAntiAffinity")
+        }
 
+    def node_affinity(self) -> Doc:
+        by_label = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+        by_name = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+        return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [by_label, by_name]}}} if self.chance(0.2) else {}
 
-terms = st.fixed_dictionaries(
-    {
-        "topologyKey": few(KEYS),
-        "labelSelector": selectors,
-        "namespaces": st.lists(few(NAMESPACES), max_size=2),
-        "namespaceSelector": namespace_selectors,
-    }
-).map(without_none)
-wishes = st.fixed_dictionaries({"weight": st.integers(1, 100), "podAffinityTerm": terms})
-affinities = st.fixed_dictionaries(
-    {},
-    optional={
-        "requiredDuringSchedulingIgnoredDuringExecution": st.lists(terms, max_size=2),
-        "preferredDuringSchedulingIgnoredDuringExecution": st.lists(wishes, max_size=2),
-    },
-)
-pod_terms = st.one_of(
-    st.just({}), st.fixed_dictionaries({}, optional={"podAffinity": affinities, "podAntiAffinity": affinities})
-)
-node_terms = st.one_of(
-    st.just({}),
-    st.just({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-        {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]},
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
-    ]}}}),
-)  # fmt: skip
-spreads = st.fixed_dictionaries(
-    {
-        "maxSkew": st.integers(1, 3),
-        "topologyKey": few(KEYS),
-        "whenUnsatisfiable": few(("DoNotSchedule", "ScheduleAnyway")),
-        "labelSelector": selectors,
-        "matchLabelKeys": few((None, ["hash"], ["hash", "missing"])),
-        "minDomains": few((None, None, 2, 3)),
-        "nodeAffinityPolicy": few((None, "Honor", "Ignore")),
-        "nodeTaintsPolicy": few((None, "Honor", "Ignore")),
-    }
-).map(without_none)
-tolerations = few(([], [{"key": "dedicated", "operator": "Exists"}]))
+    def spread(self) -> Doc:
+        found = {
+            "maxSkew": self.rng.randint(1, 2),
+            "topologyKey": self.rng.choice(KEYS),
+            "whenUnsatisfiable": self.rng.choice(("DoNotSchedule", "ScheduleAnyway")),
+            "labelSelector": self.selector(),
+            "matchLabelKeys": self.rng.choice((None, None, ["hash"], ["hash", "missing"])),
+            "minDomains": self.rng.choice((None, None, 2, 3)),
+            "nodeAffinityPolicy": self.rng.choice((None, "Honor", "Ignore")),
+            "nodeTaintsPolicy": self.rng.choice((None, "Honor", "Ignore")),
+        }
+        return {key: value for key, value in found.items() if value is not None}
 
+    def node(self, name: str) -> Node:
+        labels = self.labels(zone=("a", "b", "c"), rack=("r1", "r2"), disk=("ssd", "hdd"))
+        if self.chance(0.7):
+            labels[ZONE] = self.rng.choice(("a", "b", ""))
+        labels[HOSTNAME] = self.rng.choice((name, name, "shared"))
+        made = node(name, labels=labels, taints=["dedicated=db:NoSchedule"] if self.chance(0.3) else [])
+        if self.chance(0.1):  # the builder always labels a hostname
+            return Node(metadata=ObjectMeta(name=name, uid=made.uid), spec=made.spec, status=made.status)
+        return made
 
-@st.composite
-def nodes(draw: st.DrawFn) -> Node:
-    name = draw(few(NODE_NAMES))
-    # Hostnames may be shared or, with an unknown taint, not matter: a label is only a label.
-    host = {HOSTNAME: draw(few((name, name, "shared")))}
-    return node(name, labels={**draw(node_labels), **host}, taints=draw(few(((), (), ("dedicated=db:NoSchedule",)))))
+    def resident(self) -> Pod:
+        return pod(
+            f"p{self.rng.randint(1, 14)}",
+            namespace=self.rng.choice(NAMESPACES),
+            labels=self.pod_labels(),
+            on=self.rng.choice(NODE_NAMES),
+            metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"} if self.chance(0.15) else None,
+            spec={"affinity": self.affinity(0.15)},
+        )
 
+    def newcomer(self) -> Pod:
+        return pod(
+            "newcomer",
+            namespace=self.rng.choice(NAMESPACES),
+            labels=self.pod_labels(),
+            node_selector={"disk": "ssd"} if self.chance(0.2) else {},
+            tolerations=[{"key": "dedicated", "operator": "Exists"}] if self.chance(0.5) else [],
+            spec={
+                "affinity": {**self.affinity(0.4), **self.node_affinity()},
+                "topologySpreadConstraints": self.some(3, self.spread),
+            },
+        )
 
-@st.composite
-def unlabelled_nodes(draw: st.DrawFn) -> Node:
-    made = node(draw(few(NODE_NAMES)))
-    return type(made)(metadata=type(made.metadata)(name=made.name, uid=made.uid), spec=made.spec, status=made.status)
+    def change(self, world: World) -> None:
+        """Something happens to the cluster."""
+        match self.rng.choice(("pod", "pod", "pod", "no pod", "node", "no node", "namespace")):
+            case "pod":
+                world.put_pod(self.resident())
+            case "no pod":
+                world.drop_pod(self.rng.choice([*world.pods, "nobody"]))
+            case "node":
+                world.put_node(self.node(self.rng.choice(NODE_NAMES)))
+            case "no node":
+                world.drop_node(self.rng.choice(NODE_NAMES))
+            case "namespace":
+                labels: tuple[dict[str, str], ...] = ({}, {"team": "x"}, {"team": "y"})
+                world.cluster.namespaces[self.rng.choice(NAMESPACES)] = self.rng.choice(labels)
 
-
-@st.composite
-def pods(draw: st.DrawFn, *, placed: bool) -> Pod:
-    terminating = placed and draw(few((False, False, False, True)))
-    return pod(
-        draw(few(PODS)) if placed else "asking",
-        namespace=draw(few(NAMESPACES)),
-        labels=draw(pod_labels),
-        on=draw(few(NODE_NAMES)) if placed else "",
-        node_selector={} if placed else draw(few(({}, {}, {"disk": "ssd"}))),
-        tolerations=draw(tolerations),
-        metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"} if terminating else None,
-        spec={
-            "affinity": {**draw(pod_terms), **({} if placed else draw(node_terms))},
-            "topologySpreadConstraints": [] if placed else draw(st.lists(spreads, max_size=3)),
-        },
-    )
-
-
-changes = st.one_of(
-    nodes().map(lambda made: ("node", made)),
-    unlabelled_nodes().map(lambda made: ("node", made)),
-    pods(placed=True).map(lambda made: ("pod", made)),
-    pods(placed=True).map(lambda made: ("pod", made)),
-    few(NODE_NAMES).map(lambda name: ("no node", name)),
-    few(PODS).flatmap(lambda name: few(NAMESPACES).map(lambda space: ("no pod", f"{space}-{name}"))),
-    st.tuples(few(NAMESPACES), few(({}, {"team": "x"}, {"team": "y"}))).map(lambda pair: ("namespace", pair)),
-)
-questions = pods(placed=False).map(lambda made: ("ask", made))
-stories = st.tuples(
-    st.lists(nodes().map(lambda made: ("node", made)), min_size=2, max_size=6),
-    st.lists(pods(placed=True).map(lambda made: ("pod", made)), max_size=8),
-    st.lists(st.one_of(changes, questions), max_size=12),
-    st.lists(questions, min_size=1, max_size=2),
-).map(lambda parts: [step for part in parts for step in part])
-
-
-def take(step: tuple[str, Any], world: World) -> None:
-    match step:
-        case ("node", made):
-            world.put_node(made)
-        case ("pod", made):
-            world.put_pod(made)
-        case ("no node", name):
-            world.drop_node(name)
-        case ("no pod", uid):
-            world.drop_pod(uid)
-        case ("namespace", (name, labels)):
-            world.cluster.namespaces[name] = labels
-
-
-def some_of(world: World, choice: int) -> list[str]:
-    """A subset of the nodes, for Score is asked about feasible ones; never none."""
-    names = sorted(world.nodes)
-    chosen = [name for i, name in enumerate(names) if choice >> i & 1]
-    return chosen or names
+    def questions(self, world: World) -> Iterator[tuple[Pod, list[str]]]:
+        """(a pod, the nodes that are feasible): one after the other, while the cluster changes."""
+        for name in NODE_NAMES[: self.rng.randint(3, 7)]:
+            world.put_node(self.node(name))
+        for _ in range(self.rng.randint(0, 18)):
+            world.put_pod(self.resident())
+        for _ in range(6):
+            for _ in range(self.rng.randint(1, 4)):
+                self.change(world)
+            if world.nodes:
+                feasible = [name for name in world.nodes if self.chance(0.7)]
+                yield self.newcomer(), feasible or list(world.nodes)
 
 
 # -- the properties ---------------------------------------------------------------------------------------------------
 
+SYSTEM = (
+    TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME, when_unsatisfiable="ScheduleAnyway"),
+    TopologySpreadConstraint(max_skew=5, topology_key=ZONE, when_unsatisfiable="ScheduleAnyway"),
+)
 LISTED = (
     TopologySpreadConstraint(max_skew=1, topology_key="zone", when_unsatisfiable="DoNotSchedule"),
     TopologySpreadConstraint(max_skew=2, topology_key="rack", when_unsatisfiable="ScheduleAnyway"),
 )
+seeds = st.integers(0, 2**32)
+memories = st.sampled_from((1, 2, 512))
+"""How many selectors stay counted: with few, they are forgotten and counted anew all the time."""
 
 
 @pytest.mark.parametrize("defaulting", ["System", "List"])
-@given(story=stories, choice=st.integers(0, 63), max_tallies=few((1, 2, 512)))
-@settings(max_examples=150, deadline=None)
-def test_spreading_equals_its_scalar_twin(
-    defaulting: str, story: list[tuple[str, Any]], choice: int, max_tallies: int
-) -> None:
+@given(seed=seeds, max_tallies=memories)
+@settings(max_examples=120, deadline=None)
+def test_spreading_equals_its_scalar_twin(defaulting: str, seed: int, max_tallies: int) -> None:
     world = World()
     world.cluster.workloads.put_service("default", "web", {"app": "web"})
     world.cluster.workloads.put_service("default", "front", {"tier": "front"})
     is_system = defaulting == "System"
-    plugin = PodTopologySpread(
-        None if is_system else PodTopologySpreadArgs(default_constraints=LISTED, defaulting_type="List")
-    )
-    system = (
-        TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME, when_unsatisfiable="ScheduleAnyway"),
-        TopologySpreadConstraint(max_skew=5, topology_key=ZONE, when_unsatisfiable="ScheduleAnyway"),
-    )
-    twin = SpreadTwin(world, system if is_system else LISTED, is_system)
+    args = None if is_system else PodTopologySpreadArgs(default_constraints=LISTED, defaulting_type="List")
+    plugin, twin = PodTopologySpread(args), SpreadTwin(world, SYSTEM if is_system else LISTED, is_system)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(residents, "MAX_TALLIES", max_tallies)  # a forgotten selector is counted anew
-        for step in story:
-            take(step, world)
-            if step[0] == "ask" and world.nodes:
-                asking = step[1]
-                assert verdicts_of(plugin, asking, world) == twin.verdicts(asking)
-                feasible = some_of(world, choice)
-                assert scores_of(plugin, asking, world, feasible) == twin.scores(asking, feasible)
+        patch.setattr(residents, "MAX_TALLIES", max_tallies)
+        for asking, feasible in Storyteller(seed).questions(world):
+            assert verdicts_of(plugin, asking, world) == twin.verdicts(asking)
+            assert scores_of(plugin, asking, world, feasible) == twin.scores(asking, feasible)
 
 
-@given(
-    story=stories,
-    choice=st.integers(0, 63),
-    hard_weight=few((0, 1, 40)),
-    ignores=st.booleans(),
-    max_tallies=few((1, 2, 512)),
-)
-@settings(max_examples=250, deadline=None)
-def test_pod_affinity_equals_its_scalar_twin(
-    story: list[tuple[str, Any]], choice: int, hard_weight: int, ignores: bool, max_tallies: int
-) -> None:
+@given(seed=seeds, max_tallies=memories, hard_weight=st.sampled_from((0, 1, 40)), ignores=st.booleans())
+@settings(max_examples=240, deadline=None)
+def test_pod_affinity_equals_its_scalar_twin(seed: int, max_tallies: int, hard_weight: int, ignores: bool) -> None:
     world = World()
     args = InterPodAffinityArgs(hard_pod_affinity_weight=hard_weight, ignore_preferred_terms_of_existing_pods=ignores)
     plugin, twin = InterPodAffinity(args), AffinityTwin(world, args)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(residents, "MAX_TALLIES", max_tallies)
-        for step in story:
-            take(step, world)
-            if step[0] == "ask" and world.nodes:
-                asking = step[1]
-                expected = twin.verdicts(asking)
-                found = verdicts_of(plugin, asking, world)
-                # Skipping means that every node passes.
-                assert (found if found is not None else dict.fromkeys(world.nodes, PASSES)) == expected
-                feasible = some_of(world, choice)
-                assert scores_of(plugin, asking, world, feasible) == twin.scores(asking, feasible)
+        for asking, feasible in Storyteller(seed).questions(world):
+            found, everybody_passes = verdicts_of(plugin, asking, world), dict.fromkeys(world.nodes, PASSES)
+            assert (everybody_passes if found is None else found) == twin.verdicts(asking)
+            assert scores_of(plugin, asking, world, feasible) == twin.scores(asking, feasible)

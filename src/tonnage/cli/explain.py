@@ -8,6 +8,7 @@ equally good nodes is seeded, so that the same input gives the same answer.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ from tonnage.errors import Forbidden, NotFound, TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
-from tonnage.objects.meta import Object
+from tonnage.objects.meta import Object, split_key
 from tonnage.scheduling import explain as accounts
 from tonnage.scheduling.assembly import Assembled, assemble
 from tonnage.scheduling.configuration import Configuration, ResolvedProfile, default_configuration, load
@@ -39,6 +40,7 @@ from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.snapshot import Snapshot, snapshot_of
 
 _SEED = 0
+_GUESSES = 3
 _LISTED: tuple[type[Object], ...] = (Node, Pod, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet)
 _NEEDED = (Node, Pod)
 """Without the others a decision is still right for most pods, and somebody's role may not allow to list them."""
@@ -122,12 +124,15 @@ def decided(snapshot: Snapshot, pod: Pod, assembled: Assembled) -> Explanation:
 
 
 def _answer(explanation: Explanation, profile: ResolvedProfile, output: str) -> None:
-    if output == "json":
-        text = msgspec.json.encode(explanation.document())
-        click.echo(msgspec.json.format(text, indent=2))
-    else:
-        weights = {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
-        explanations.show(explanation, weights, sys.stdout)
+    try:
+        if output == "json":
+            sys.stdout.write(msgspec.json.format(msgspec.json.encode(explanation.document()), indent=2).decode() + "\n")
+        else:
+            weights = {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
+            explanations.show(explanation, weights, sys.stdout)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough (`| head`); nothing is left to be flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(kind: str, sentence: str) -> None:
@@ -177,7 +182,7 @@ async def _listed(client: Client, cls: type[Object]) -> Sequence[Object] | Tonna
 def _split(pod_key: str) -> tuple[str, str]:
     namespace, _, name = pod_key.rpartition("/")
     if not name or "/" in namespace or pod_key.startswith("/"):
-        raise click.UsageError(f"--pod {pod_key}: write namespace/name")
+        raise click.UsageError(f'--pod "{pod_key}": write namespace/name')
     return namespace or "default", name
 
 
@@ -188,17 +193,25 @@ def _find(snapshot: Snapshot, key: str, world: World) -> Pod:
     workloads = [(type(each).__name__, each.key) for each in world.objects if not isinstance(each, Pod)]
     namesake = next((kind for kind, other in (*world.passed_over, *workloads) if other == key), "")
     count = len(snapshot.pods)
-    message = f'there is no pod "{key}" among the {count} of {world.source}' if count else f"no pods in {world.source}"
+    message = f'there is no pod "{key}" among the {count} of {world.source}'
+    if not count:
+        message = f"there are no pods in {world.source}"
     raise TonnageError(message, hint=_hint(key, namesake, snapshot.pods))
 
 
 def _hint(key: str, namesake: str, known: Iterable[str]) -> str | None:
+    """Names that may have been meant: those that start so, those that look alike, and the same in other namespaces."""
     if namesake:
         return f"{key} is a {namesake}; name one of its pods"
-    known = list(known)
-    close = get_close_matches(key, known, n=3)
-    close += [each for each in known if each.rpartition("/")[2] == key.rpartition("/")[2] and each not in close][:3]
-    return f"is {' or '.join(close)} meant?" if close else None
+    namespace, name = split_key(key)
+    by_namespace: dict[str, list[str]] = {}
+    for other in known:
+        by_namespace.setdefault(split_key(other)[0], []).append(split_key(other)[1])
+    here = by_namespace.pop(namespace, [])
+    close = [other for other in here if other.startswith(name)][:_GUESSES] or get_close_matches(name, here, n=_GUESSES)
+    found = [f"{namespace}/{other}" for other in close]
+    found += [f"{elsewhere}/{name}" for elsewhere, names in by_namespace.items() if name in names][:_GUESSES]
+    return f"is {' or '.join(found)} meant?" if found else None
 
 
 def _configuration(config_file: Path | None, gates: Gates) -> tuple[Configuration, Mapping[str, ForeignFactory]]:

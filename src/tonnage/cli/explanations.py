@@ -8,8 +8,8 @@
       node-1    560   90        90       180
     alike on all of them: Taints×3 300
 
-    REFUSED  BY                WHY
-          2  NodeResourcesFit  Insufficient cpu                   node-5, node-6
+    REFUSED  BY                WHY               NODES
+          2  NodeResourcesFit  Insufficient cpu  node-5, node-6
 
 Thousands of nodes stay readable: the best twenty are shown, refused ones are grouped by plugin and reasons, and a score
 that is the same everywhere is no column, for it decided nothing. Columns show weighted scores, as they add up to the
@@ -96,7 +96,8 @@ def _print_feasible(chosen: str, nodes: Sequence[NodeAnswer], weights: Mapping[s
     telling = [name for name in plugins if spread[name]]
     table = _feasible_table(chosen, shown, telling, [], weights)
     rest: list[str] = []
-    while len(telling) > 1 and console.measure(table).maximum > console.width:
+    wide = console.options.update(width=_UNBROKEN)  # a measure never says more than the width it is given
+    while len(telling) > 1 and console.measure(table, options=wide).maximum > console.width:
         least = min(telling, key=lambda name: spread[name])
         telling.remove(least)
         rest.append(least)
@@ -168,11 +169,12 @@ def _print_refused(nodes: Sequence[NodeAnswer], console: Console) -> None:
     for each in nodes:
         groups.setdefault((each.rejected_by, each.reasons), []).append(each.name)
     ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+    # Where the width does not suffice, names are cut and reasons folded; counts and plugins stay whole.
     table = _table()
-    table.add_column("REFUSED", justify="right", no_wrap=True)
-    table.add_column("BY", no_wrap=True, overflow="ellipsis")
+    table.add_column("REFUSED", justify="right", no_wrap=True, min_width=len("REFUSED"))
+    table.add_column("BY", no_wrap=True, min_width=max(len(plugin) for plugin, _ in groups))
     table.add_column("WHY", overflow="fold")
-    table.add_column("", overflow="ellipsis", no_wrap=True)
+    table.add_column("NODES", overflow="ellipsis", no_wrap=True, max_width=console.width // 4)
     for (plugin, reasons), names in ordered[:MAX_ROWS]:
         examples = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
         table.add_row(

@@ -8,64 +8,43 @@ sorted as text. A refusal by PreFilter speaks for all nodes at once, without num
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Mask, Rows
-from tonnage.scheduling.framework import Bits, Code, Judgement, Status
+from tonnage.scheduling.framework import Code, Status
+from tonnage.scheduling.objections import NARROWED, NOBODY, Objections
 
-NOBODY = 127
-"""In `first`: no plugin objects. More than any position, so that the smaller of two is the first to object."""
-NARROWED = 126
-"""In `first`: a PreFilter plugin left the node out."""
+__all__ = ["NARROWED", "NOBODY", "Diagnosis"]
 
 
-@dataclass(slots=True)
-class Diagnosis:
-    """Per row: who objected first (`first`, a position in `plugins`), with which reasons (`bits`), and for good?"""
+class Diagnosis(Objections):
+    """Objections to every row of a cluster by the filters named in `plugins`, or a `refusal` of all rows at once."""
 
-    cluster: Cluster
-    refusal: Status | None = None
-    plugins: tuple[str, ...] = ()
-    first: npt.NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
-    bits: Bits = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    final: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    reasons: list[tuple[str, ...]] = field(default_factory=list)
-    narrowed_by: str = ""
+    __slots__ = ("cluster", "narrowed_by", "plugins", "refusal")
 
-    def add(self, position: int, judgement: Judgement, rows: Rows) -> None:
-        """Enter a plugin's objections to rows that no earlier plugin objected to."""
-        bits = self._in_our_words(position, judgement)
-        objects = (bits != 0) & (self.first[rows] > position)
-        if not objects.any():
-            return
-        self.first[rows] = np.where(objects, position, self.first[rows])
-        self.bits[rows] = np.where(objects, bits, self.bits[rows])
-        self.final[rows] = np.where(objects, judgement.unresolvable, self.final[rows])
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        refusal: Status | None = None,
+        plugins: tuple[str, ...] = (),
+        objections: Objections | None = None,
+    ) -> None:
+        held = objections if objections is not None else Objections.none(cluster.size, len(plugins))
+        super().__init__(held.first, held.bits, held.final, held.reasons)
+        self.cluster = cluster
+        self.refusal = refusal
+        self.plugins = plugins
+        self.narrowed_by = ""
 
-    def _in_our_words(self, position: int, judgement: Judgement) -> Bits:
-        """The judgement's bits under the reasons this table knows; reasons that are new are appended."""
-        known = self.reasons[position]
-        if judgement.reasons == known:
-            return judgement.bits
-        if not known:
-            self.reasons[position] = judgement.reasons
-            return judgement.bits
-        merged = tuple(dict.fromkeys((*known, *judgement.reasons)))
-        self.reasons[position] = merged
-        bits = np.zeros_like(judgement.bits)
-        for i, reason in enumerate(judgement.reasons):
-            bits |= ((judgement.bits >> i) & 1) << merged.index(reason)
-        return bits
-
-    def narrow(self, narrowed: dict[str, frozenset[int]]) -> None:
+    def narrow(self, narrowed: Mapping[str, frozenset[int]]) -> None:
         """Leave out the rows that PreFilter plugins did not name; the names of those plugins are the reason."""
         left = frozenset.intersection(*narrowed.values())
         out = np.ones(len(self.first), dtype=np.bool_)
-        out[[row for row in left if row < len(out)]] = False
+        out[list(left)] = False
         self.first[out] = NARROWED
         self.bits[out] = 0
         self.final[out] = True
@@ -96,16 +75,17 @@ class Diagnosis:
     def rejecting_plugins(self) -> frozenset[str]:
         """Every plugin that refused a node: whose events may help the pod."""
         if self.refusal is not None:
-            return frozenset({self.refusal.plugin}) if self.refusal.plugin else frozenset()
+            return frozenset(self.refusal.plugin.split(", ")) if self.refusal.plugin else frozenset()
         positions = np.unique(self.first[self.cluster.exists[: len(self.first)]])
         named = {self.plugins[p] for p in positions.tolist() if p < NARROWED}
         return frozenset(named | ({*self.narrowed_by.split(", ")} if NARROWED in positions else set()))
 
     def resolvable_rows(self) -> npt.NDArray[np.intp]:
         """Rows that were refused for reasons preemption may remove."""
+        exists = self.cluster.exists[: len(self.first)]
         if self.refusal is not None:
-            return np.zeros(0, dtype=np.intp)
-        return np.flatnonzero((self.first != NOBODY) & ~self.final & self.cluster.exists[: len(self.first)])
+            return np.flatnonzero(exists & (self.refusal.code is Code.UNSCHEDULABLE))
+        return np.flatnonzero((self.first != NOBODY) & ~self.final & exists)
 
     def counts(self) -> dict[str, int]:
         """How many nodes each reason holds against."""

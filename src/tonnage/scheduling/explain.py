@@ -87,10 +87,10 @@ def explain(
     the chosen comes first. `pre_enqueue` are the plugins that may hold the pod back.
     """
     expected = tuple(nominated)
-    decision = decider.decide(cluster, pod, expected)
+    decision = decider.decide(cluster, pod, expected, diagnose=True)
     chosen, message = decision.node, _message(decision)
     if decision.fits and decision.diagnosis is None:
-        decision = decider.decide(cluster, _without_nomination(pod), expected)
+        decision = decider.decide(cluster, _without_nomination(pod), expected, diagnose=True)
         message = f"fits on {chosen}, the node it is nominated to; {_message(decision)}"
     answers = {row: NodeAnswer(cluster.name(row), False) for row in cluster.row_of.values()}
     _tell_refusals(decision, answers)

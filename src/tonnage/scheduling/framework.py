@@ -11,9 +11,11 @@ numbers) and answers with a `Judgement` over exactly those rows; a score answers
 Who finds that too much writes the per-node form instead (`NodeFilter`, `NodeScore`), and the framework loops for them.
 
 `row_local = True` promises that the answer for a row depends on nothing but that row's columns and what
-`PodInfo.signature` covers. Then equal pods share it, and only rows that changed are asked again. A plugin that looks
-across rows (spreading, pod affinity) says False and is asked every time; it should answer None fast when it has nothing
-to say about a pod.
+`PodInfo.signature` covers. Then equal pods share it, and only rows that changed are asked again. `node_only = True`
+promises more: nothing but what the row's node says of itself, and `PodInfo.wishes`; then the pods of a row may come and
+go without it being asked again. Whether PreFilter or PreScore of such a plugin says SKIP is to depend on the same. A
+plugin that looks across rows (spreading, pod affinity) says False and is asked every time; it should answer None fast
+when it has nothing to say about a pod.
 
 Nothing here does I/O. What must (PreBind, Bind) is handed an `Api` by the program that runs the binding.
 """
@@ -22,14 +24,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.scheduling.columns import Ints, Mask, Rows
+from tonnage.scheduling.columns import Ints, Mask, Rows, row_numbers
 from tonnage.scheduling.events import ClusterEvent, HintFn
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 MAX_SCORE = 100
 MAX_REASONS = 63
 """A judgement names at most so many reasons: they are the bits of an integer."""
+OTHER_REASONS = "node(s) were refused for other reasons"
+"""Stands for those that found no room among them."""
 
 Bits = npt.NDArray[np.int64]
 
@@ -117,20 +121,34 @@ class Narrowing:
     rows: frozenset[int]
 
 
-@dataclass(slots=True)
 class Cycle:
     """One attempt to place one pod: what plugins see, and where they leave notes for themselves.
 
     `state` holds a plugin's notes under its name, from PreFilter to PostBind. `feasible` are the rows that passed the
-    filters, in PreScore and Score.
+    filters, in PreScore and Score; most decisions need only their mask, so that they are listed when first asked for.
     """
 
-    pod: PodInfo
-    cluster: Cluster
-    state: dict[str, Any] = field(default_factory=dict)
-    feasible: npt.NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    skip_filter: set[str] = field(default_factory=set)
-    skip_score: set[str] = field(default_factory=set)
+    __slots__ = ("_feasible", "cluster", "passing", "pod", "skip_filter", "skip_score", "state")
+
+    def __init__(self, pod: PodInfo, cluster: Cluster) -> None:
+        self.pod = pod
+        self.cluster = cluster
+        self.state: dict[str, Any] = {}
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()
+        self.passing: Mask | None = None
+        """Over all rows: did the row pass the filters? None before they were asked."""
+        self._feasible: npt.NDArray[np.intp] | None = None
+
+    @property
+    def feasible(self) -> npt.NDArray[np.intp]:
+        if self._feasible is None:
+            self._feasible = np.flatnonzero(self.passing) if self.passing is not None else np.zeros(0, dtype=np.intp)
+        return self._feasible
+
+    @feasible.setter
+    def feasible(self, rows: npt.NDArray[np.intp]) -> None:
+        self._feasible = rows
 
 
 class Plugin(ABC):
@@ -138,6 +156,7 @@ class Plugin(ABC):
 
     name: ClassVar[str]
     row_local: ClassVar[bool] = False
+    node_only: ClassVar[bool] = False
 
     def events(self) -> Iterable[EventHint]:
         """What may make a pod that this plugin turned away schedulable: masks of events, each with an optional hint.
@@ -189,9 +208,11 @@ class ScorePlugin(Plugin):
         """An integer for each of these rows: 0..100 as it is, or anything when `normalize` brings it there."""
 
     normalizes: ClassVar[bool] = False
+    scores_all_rows: ClassVar[bool] = False
+    """Ask about all rows in one slice, feasible or not: for a plugin whose answers lie ready and are not normalised."""
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
-        """The scores of all feasible rows, brought to 0..100."""
+        """The scores of all feasible rows, brought to 0..100. Equal scores stay equal."""
         return scores
 
 
@@ -251,44 +272,69 @@ class NodeView:
 
 
 class NodeFilter(FilterPlugin):
-    """Write `filter_node`; the framework asks it about every row."""
+    """Write `filter_node`; the framework asks it about every node."""
 
     @abstractmethod
     def filter_node(self, cycle: Cycle, view: NodeView) -> Status | None:
         """A rejection, or None when the node passes."""
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
-        answers = [self.filter_node(cycle, view) for view in views(cycle.cluster, rows)]
-        reasons = tuple(dict.fromkeys(r for a in answers if a is not None and not a.is_success for r in a.reasons))
-        if not reasons:
-            return None
-        position = {reason: 1 << i for i, reason in enumerate(reasons[:MAX_REASONS])}
-        bits = np.zeros(len(answers), dtype=np.int64)
-        final = np.zeros(len(answers), dtype=np.bool_)
-        for k, answer in enumerate(answers):
+        asked = row_numbers(rows).tolist()
+        refused: dict[int, Status] = {}
+        for place, view in _views(cycle.cluster, asked):
+            answer = self.filter_node(cycle, view)
             if answer is not None and not answer.is_success:
-                bits[k] = sum(position.get(reason, 0) for reason in set(answer.reasons))
-                final[k] = answer.code is Code.UNRESOLVABLE
+                refused[place] = answer
+        if not refused:
+            return None
+        unnamed = (f"node(s) were refused by plugin {self.name}",)
+        reasons = with_reasons((), [each for answer in refused.values() for each in answer.reasons or unnamed])
+        bits = np.zeros(len(asked), dtype=np.int64)
+        final = np.zeros(len(asked), dtype=np.bool_)
+        for place, answer in refused.items():
+            bits[place] = sum({1 << reason_place(reasons, each) for each in answer.reasons or unnamed})
+            final[place] = answer.code is Code.UNRESOLVABLE
         return Judgement(bits, reasons, final)
 
 
 class NodeScore(ScorePlugin):
-    """Write `score_node`; the framework asks it about every row."""
+    """Write `score_node`; the framework asks it about every feasible node."""
 
     @abstractmethod
     def score_node(self, cycle: Cycle, view: NodeView) -> int:
         """The node's score."""
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        return np.array([self.score_node(cycle, view) for view in views(cycle.cluster, rows)], dtype=np.int64)
+        asked = row_numbers(rows).tolist()
+        scores = np.zeros(len(asked), dtype=np.int64)
+        for place, view in _views(cycle.cluster, asked):
+            scores[place] = self.score_node(cycle, view)
+        return scores
 
 
-def views(cluster: Cluster, rows: Rows) -> Iterable[NodeView]:
-    """These rows as single nodes; holes in the table read as a node without a name."""
-    from tonnage.objects.core_v1 import Node
+def _views(cluster: Cluster, rows: Sequence[int]) -> Iterable[tuple[int, NodeView]]:
+    """The nodes in these rows, each with its place in the list; nobody is asked about a hole in the table."""
+    for place, row in enumerate(rows):
+        node = cluster.nodes[row]
+        if node is not None:
+            yield place, NodeView(node, tuple(cluster.residents[row].values()), row)
 
-    for row in range(*rows.indices(cluster.size)) if isinstance(rows, slice) else rows.tolist():
-        yield NodeView(cluster.nodes[row] or Node(), tuple(cluster.residents[row].values()), row)
+
+# -- reasons ----------------------------------------------------------------------------------------------------------
+
+
+def with_reasons(known: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
+    """Reasons with more appended, each once. When there is no room left, `OTHER_REASONS` stands for the rest."""
+    found = dict.fromkeys(known)
+    for reason in more:
+        if reason not in found:
+            found[reason if len(found) < MAX_REASONS - 1 else OTHER_REASONS] = None
+    return tuple(found)
+
+
+def reason_place(reasons: tuple[str, ...], reason: str) -> int:
+    """Which bit a reason has."""
+    return reasons.index(reason if reason in reasons else OTHER_REASONS)
 
 
 # -- normalising ------------------------------------------------------------------------------------------------------

@@ -69,6 +69,11 @@ class PodInfo:
         return requests_of(self.pod)
 
     @derived
+    def ordered_requests(self) -> tuple[tuple[str, int], ...]:
+        """The same, by name."""
+        return tuple(sorted(self.requests.items()))
+
+    @derived
     def scored_amounts(self) -> Amounts:
         """What it asks for as NodeResourcesFit scores a newcomer."""
         return scored_amounts_of(self.pod)
@@ -129,7 +134,7 @@ class PodInfo:
         """Equal for pods that row-local plugins cannot tell apart."""
         return (
             self.wishes,
-            tuple(sorted(self.requests.items())),
+            self.ordered_requests,
             tuple(sorted(self.scored_amounts.items())),
             self.host_ports,
         )

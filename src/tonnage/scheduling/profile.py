@@ -27,7 +27,7 @@ from tonnage.scheduling.plugin_args import (
     PodTopologySpreadArgs,
     VolumeBindingArgs,
 )
-from tonnage.scheduling.plugin_catalogue import REMOVED_PLUGINS, ExtensionPoint, KnownPlugin
+from tonnage.scheduling.plugin_catalogue import CATALOGUE, REMOVED_PLUGINS, ExtensionPoint, KnownPlugin
 from tonnage.scheduling.profile_plugins import (
     EVERY,
     Plugins,
@@ -92,7 +92,7 @@ class ResolvedProfile(Record):
 
     def plugins_at(self, point: str) -> tuple[PluginWeight, ...]:
         """The plugins that can run at a point, in order."""
-        return tuple(plugin for plugin in self.points[ExtensionPoint(point)] if plugin.name not in self.left_out)
+        return tuple(plugin for plugin in self.points[point] if plugin.name not in self.left_out)
 
     def args_of(self, cls: type[A]) -> A:
         """The arguments of one kind. KeyError when the profile does not run their plugin."""
@@ -252,6 +252,8 @@ def notes_on(given: Profile, path: str, catalogue: Mapping[str, KnownPlugin]) ->
             yield f'{at}: there is no plugin "{entry.name}", its args have no effect{_guess(entry.name, catalogue)}'
         elif entry.name not in used:
             yield f"{at}: {entry.name} is not enabled, its args have no effect"
+        elif entry.args is not None and entry.name not in ARGS_OF and catalogue[entry.name] in CATALOGUE.values():
+            yield f"{at}: {entry.name} takes no args, these have no effect"
 
 
 def percentage_notes(percentage: int, path: str) -> Iterator[str]:

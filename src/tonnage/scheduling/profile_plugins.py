@@ -89,7 +89,8 @@ class PluginWeight(NamedTuple):
     weight: int
 
 
-Points = Mapping[ExtensionPoint, tuple[PluginWeight, ...]]
+Points = Mapping[str, tuple[PluginWeight, ...]]
+"""By ExtensionPoint, which is the point's name in the file."""
 
 DEFAULT_SET = Plugins(
     multi_point=PluginSet(
@@ -135,7 +136,7 @@ def expanded(
     if unknown:
         return {}
     weights = {point: _weights(plugins, point, catalogue, path, problems) for point in WEIGHTED_POINTS}
-    points: dict[ExtensionPoint, tuple[PluginWeight, ...]] = {}
+    points: dict[str, tuple[PluginWeight, ...]] = {}
     for point in ExtensionPoint:
         names = _names_at(plugins, point, catalogue, path, problems)
         weight_of = weights.get(point, {})

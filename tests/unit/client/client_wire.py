@@ -153,7 +153,9 @@ class MemoryServer:
 
     def write(self, doc: Doc) -> Doc:
         """Store a document as if somebody else had sent it."""
-        resource = next(row for row in BY_PATH.values() if (row.api_version, row.kind) == (doc["apiVersion"], doc["kind"]))
+        resource = next(
+            row for row in BY_PATH.values() if (row.api_version, row.kind) == (doc["apiVersion"], doc["kind"])
+        )
         meta = doc["metadata"]
         return self._write((resource.qualified, meta.get("namespace", ""), meta["name"]), doc)
 
@@ -244,7 +246,9 @@ class MemoryServer:
         return 200, self._write(key, body)
 
     def _list(self, resource: Resource, namespace: str, query: dict[str, str]) -> Doc:
-        found = [doc for key, doc in sorted(self.docs.items()) if key[0] == resource.qualified and namespace in ("", key[1])]
+        found = [
+            doc for key, doc in sorted(self.docs.items()) if key[0] == resource.qualified and namespace in ("", key[1])
+        ]
         start, limit = int(query.get("continue", "0")), int(query.get("limit", "0")) or len(found)
         meta: Doc = {"resourceVersion": str(self.revision)}
         if start and self.compacted:

@@ -1,4 +1,4 @@
-"""The server in memory answers as the real one does: the same suite over both, so that the tests on it mean something."""
+"""The server in memory answers as the real one does: one suite over both, so that the tests on it mean something."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ async def at(request, tmp_path) -> AsyncIterator[Servers]:
 
         yield Servers(Client(server, rng=random.Random(1)), compact)
         return
-    async with serve(Settings(data_dir=tmp_path, port=0)) as running:
-        async with Client.connect(kubeconfig.load(running.kubeconfig)) as client:
+    async with (
+        serve(Settings(data_dir=tmp_path, port=0)) as running,
+        Client.connect(kubeconfig.load(running.kubeconfig)) as client,
+    ):
 
-            async def compact() -> None:
-                await running.registry.store.compact(running.registry.store.revision)
+        async def compact() -> None:
+            await running.registry.store.compact(running.registry.store.revision)
 
-            yield Servers(client, compact)
+        yield Servers(client, compact)
 
 
 def config_map(name: str, value: str = "1") -> Doc:

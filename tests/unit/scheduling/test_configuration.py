@@ -139,7 +139,11 @@ profiles:
       enabled: [{name: GangScheduling}]
       disabled: [{name: SelectorSpread}]
     score: {disabled: [{name: NodeAfinity}]}
-  pluginConfig: [{name: NodeResourceFit, args: {}}, {name: PodGroupPodsCount}, {name: StorageCapacity}]
+  pluginConfig:
+  - {name: NodeResourceFit, args: {}}
+  - {name: PodGroupPodsCount}
+  - {name: StorageCapacity}
+  - {name: NodeName, args: {strict: true}}
 ---
 kind: another document
 """,
@@ -156,6 +160,7 @@ kind: another document
         'profiles[0].pluginConfig[0]: there is no plugin "NodeResourceFit", its args have no effect; '
         'did you mean "NodeResourcesFit"?',
         "profiles[0].pluginConfig[1]: PodGroupPodsCount is not enabled, its args have no effect",
+        "profiles[0].pluginConfig[3]: NodeName takes no args, these have no effect",
         "percentageOfNodesToScore=30 has no effect: every node is considered, always",
     )
 

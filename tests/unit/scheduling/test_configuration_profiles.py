@@ -26,12 +26,12 @@ def refusal(plugins: str, *known: KnownPlugin) -> ConfigurationError:
 
 
 def names(found: ResolvedProfile, point: str) -> list[str]:
-    return [plugin.name for plugin in found.points[ExtensionPoint(point)]]
+    return [plugin.name for plugin in found.points[point]]
 
 
 def test_points_answer_to_the_names_of_the_file() -> None:
     default = default_configuration().profiles[0]
-    assert default.points["score"] == (  # type: ignore[index]  # an ExtensionPoint is its text
+    assert default.points["score"] == (
         ("TaintToleration", 3),
         ("NodeAffinity", 2),
         ("NodeResourcesFit", 1),
@@ -144,7 +144,8 @@ def test_a_plugin_class_says_where_it_takes_part() -> None:
         ),
         (
             '{bind: {disabled: [{name: "*"}]}}',
-            'profiles[0].plugins.bind: at least one bind plugin is needed for profile with scheduler name "default-scheduler"',
+            "profiles[0].plugins.bind: at least one bind plugin is needed for profile with scheduler name "
+            '"default-scheduler"',
             "enable DefaultBinder there",
         ),
         (

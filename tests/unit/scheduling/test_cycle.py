@@ -168,7 +168,7 @@ class PrefersLate(ScorePlugin):
 def test_a_plugin_may_judge_nodes_one_by_one():
     own = Decider(Pipeline(filter=(OddNodesOnly(),), score=((PrefersLate(), 1),)), random.Random(1))
     cluster = cluster_of(*(node(f"n{i}") for i in range(6)))
-    decision = own.decide(cluster, info("web"))
+    decision = own.decide(cluster, info("web"), diagnose=True)
     assert (decision.node, decision.feasible) == ("n5", 3)
     assert decision.diagnosis.counts() == {"node(s) were even": 3}
 

@@ -28,7 +28,7 @@ from typing import Final
 import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.scheduling.affinity_terms import CarriedTerms, Term, terms_of
+from tonnage.scheduling.affinity_terms import CarriedTerms, Term, Terms, terms_of
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.columns import Ids, Ints, Mask, Rows
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
@@ -81,7 +81,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         cluster, pod = cycle.cluster, cycle.pod
-        terms = terms_of(pod.pod)
+        terms = cycle.state[_TERMS] = terms_of(pod.pod)
         if terms.errors:
             return unresolvable(f"parsing pod: {_joined(terms.errors)}")
         repelling = CarriedTerms.of(cluster).apart(pod, _namespace_labels(cycle))
@@ -126,7 +126,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def pre_score(self, cycle: Cycle) -> Status | None:
         cluster, pod = cycle.cluster, cycle.pod
-        own = terms_of(pod.pod).preferred
+        terms: Terms | None = cycle.state.get(_TERMS)
+        own = (terms if terms is not None else terms_of(pod.pod)).preferred
         if not own and self._args.ignore_preferred_terms_of_existing_pods:
             return SKIP
         carried, namespace_labels = CarriedTerms.of(cluster), _namespace_labels(cycle)
@@ -166,6 +167,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         )
 
 
+_TERMS: Final = f"{InterPodAffinity.name}/terms"
 _WORTH: Final = f"{InterPodAffinity.name}/worth"
 
 
@@ -213,7 +215,7 @@ def _settled(terms: Iterable[Term], cluster: Cluster) -> list[Term]:
 
 def _meant(cluster: Cluster, terms: Sequence[Term]) -> RowCounts:
     """The residents that match all of these terms. Those that are terminating count here, unlike in spreading."""
-    return Residents.of(cluster).counted(tuple(term.matcher for term in terms), terminating=False)
+    return Residents.of(cluster).counted(tuple(term.matcher for term in terms), terminating=True)
 
 
 def _joined(errors: Sequence[str]) -> str:

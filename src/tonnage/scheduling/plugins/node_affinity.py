@@ -15,7 +15,7 @@ from tonnage.objects.core_v1 import NodeAffinity as Affinity
 from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm, required_node_affinity
 from tonnage.objects.requirements import Requirement
 from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ints, Mask, Rows
+from tonnage.scheduling.columns import Ints, Mask, Rows, row_count, row_numbers
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -42,6 +42,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     name = "NodeAffinity"
     row_local = True
+    node_only = True
     normalizes = True
     pod_reason = "node(s) didn't match Pod's node affinity/selector"
     enforced_reason = "node(s) didn't match scheduler-enforced node affinity"
@@ -80,7 +81,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cluster, spec = cycle.cluster, cycle.pod.pod.spec
         reasons = (self.enforced_reason, self.pod_reason)
-        bits = np.zeros(cluster.exists[rows].shape, dtype=np.int64)
+        bits = np.zeros(row_count(rows), dtype=np.int64)
         if self._added.required is not None:
             bits |= ~matching(cluster, self._added.required, rows)
         # The operator's word comes first: a node refused by it is not judged by the pod's.
@@ -98,7 +99,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         """The weights of the preferences a node meets, the operator's and the pod's."""
-        total = np.zeros(cycle.cluster.exists[rows].shape, dtype=np.int64)
+        total = np.zeros(row_count(rows), dtype=np.int64)
         for wish in (*self._added.preferred, *cycle.pod.pod.spec.affinity.node_affinity.preferred):
             if wish.weight:
                 total += wish.weight * term_matching(cycle.cluster, wish.preference, rows)
@@ -110,7 +111,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
 def matching(cluster: Cluster, selector: NodeSelector, rows: Rows) -> Mask:
     """Which rows a node selector picks: any of its terms; without terms none."""
-    found: Mask = np.zeros(cluster.exists[rows].shape, dtype=np.bool_)
+    found: Mask = np.zeros(row_count(rows), dtype=np.bool_)
     for term in selector.node_selector_terms:
         found |= term_matching(cluster, term, rows)
     return found
@@ -118,7 +119,7 @@ def matching(cluster: Cluster, selector: NodeSelector, rows: Rows) -> Mask:
 
 def term_matching(cluster: Cluster, term: NodeSelectorTerm, rows: Rows) -> Mask:
     """Which rows one term picks: all of its requirements; an empty term picks none."""
-    found: Mask = np.full(cluster.exists[rows].shape, bool(term.match_expressions or term.match_fields))
+    found: Mask = np.full(row_count(rows), bool(term.match_expressions or term.match_fields))
     for requirement in term.match_expressions:
         found &= cluster.labels.meets(requirement, rows)
     for requirement in term.match_fields:
@@ -127,13 +128,16 @@ def term_matching(cluster: Cluster, term: NodeSelectorTerm, rows: Rows) -> Mask:
 
 
 def _names_match(cluster: Cluster, requirement: Requirement, rows: Rows) -> Mask:
-    """`metadata.name`, the only field there is, In or NotIn exactly one name; anything else matches nothing."""
-    if requirement.key != _NAME_FIELD or len(requirement.values) != 1:
-        return np.zeros(cluster.exists[rows].shape, dtype=np.bool_)
-    is_named: Mask = np.arange(cluster.size)[rows] == cluster.row_of.get(requirement.values[0], -1)
-    if requirement.operator == "In":
-        return is_named
-    return ~is_named if requirement.operator == "NotIn" else np.zeros_like(is_named)
+    """A field In or NotIn exactly one value; anything else matches nothing.
+
+    `metadata.name` is the only field there is; others read as empty, as they do upstream.
+    """
+    if requirement.operator not in ("In", "NotIn") or len(requirement.values) != 1:
+        return np.zeros(row_count(rows), dtype=np.bool_)
+    if requirement.key != _NAME_FIELD:
+        return np.full(row_count(rows), requirement.holds(""))
+    is_named: Mask = row_numbers(rows) == cluster.row_of.get(requirement.values[0], -1)
+    return is_named if requirement.operator == "In" else ~is_named
 
 
 def _named(term: NodeSelectorTerm) -> set[str] | None:

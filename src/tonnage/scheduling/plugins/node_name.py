@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
-from tonnage.scheduling.columns import Rows
+from tonnage.scheduling.columns import Rows, row_numbers
 from tonnage.scheduling.events import NODE_ADD
 from tonnage.scheduling.framework import Cycle, EventHint, FilterPlugin, Judgement, refuse
 
@@ -14,6 +12,7 @@ from tonnage.scheduling.framework import Cycle, EventHint, FilterPlugin, Judgeme
 class NodeName(FilterPlugin):
     name = "NodeName"
     row_local = True
+    node_only = True
     reason = "node(s) didn't match the requested node name"
 
     def events(self) -> Iterable[EventHint]:
@@ -24,4 +23,4 @@ class NodeName(FilterPlugin):
         if not wanted:
             return None
         row = cycle.cluster.row_of.get(wanted, -1)
-        return refuse(np.arange(cycle.cluster.size)[rows] != row, self.reason, unresolvable=True)
+        return refuse(row_numbers(rows) != row, self.reason, unresolvable=True)

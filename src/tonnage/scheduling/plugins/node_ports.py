@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.columns import Rows
+from tonnage.scheduling.columns import Rows, among
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -39,9 +37,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
         taken = cycle.cluster.ports.rows_in_conflict(cycle.pod.host_ports)
         if not taken:
             return None
-        in_conflict = np.zeros(cycle.cluster.size, dtype=np.bool_)
-        in_conflict[list(taken)] = True
-        return refuse(in_conflict[rows], self.reason, unresolvable=False)
+        return refuse(among(taken, rows, cycle.cluster.size), self.reason, unresolvable=False)
 
 
 def _port_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:

@@ -31,46 +31,41 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return None if asks else SKIP
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        found = list(uses(cycle, self._resources, rows, scored=False))
-        has = [allocatable for _, allocatable, _, _ in found]
-        before = _evenness([in_use for _, _, in_use, _ in found], has, cycle, rows)
-        after = _evenness([in_use + asked for _, _, in_use, asked in found], has, cycle, rows)
-        gain = MAX_SCORE // 2 + after - before
-        half: Ints = np.sign(gain) * (np.abs(gain) // 2)
-        return MAX_SCORE // 2 + half
+        _, has, in_use, asked = found = uses(cycle, self._resources, rows, scored=False)
+        use = np.empty((2, *has.shape), dtype=np.int64)  # without the pod, and with it
+        use[0] = in_use
+        np.add(in_use, asked, out=use[1])
+        if len(has) == 2 and found.is_everywhere:  # what nearly every profile asks of nearly every cluster
+            fractions = use / has
+            np.minimum(fractions, 1.0, out=fractions)
+            std = np.abs(fractions[:, 0] - fractions[:, 1]) / 2
+        else:
+            std = _deviation(use, has)
+        before, after = ((1 - std) * MAX_SCORE).astype(np.int64)
+        # Fractions of 0 to 1 deviate by 0.5 at most, so that this is never negative and rounding down is truncating.
+        gain: Ints = (MAX_SCORE // 2 + after - before) // 2
+        return np.add(gain, MAX_SCORE // 2)
 
 
-def _evenness(used: list[Ints], has: list[Ints], cycle: Cycle, rows: Rows) -> Ints:
-    """100 for a node whose resources are used alike, less the more they differ. Sums run in resource order, as Go's."""
-    shape = cycle.cluster.exists[rows].shape
-    fractions: list[Fractions] = []
-    counts = np.zeros(shape, dtype=np.int64)
-    total = np.zeros(shape, dtype=np.float64)
-    for use, room in zip(used, has, strict=True):
-        fraction = np.zeros(shape, dtype=np.float64)
-        np.divide(use, room, out=fraction, where=room > 0)
-        np.minimum(fraction, 1.0, out=fraction)
-        fractions.append(fraction)
-        counts += room > 0
+def _deviation(use: Ints, has: Ints) -> Fractions:
+    """2 x k: the standard deviation over the resources a row has; of two it is half their distance, of fewer 0.
+
+    Sums run in the order of the resources, as Go's do: the last bit decides about a whole point.
+    """
+    fractions = np.zeros(use.shape)
+    np.divide(use, has, out=fractions, where=has > 0)
+    np.minimum(fractions, 1.0, out=fractions)
+    total, squares, distance = np.zeros((3, 2, has.shape[1]))
+    counts = np.zeros(has.shape[1], dtype=np.int64)
+    for place in range(len(has)):
+        fraction = fractions[:, place]
+        distance += np.where(counts == 0, fraction, -fraction)  # only looked at where there are two
         total += fraction
-    if len(fractions) == 2:
-        std = np.where(counts == 2, np.abs((fractions[0] - fractions[1]) / 2), 0.0)
-    else:
-        std = _std(fractions, has, counts, total)
-    return ((1 - std) * MAX_SCORE).astype(np.int64)
-
-
-def _std(fractions: list[Fractions], has: list[Ints], counts: Ints, total: Fractions) -> Fractions:
-    """The standard deviation over the resources a node has; of two it is half their distance, of fewer 0."""
+        counts += has[place] > 0
     some = np.maximum(counts, 1)
     mean = total / some
-    squares = np.zeros_like(total)
-    for fraction, room in zip(fractions, has, strict=True):
-        squares += np.where(room > 0, (fraction - mean) * (fraction - mean), 0.0)
-    pair = np.zeros_like(total)
-    signs = np.ones_like(total)
-    for fraction, room in zip(fractions, has, strict=True):
-        pair += np.where(room > 0, signs * fraction, 0.0)
-        signs = np.where(room > 0, -signs, signs)
+    for place in range(len(has)):
+        apart = fractions[:, place] - mean
+        squares += np.where(has[place] > 0, apart * apart, 0.0)
     several: Fractions = np.sqrt(squares / some)
-    return np.where(counts == 2, np.abs(pair / 2), np.where(counts > 2, several, 0.0))
+    return np.where(counts == 2, np.abs(distance / 2), np.where(counts > 2, several, 0.0))

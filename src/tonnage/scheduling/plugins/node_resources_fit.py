@@ -18,12 +18,20 @@ from collections.abc import Iterable
 import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.scheduling.amounts import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts, requests_of
-from tonnage.scheduling.columns import Ints, Mask, Rows
+from tonnage.scheduling.amounts import CPU, MEMORY, PODS, amounts, is_extended, requests_of
+from tonnage.scheduling.columns import Ints, Mask, Rows, row_count
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
-from tonnage.scheduling.framework import Cycle, EventHint, FilterPlugin, Judgement, ScorePlugin
-from tonnage.scheduling.plugins.resource_scores import NATIVE, Shape, along, percent, uses
+from tonnage.scheduling.framework import (
+    MAX_REASONS,
+    OTHER_REASONS,
+    Cycle,
+    EventHint,
+    FilterPlugin,
+    Judgement,
+    ScorePlugin,
+)
+from tonnage.scheduling.plugins.resource_scores import Shape, Uses, along, percent, uses
 from tonnage.scheduling.pod_info import PodInfo
 
 DEFAULT_RESOURCES = ((CPU, 1), (MEMORY, 1))
@@ -80,53 +88,68 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cluster = cycle.cluster
-        pods = cluster.resource_id(PODS)
-        too_many = cluster.requested[pods][rows] + 1 > cluster.allocatable[pods][rows]
-        bits = too_many.astype(np.int64)
-        reasons = ["Too many pods"]
-        hopeless: Mask = np.zeros(bits.shape, dtype=np.bool_)
-        for name, asked in self._asked(cycle):
-            has = cluster.allocatable[cluster.resource_id(name)][rows]
-            short = asked > has - cluster.requested[cluster.resource_id(name)][rows]
-            bits |= short.astype(np.int64) << len(reasons)
-            hopeless |= asked > has
-            reasons.append(f"Insufficient {name}")
-        return Judgement(bits, tuple(reasons), hopeless) if bits.any() else None
+        asked = self._asked(cycle)
+        short: dict[int, Mask] = {}
+        hopeless: Mask | bool = False
+        for place, (name, amount) in enumerate(asked):
+            number = cluster.resources.find(name)
+            if number is None:  # no node has ever had any of it
+                short[place] = np.ones(row_count(rows), dtype=np.bool_)
+                hopeless = True
+                continue
+            has = cluster.allocatable[number][rows]
+            is_short = has - cluster.requested[number][rows] < amount
+            if is_short.any():
+                short[place] = is_short
+                if name != PODS:
+                    hopeless = hopeless | (has < amount)
+        if not short:
+            return None
+        bits: Ints = np.zeros(row_count(rows), dtype=np.int64)
+        for place, is_short in short.items():
+            bits |= is_short.astype(np.int64) << min(place, MAX_REASONS - 1)
+        reasons = ["Too many pods", *(f"Insufficient {name}" for name, _ in asked[1:])]
+        if len(reasons) > MAX_REASONS:
+            reasons[MAX_REASONS - 1 :] = [OTHER_REASONS]
+        return Judgement(bits, tuple(reasons), hopeless)
 
     def _asked(self, cycle: Cycle) -> list[tuple[str, int]]:
-        """What the pod asks for and this plugin guards, native resources first, as upstream lists them."""
-        requests = cycle.pod.requests
-        native = [(name, requests[name]) for name in (CPU, MEMORY, EPHEMERAL_STORAGE) if requests.get(name, 0) > 0]
-        others = sorted((name, asked) for name, asked in requests.items() if name not in NATIVE and asked > 0)
-        return native + [(name, asked) for name, asked in others if not self._is_ignored(name)]
+        """One pod more, and what the pod asks for, as far as this plugin guards it."""
+        guarded = [each for each in cycle.pod.ordered_requests if each[1] > 0 and not self._is_ignored(each[0])]
+        return [(PODS, 1), *guarded]
 
     def _is_ignored(self, name: str) -> bool:
-        return name in self._ignored or name.partition("/")[0] in self._ignored_groups
+        if not self._ignored and not self._ignored_groups:
+            return False
+        return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        shape = cycle.cluster.exists[rows].shape
-        total, weights = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-        for weight, has, in_use, asked in uses(cycle, self._resources, rows, scored=True):
-            use = in_use + asked
-            counts = has > 0
-            if self._strategy == "LeastAllocated":
-                part = np.where(use > has, 0, percent(has - use, has))
-            elif self._strategy == "MostAllocated":
-                part = percent(np.minimum(use, has), has)
-            else:
-                part = along(self._shape, np.where(use > has, 100, percent(use, has)))
-                counts = counts & (part > 0)
-            total += np.where(counts, weight * part, 0)
-            weights += np.where(counts, weight, 0)
-        if self._strategy == "RequestedToCapacityRatio":
-            return _rounded(total, weights)
-        mean = np.zeros_like(total)
-        np.floor_divide(total, weights, out=mean, where=weights > 0)
-        return mean
+        weights, has, in_use, asked = found = uses(cycle, self._resources, rows, scored=True)
+        use = in_use + asked
+        if self._strategy == "LeastAllocated":
+            parts = percent(np.maximum(has - use, 0), has)
+        elif self._strategy == "MostAllocated":
+            parts = percent(np.minimum(use, has), has)
+        else:
+            return self._ratio(use, found)
+        if set(weights) != {1}:
+            parts = parts * np.array([weights]).T
+        if found.is_everywhere and weights:
+            mean: Ints = np.add.reduce(parts) // sum(weights)
+            return mean
+        return _mean(np.add.reduce(parts), np.array(weights, dtype=np.int64) @ (has > 0))
+
+    def _ratio(self, use: Ints, found: Uses) -> Ints:
+        """The mean of what the shape says, rounded half away from zero; what scores 0 does not count."""
+        parts = along(self._shape, np.where(use > found.has, 100, percent(use, found.has)))
+        counts = (found.has > 0) & (parts > 0)
+        weighted = np.array(found.weights, dtype=np.int64).reshape(-1, 1) * counts
+        total, weights = np.add.reduce(parts * weighted), np.add.reduce(weighted)
+        return _mean(2 * total + weights, 2 * weights)
 
 
-def _rounded(total: Ints, weights: Ints) -> Ints:
-    """The mean, half away from zero; none of these is negative."""
-    mean = np.zeros_like(total)
-    np.floor_divide(2 * total + weights, 2 * weights, out=mean, where=weights > 0)
-    return mean
+def _mean(total: Ints, weights: Ints) -> Ints:
+    """The quotient rounded down, and 0 where nothing takes part."""
+    with np.errstate(divide="ignore"):
+        found: Ints = total // weights
+    return found

@@ -17,6 +17,7 @@ _CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 class NodeUnschedulable(FilterPlugin):
     name = "NodeUnschedulable"
     row_local = True
+    node_only = True
     reason = "node(s) were unschedulable"
 
     def events(self) -> Iterable[EventHint]:

@@ -15,23 +15,21 @@ from tonnage.scheduling.columns import Ints, Rows
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
-    SKIP,
     Cycle,
     EventHint,
     FilterPlugin,
     Judgement,
-    PreScorePlugin,
     ScorePlugin,
-    Status,
     refuse,
     scaled_to_max,
 )
 from tonnage.scheduling.pod_info import PodInfo
 
 
-class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
+class TaintToleration(FilterPlugin, ScorePlugin):
     name = "TaintToleration"
     row_local = True
+    node_only = True
     normalizes = True
     reason = "node(s) had untolerated taint(s)"
 
@@ -49,10 +47,6 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
             (find_untolerated(taints, tolerations) is not None for taints in sets), np.bool_, len(sets)
         )
         return refuse(repels[cluster.taint_ids[rows]], self.reason, unresolvable=True) if repels.any() else None
-
-    def pre_score(self, cycle: Cycle) -> Status | None:
-        has_soft = any(taint.effect == PREFER_NO_SCHEDULE for taints in cycle.cluster.taints.things for taint in taints)
-        return None if has_soft else SKIP
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         """Soft taints the pod does not tolerate; a toleration without effect, or with the soft one, counts."""

@@ -1,0 +1,134 @@
+"""The forms of an answer: objects, Tables, metadata alone; JSON and YAML."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from contract_api import METADATA, METADATA_LIST, TABLE, Api, config_map, pod
+
+
+@pytest.mark.parametrize(
+    "accept", ["", "*/*", "application/json", "application/xml,application/json", "application/json;q=0.1"]
+)
+def test_json_is_what_there_is_unless_asked_otherwise(api: Api, maps: str, accept: str) -> None:
+    api.create(maps, config_map("a"))
+    assert api.get(f"{maps}/a", accept=accept)["kind"] == "ConfigMap"
+    assert api.get(maps, accept=accept)["kind"] == "ConfigMapList"
+
+
+def test_yaml_holds_the_same(api: Api, maps: str) -> None:
+    api.create(maps, config_map("a", {"k": "v"}))
+    shown = api.get(f"{maps}/a", accept="application/yaml")
+    assert shown.headers["Content-Type"] == "application/yaml"
+    assert yaml.safe_load(shown.body) == api.get(f"{maps}/a").body
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/xml", "application/*"])
+def test_a_form_nobody_serves_is_refused_before_anything_happens(api: Api, maps: str, accept: str) -> None:
+    refused = api.post(maps, config_map("a"), accept=accept)
+    assert (refused.code, refused.reason) == (406, "NotAcceptable")
+    assert refused.message.startswith(
+        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml"
+    )
+    assert api.get(f"{maps}/a").code == 404
+
+
+@pytest.mark.parametrize("accept", ["application/json;as=Bogus;v=v1;g=meta.k8s.io", "application/json;as=Table"])
+def test_a_shape_nobody_serves_is_refused(api: Api, maps: str, accept: str) -> None:
+    refused = api.get(maps, accept=accept)
+    assert refused.code == 406
+    assert refused.message.startswith("only the following media types are accepted: application/json, application/yaml")
+    assert api.get(maps, accept=f"{accept},application/json").code == 200
+
+
+def test_a_table_of_pods_has_kubectls_columns(api: Api, pods: str) -> None:
+    api.create(pods, pod("a", nodeName="n1"))
+    shown = api.get(pods, accept=TABLE)
+    assert (shown["kind"], shown["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    columns = [(column["name"], column["type"], column["priority"]) for column in shown["columnDefinitions"]]
+    assert columns == [
+        ("Name", "string", 0),
+        ("Ready", "string", 0),
+        ("Status", "string", 0),
+        ("Restarts", "string", 0),
+        ("Age", "string", 0),
+        ("IP", "string", 1),
+        ("Node", "string", 1),
+        ("Nominated Node", "string", 1),
+        ("Readiness Gates", "string", 1),
+    ]
+    [row] = shown["rows"]
+    assert row["cells"][:4] == ["a", "0/1", "Pending", "0"] and row["cells"][5:] == ["<none>", "n1", "<none>", "<none>"]
+    assert row["object"]["kind"] == "PartialObjectMetadata" and row["object"]["metadata"]["name"] == "a"
+    assert int(shown.version) > 0
+
+
+def test_a_table_of_one_object(api: Api, maps: str) -> None:
+    made = api.create(maps, config_map("a", {"k": "v"}))
+    shown = api.get(f"{maps}/a", accept=TABLE)
+    assert [row["cells"][:2] for row in shown["rows"]] == [["a", 1]] and shown.version == made.version
+
+
+def test_a_table_carries_as_much_of_each_object_as_was_asked_for(api: Api, maps: str) -> None:
+    api.create(maps, config_map("a", {"k": "v"}))
+    none = api.get(f"{maps}?includeObject=None", accept=TABLE)["rows"][0]["object"]
+    whole = api.get(f"{maps}?includeObject=Object", accept=TABLE)["rows"][0]["object"]
+    assert none is None and whole["data"] == {"k": "v"} and whole["kind"] == "ConfigMap"
+    assert api.get(f"{maps}?includeObject=Bogus", accept=TABLE).code == 400
+
+
+def test_a_table_has_pages(api: Api, maps: str) -> None:
+    for name in ("a", "b", "c"):
+        api.create(maps, config_map(name))
+    shown = api.get(f"{maps}?limit=2", accept=TABLE)
+    assert len(shown["rows"]) == 2 and shown.meta["remainingItemCount"] == 1 and shown.meta["continue"]
+
+
+def test_metadata_alone(api: Api, maps: str) -> None:
+    made = api.create(maps, config_map("a", {"k": "v"}))
+    shown = api.get(f"{maps}/a", accept=METADATA)
+    assert shown.body == {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": made["metadata"],
+    }
+    listed = api.get(maps, accept=METADATA_LIST)
+    assert (listed["kind"], listed.names) == ("PartialObjectMetadataList", ["a"])
+
+
+def test_one_is_not_many(api: Api, maps: str) -> None:
+    api.create(maps, config_map("a"))
+    assert api.get(maps, accept=METADATA).message == (
+        "you requested PartialObjectMetadata, but the requested object is a list (*core.ConfigMapList)"
+    )
+    assert api.get(f"{maps}/a", accept=METADATA_LIST).message == (
+        "you requested PartialObjectMetadataList, but the requested object is not a list (*core.ConfigMap)"
+    )
+
+
+def test_writes_can_be_answered_in_any_form(api: Api, maps: str) -> None:
+    assert api.post(maps, config_map("a"), accept=TABLE)["kind"] == "Table"
+    assert api.patch(f"{maps}/a", {"data": {"k": "v"}}, accept=METADATA)["kind"] == "PartialObjectMetadata"
+
+
+@pytest.mark.parametrize("agent", ["curl/8.0", "Wget/1.21", "Mozilla/5.0 (X11)"])
+def test_people_get_line_breaks(api: Api, maps: str, agent: str) -> None:
+    api.create(maps, config_map("a"))
+    assert raw(api, f"{maps}/a", agent).startswith('{\n  "kind": "ConfigMap",\n  "apiVersion": "v1"')
+    assert raw(api, f"{maps}/a?pretty=false", agent).startswith('{"kind":"ConfigMap","apiVersion":"v1","metadata":{')
+
+
+def test_programs_get_line_breaks_when_they_ask(api: Api, maps: str) -> None:
+    api.create(maps, config_map("a"))
+    assert raw(api, f"{maps}/a", "program/1").startswith('{"kind":"ConfigMap"')
+    assert raw(api, f"{maps}/a?pretty=true", "program/1").startswith("{\n  ")
+
+
+def raw(api: Api, path: str, agent: str) -> str:
+    connection = api._connection()
+    try:
+        headers = {"Authorization": f"Bearer {api.token}", "User-Agent": agent, "Accept": "application/json"}
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()

@@ -1,0 +1,325 @@
+"""JSON patch, merge patch and strategic merge patch: what each does to an object, and how each refuses."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from contract_api import Api, config_map, owners_of, pod
+
+DOES_NOT_APPLY = "the server rejected our request due to an error in our request"
+
+
+@pytest.fixture
+def a(api: Api, maps: str) -> str:
+    """The path of a ConfigMap with two values and a label."""
+    api.create(maps, config_map("a", {"k": "v", "x": "y"}, labels={"a": "b"}))
+    return f"{maps}/a"
+
+
+@pytest.mark.parametrize(
+    ("operations", "data"),
+    [
+        ([{"op": "add", "path": "/data/n", "value": "1"}], {"k": "v", "x": "y", "n": "1"}),
+        ([{"op": "remove", "path": "/data/x"}], {"k": "v"}),
+        ([{"op": "replace", "path": "/data/k", "value": "w"}], {"k": "w", "x": "y"}),
+        ([{"op": "replace", "path": "/data/new", "value": "w"}], {"k": "v", "x": "y", "new": "w"}),
+        ([{"op": "copy", "from": "/data/k", "path": "/data/k2"}], {"k": "v", "x": "y", "k2": "v"}),
+        ([{"op": "move", "from": "/data/k", "path": "/data/k2"}], {"x": "y", "k2": "v"}),
+        ([{"op": "test", "path": "/data/k", "value": "v"}, {"op": "remove", "path": "/data"}], None),
+        ([], {"k": "v", "x": "y"}),
+        (None, {"k": "v", "x": "y"}),
+    ],
+)
+def test_json_patch(api: Api, a: str, operations: Any, data: Any) -> None:
+    patched = api.patch(a, operations if operations is not None else b"null", "json")
+    assert (patched.code, patched.body.get("data")) == (200, data)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "test", "path": "/data/k", "value": "other"},
+        {"op": "remove", "path": "/data/nope"},
+        {"op": "move", "from": "/data/nope", "path": "/data/k"},
+        {"op": "bogus", "path": "/data/k"},
+    ],
+)
+def test_a_json_patch_that_does_not_apply_changes_nothing(api: Api, a: str, operation: Any) -> None:
+    refused = api.patch(a, [{"op": "add", "path": "/data/n", "value": "1"}, operation], "json")
+    assert (refused.code, refused.reason, refused.message) == (422, "Invalid", DOES_NOT_APPLY)
+    assert api.get(a)["data"] == {"k": "v", "x": "y"}
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", "error decoding patch: unexpected end of JSON input"),
+        (b"{}", "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
+        (b"[1]", "error decoding patch: json: cannot unmarshal number into Go value of type handlers.jsonPatchOp"),
+        (b"nope", "error decoding patch: invalid character 'o' in literal null (expecting 'u')"),
+        (b'[{"op":"add"', "error decoding patch: unexpected end of JSON input"),
+        (b'[{"op":"add",}]', "error decoding patch: invalid character '}' looking for beginning of object key string"),
+        (b"[] x", "error decoding patch: invalid character 'x' after top-level value"),
+    ],
+)
+def test_a_json_patch_that_is_none_is_refused(api: Api, a: str, body: bytes, told: str) -> None:
+    refused = api.patch(a, body, "json")
+    assert (refused.code, refused.message) == (400, told)
+
+
+def test_a_json_patch_has_at_most_ten_thousand_operations(api: Api, a: str) -> None:
+    refused = api.patch(a, [{"op": "test", "path": "/data/k", "value": "v"}] * 10_001, "json")
+    assert (refused.code, refused.message) == (
+        413,
+        "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001",
+    )
+
+
+def test_an_operation_with_an_unknown_field_is_judged_as_asked(api: Api, a: str) -> None:
+    odd = [{"op": "add", "path": "/data/n", "value": "1", "bogus": 1}]
+    refused = api.patch(f"{a}?fieldValidation=Strict", odd, "json")
+    assert refused.code == 422
+    assert refused.message.endswith(': strict decoding error: json patch unknown field "[0].bogus"')
+    assert api.patch(a, odd, "json").warnings == ['json patch unknown field "[0].bogus"']
+
+
+def test_merge_patch_lays_over_and_null_removes(api: Api, a: str) -> None:
+    patched = api.patch(a, {"data": {"k": None, "n": "1"}, "metadata": {"labels": None}})
+    assert (patched.code, patched["data"]) == (200, {"n": "1", "x": "y"})
+    assert "labels" not in patched.meta
+
+
+def test_a_merge_patch_replaces_lists_as_a_whole(api: Api, pods: str) -> None:
+    api.create(pods, pod("a"))
+    patched = api.patch(f"{pods}/a", {"metadata": {"finalizers": ["example.com/a"]}})
+    patched = api.patch(f"{pods}/a", {"metadata": {"finalizers": ["example.com/b"]}})
+    assert patched.meta["finalizers"] == ["example.com/b"]
+
+
+def test_a_patch_that_changes_nothing_keeps_the_version(api: Api, a: str) -> None:
+    version = api.get(a).version
+    for kind, body in (("merge", {}), ("merge", {"data": {"k": "v"}}), ("strategic", {"data": {"k": "v"}})):
+        assert api.patch(a, body, kind).version == version
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", "error decoding patch: unexpected end of JSON input"),
+        (b"null", "Invalid JSON Patch"),
+        (b"[]", "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"),
+        (b"x", "error decoding patch: invalid character 'x' looking for beginning of value"),
+        (b'{"a" 1}', "error decoding patch: invalid character '1' after object key"),
+        (b'{"a":1 "b"}', "error decoding patch: invalid character '\"' after object key:value pair"),
+        (b'{"a":[1 2]}', "error decoding patch: invalid character '2' after array element"),
+        (b'{"a":"\n"}', "error decoding patch: invalid character '\\n' in string literal"),
+        (b'{"a":"\\q"}', "error decoding patch: invalid character 'q' in string escape code"),
+        (b'{"a":1.}', "error decoding patch: invalid character '}' after decimal point in numeric literal"),
+        (b'{"a":-}', "error decoding patch: invalid character '}' in numeric literal"),
+        (b'{"a":1e}', "error decoding patch: invalid character '}' in exponent of numeric literal"),
+        (b'{"a":\xff}', "error decoding patch: invalid character 'ÿ' looking for beginning of value"),
+    ],
+)
+def test_a_merge_patch_that_is_none_is_refused(api: Api, a: str, body: bytes, told: str) -> None:
+    refused = api.patch(a, body)
+    assert (refused.code, refused.message) == (400, told)
+
+
+def test_a_patch_can_name_the_version_it_is_for(api: Api, a: str) -> None:
+    version = api.get(a).version
+    assert api.patch(a, {"metadata": {"resourceVersion": version}, "data": {"n": "1"}}).code == 200
+    refused = api.patch(a, {"metadata": {"resourceVersion": version}, "data": {"n": "2"}})
+    assert (refused.code, refused.reason) == (409, "Conflict")
+
+
+@pytest.mark.parametrize("version", [None, "", "0"])
+def test_a_patch_for_any_version_overwrites(api: Api, a: str, version: str | None) -> None:
+    assert api.patch(a, {"metadata": {"resourceVersion": version}, "data": {"n": "2"}}).code == 200
+
+
+def test_a_patch_cannot_take_the_version_from_a_kind_that_needs_one(api: Api, ns: str) -> None:
+    path = "/apis/storage.k8s.io/v1/csinodes"
+    api.create(path, {"metadata": {"name": ns}, "spec": {"drivers": []}})
+    patched = api.patch(f"{path}/{ns}", {"metadata": {"labels": {"a": "b"}}})
+    assert patched.code == 200
+    assert api.patch(f"{path}/{ns}", {"metadata": {"resourceVersion": None, "labels": {"a": "c"}}}).code == 422
+
+
+def test_a_patch_that_means_another_uid_is_invalid(api: Api, a: str) -> None:
+    refused = api.patch(a, {"metadata": {"uid": "other"}})
+    assert (refused.code, refused.causes) == (
+        422,
+        [("metadata.uid", 'Invalid value: "other": field is immutable')],
+    )
+
+
+def test_a_patch_cannot_rename_or_move(api: Api, a: str) -> None:
+    assert api.patch(a, {"metadata": {"name": "b"}}).message == (
+        "the name of the object (b) does not match the name on the URL (a)"
+    )
+    assert api.patch(a, {"metadata": {"namespace": "b"}}).message == (
+        "the namespace of the provided object does not match the namespace sent on the request"
+    )
+
+
+def test_a_patch_cannot_change_the_kind(api: Api, maps: str) -> None:
+    api.create(maps, config_map("plain"))
+    refused = api.patch(f"{maps}/plain", {"kind": "Secret"})
+    assert refused.code == 422
+    assert refused.causes[0][0] == "patch"
+    assert refused.message.endswith(": converting (v1.Secret) to (core.ConfigMap): unknown conversion")
+    refused = api.patch(f"{maps}/plain", {"apiVersion": "v9"})
+    assert ': no kind "ConfigMap" is registered for version "v9" in scheme ' in refused.message
+    assert api.patch(f"{maps}/plain", {"kind": None}).code == 200
+
+
+def test_what_a_patch_makes_must_still_be_an_object(api: Api, a: str) -> None:
+    refused = api.patch(a, {"data": {"n": 1}})
+    assert (refused.code, refused.reason) == (422, "Invalid")
+    assert refused.message.startswith(' "" is invalid: patch: Invalid value: "{')
+    assert refused.message.endswith(
+        ": json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
+    )
+
+
+def test_unknown_and_repeated_fields_of_a_patch_are_judged_as_asked(api: Api, pods: str) -> None:
+    api.create(pods, pod("a"))
+    a = f"{pods}/a"
+    refused = api.patch(f"{a}?fieldValidation=Strict", {"spec": {"bogus": 1}, "extra": 2})
+    told = 'strict decoding error: unknown field "extra", unknown field "spec.bogus"'
+    assert refused.code == 422 and refused.message.endswith(f": {told}")
+    warned = api.patch(a, {"spec": {"bogus": 1}, "extra": 2})
+    assert (warned.code, warned.warnings) == (200, ['unknown field "extra"', 'unknown field "spec.bogus"'])
+    refused = api.patch(f"{a}?fieldValidation=Strict", {"spec": {"bogus": 1}}, "strategic")
+    assert refused.causes == [
+        (
+            "patch",
+            'Invalid value: "map[spec:map[bogus:1]]": strict decoding error: unknown field "spec.bogus"',
+        )
+    ]
+    twice = b'{"metadata":{"labels":{"a":"b","a":"c"}}}'
+    for kind in ("merge", "strategic"):
+        refused = api.patch(f"{a}?fieldValidation=Strict", twice, kind)
+        assert refused.message.endswith(': strict decoding error: duplicate field "metadata.labels.a"')
+        warned = api.patch(a, twice, kind)
+        assert warned.warnings == ['duplicate field "metadata.labels.a"'] and warned.meta["labels"] == {"a": "c"}
+
+
+def test_only_apply_can_be_forced(api: Api, a: str) -> None:
+    for force in ("true", "false"):
+        assert api.patch(f"{a}?force={force}", {}).causes == [
+            ("force", "Forbidden: may not be specified for non-apply patch")
+        ]
+
+
+@pytest.mark.parametrize("media", ["", "text/plain", "application/json", "application/apply-patch+json"])
+def test_a_patch_says_what_kind_it_is(api: Api, a: str, media: str) -> None:
+    refused = api.request("PATCH", f"{a}?fieldManager=m", {}, content_type=media)
+    assert (refused.code, refused.reason, refused.message) == (
+        415,
+        "UnsupportedMediaType",
+        "415: Unsupported Media Type",
+    )
+
+
+@pytest.mark.parametrize("owners", [[], [{}]])
+def test_a_patch_can_make_the_server_forget_all_owners(api: Api, a: str, owners: list[object]) -> None:
+    before = api.get(a)
+    forgotten = api.patch(a, {"metadata": {"managedFields": owners}})
+    assert "managedFields" not in forgotten.meta and forgotten.version != before.version
+    assert owners_of(api.patch(a, {"data": {"n": "1"}}).body) == []  # not tracked until something is applied
+
+
+@pytest.fixture
+def p(api: Api, pods: str) -> str:
+    api.create(pods, pod("a"))
+    return f"{pods}/a"
+
+
+def test_strategic_merge_finds_list_items_by_their_key(api: Api, p: str) -> None:
+    patched = api.patch(p, {"spec": {"containers": [{"name": "c", "image": "j"}]}}, "strategic")
+    assert [(c["name"], c["image"]) for c in patched["spec"]["containers"]] == [("c", "j")]
+    refused = api.patch(p, {"spec": {"containers": [{"image": "z"}]}}, "strategic")
+    assert (refused.code, refused.message) == (
+        500,
+        "map: map[image:z] does not contain declared merge key: name",
+    )
+
+
+def test_strategic_merge_directives(api: Api, p: str) -> None:
+    def patched(metadata: object) -> dict[str, Any]:
+        reply = api.patch(p, {"metadata": metadata}, "strategic")
+        assert reply.code == 200, reply.body
+        return reply.meta
+
+    assert patched({"finalizers": ["e.com/a"]})["finalizers"] == ["e.com/a"]
+    assert patched({"finalizers": ["e.com/b"]})["finalizers"] == ["e.com/b", "e.com/a"]
+    assert patched({"$deleteFromPrimitiveList/finalizers": ["e.com/a"]})["finalizers"] == ["e.com/b"]
+    ordered = {"$setElementOrder/finalizers": ["e.com/c", "e.com/b"], "finalizers": ["e.com/c"]}
+    assert patched(ordered)["finalizers"] == ["e.com/c", "e.com/b"]
+    assert patched({"labels": {"x": "y"}})["labels"] == {"x": "y"}
+    assert patched({"labels": {"a": "b", "$patch": "replace"}})["labels"] == {"a": "b"}
+    assert "labels" not in patched({"labels": {"$patch": "delete"}})
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u1"}
+    patched({"ownerReferences": [owner]})
+    assert patched({"ownerReferences": [{**owner, "uid": "u2"}]})["ownerReferences"] == [{**owner, "uid": "u2"}, owner]
+    left = patched({"ownerReferences": [{"$patch": "delete", "uid": "u1"}]})
+    assert left["ownerReferences"] == [{**owner, "uid": "u2"}]
+
+
+def test_a_directive_nobody_knows_is_a_fault(api: Api, p: str) -> None:
+    api.patch(p, {"metadata": {"labels": {"a": "b"}}})
+    refused = api.patch(p, {"metadata": {"labels": {"$patch": "bogus"}}}, "strategic")
+    assert (refused.code, refused.reason, refused.message) == (
+        500,
+        "",
+        "unknown patch type: bogus in map: map[$patch:bogus]",
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", "unexpected end of JSON input"),
+        (b"x", "invalid character 'x' looking for beginning of value"),
+    ],
+)
+def test_a_strategic_patch_that_is_none_is_refused(api: Api, p: str, body: bytes, told: str) -> None:
+    refused = api.patch(p, body, "strategic")
+    assert (refused.code, refused.message) == (400, told)
+
+
+def test_taints_are_replaced_and_conditions_are_merged(api: Api, ns: str) -> None:
+    node = f"/api/v1/nodes/{ns}"
+    api.create("/api/v1/nodes", {"metadata": {"name": ns}, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}})
+    patched = api.patch(node, {"spec": {"taints": [{"key": "b", "effect": "NoSchedule"}]}}, "strategic")
+    assert patched["spec"]["taints"] == [{"key": "b", "effect": "NoSchedule"}]
+    for kind in ("Ready", "DiskPressure"):
+        patched = api.patch(
+            f"{node}/status", {"status": {"conditions": [{"type": kind, "status": "True"}]}}, "strategic"
+        )
+    assert sorted(item["type"] for item in patched["status"]["conditions"]) == ["DiskPressure", "Ready"]
+
+
+def test_drivers_of_a_node_merge_by_name(api: Api, ns: str) -> None:
+    path = "/apis/storage.k8s.io/v1/csinodes"
+    driver = {"name": "d.example", "nodeID": "n", "topologyKeys": ["k"], "allocatable": {"count": 3}}
+    api.create(path, {"metadata": {"name": ns}, "spec": {"drivers": [driver]}})
+    other = {"name": "e.example", "nodeID": "n", "topologyKeys": ["k"]}
+    patched = api.patch(f"{path}/{ns}", {"spec": {"drivers": [other]}}, "strategic")
+    assert sorted(item["name"] for item in patched["spec"]["drivers"]) == ["d.example", "e.example"]
+
+
+def test_patches_of_many_at_once_never_collide(api: Api, a: str) -> None:
+    def patch(number: int) -> int:
+        mine = Api(api.name, api.url, api.token)
+        try:
+            return mine.patch(a, {"data": {f"n{number}": "v"}}).code
+        finally:
+            mine.close()
+
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(patch, range(16))) == {200}
+    assert len(api.get(a)["data"]) == 2 + 16
