@@ -11,31 +11,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from contract_api import Api, embedded, kube_apiserver
+from contract_api import Api
+from contract_servers import embedded, kube_apiserver
 
 NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """Kubernetes' own server, started once."""
+def assets() -> Path:
+    """The folder of Kubernetes' own binaries."""
     folder = os.environ.get("KUBEBUILDER_ASSETS", "")
     if not folder:
         pytest.skip("KUBEBUILDER_ASSETS does not name a folder with kube-apiserver and etcd")
     missing = [name for name in ("kube-apiserver", "etcd") if not (Path(folder) / name).exists()]
     if missing:
         pytest.skip(f"KUBEBUILDER_ASSETS={folder} has no {' and no '.join(missing)}")
-    with kube_apiserver(tmp_path_factory.mktemp("kube"), Path(folder)) as api:
-        yield api
+    return Path(folder)
 
 
-@pytest.fixture(scope="module", params=["embedded", pytest.param("kube-apiserver", marks=pytest.mark.envtest)])
+@pytest.fixture(scope="session", params=["embedded", pytest.param("kube-apiserver", marks=pytest.mark.envtest)])
 def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """One server for the tests of a file; each test keeps to a namespace or to names of its own."""
+    """One server for all tests; each keeps to a namespace or to names of its own."""
     if request.param == "kube-apiserver":
-        yield request.getfixturevalue("kube")
-        return
-    with embedded(tmp_path_factory.mktemp("embedded")) as server:
+        starting = kube_apiserver(tmp_path_factory.mktemp("kube"), request.getfixturevalue("assets"))
+    else:
+        starting = embedded(tmp_path_factory.mktemp("embedded"))
+    with starting as server:
         yield server
 
 

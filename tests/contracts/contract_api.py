@@ -1,4 +1,4 @@
-"""What the contract tests stand on: a plain HTTP client, builders, and how each implementation is started.
+"""What the contract tests stand on: a plain HTTP client, and builders. How the servers start: `contract_servers.py`.
 
 A contract test speaks HTTP and knows nothing of the server behind it, so the same sentence holds for ours and for
 Kubernetes' own. `Api` keeps its connection; `watch` reads a stream until it has seen what was expected.
@@ -8,19 +8,11 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import ssl
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
-
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 Doc = dict[str, Any]
 T = TypeVar("T")
@@ -34,6 +26,8 @@ PATCHES = {
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+"""The answer of a subresource that did its work elsewhere."""
 _PATIENCE_S = 20.0
 
 
@@ -210,7 +204,7 @@ class Api:
         return http.client.HTTPSConnection(host, context=self._tls, timeout=_PATIENCE_S)
 
 
-# -- builders -----------------------------------------------------------------------------------------------------------
+# -- builders ---------------------------------------------------------------------------------------------------------
 
 
 def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -> Doc:
@@ -258,106 +252,3 @@ def owned_by(doc: Doc, manager: str, subresource: str = "") -> Doc:
         if (entry["manager"], entry.get("subresource", "")) == (manager, subresource):
             return dict(entry["fieldsV1"])
     return {}
-
-
-# -- implementations ------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def embedded(folder: Path) -> Iterator[Api]:
-    """`tonnage apiserver` in a process of its own."""
-    command = [sys.executable, "-m", "tonnage", "apiserver", "--data-dir", str(folder), "--secure-port", "0"]
-    with (folder / "stderr.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-    assert process.stdout is not None
-    with process.stdout, ended(process):
-        line = process.stdout.readline()
-        assert line.startswith("ready https://"), (folder / "stderr.log").read_text()
-        api = Api("embedded", line.split()[1], (folder / "token").read_text().strip())
-        yield api
-        api.close()
-
-
-@contextmanager
-def kube_apiserver(folder: Path, assets: Path) -> Iterator[Api]:
-    """Kubernetes' own server on etcd, both from the folder that envtest uses.
-
-    Two of its admission plugins are off beside those envtest turns off, because they leave marks that only a controller
-    takes away again: TaintNodesByCondition (a taint on new nodes) and StorageObjectInUseProtection (finalizers).
-    """
-    etcd_port, port = free_port(), free_port()
-    key_file, tokens = folder / "service-account.key", folder / "tokens.csv"
-    key_file.write_bytes(private_key())
-    tokens.write_text('contract-token,admin,admin,"system:masters"\n')
-    client_url = f"http://127.0.0.1:{etcd_port}"
-    etcd = [str(assets / "etcd"), "--data-dir", str(folder / "etcd"), "--unsafe-no-fsync"]
-    etcd += ["--listen-client-urls", client_url, "--advertise-client-urls", client_url]
-    etcd += ["--listen-peer-urls", "http://127.0.0.1:0"]
-    flags = {
-        "etcd-servers": client_url,
-        "cert-dir": str(folder / "certificates"),
-        "bind-address": "127.0.0.1",
-        "secure-port": str(port),
-        "token-auth-file": str(tokens),
-        "anonymous-auth": "false",
-        "authorization-mode": "RBAC",
-        "service-account-key-file": str(key_file),
-        "service-account-signing-key-file": str(key_file),
-        "service-account-issuer": "https://kubernetes.default.svc",
-        "service-cluster-ip-range": "10.0.0.0/24",
-        "disable-admission-plugins": "ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection",
-        # On in Tonnage, still off by default upstream.
-        "feature-gates": "MutablePVNodeAffinity=true,VolumeLimitScaling=true",
-    }
-    server = [str(assets / "kube-apiserver"), *(f"--{name}={value}" for name, value in flags.items())]
-    with logged(etcd, folder / "etcd.log"), logged(server, folder / "kube-apiserver.log") as process:
-        api = Api("kube-apiserver", f"https://127.0.0.1:{port}", "contract-token")
-        ends_at = time.monotonic() + 60
-        while not is_ready(api):
-            told = (folder / "kube-apiserver.log").read_text()[-2000:]
-            assert process.poll() is None and time.monotonic() < ends_at, told
-            time.sleep(0.1)
-        yield api
-        api.close()
-
-
-def is_ready(api: Api) -> bool:
-    try:
-        return api.get("/readyz").code == 200
-    except OSError:
-        return False
-
-
-@contextmanager
-def logged(command: list[str], log: Path) -> Iterator[subprocess.Popen[str]]:
-    with log.open("w") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True)
-    with ended(process):
-        yield process
-
-
-@contextmanager
-def ended(process: subprocess.Popen[str]) -> Iterator[None]:
-    """End the process with the block, politely first."""
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def private_key() -> bytes:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    )

@@ -166,7 +166,8 @@ def test_items_of_one_key_are_a_fault(api: Api, pods: str) -> None:
     refused = api.apply(f"{pods}/a", wanted("a", spec={"containers": [{"name": "c"}, {"name": "c"}]}))
     assert (refused.code, refused.message) == (
         500,
-        'failed to create typed patch object (/a; /v1, Kind=Pod): .spec.containers: duplicate entries for key [name="c"]',
+        "failed to create typed patch object (/a; /v1, Kind=Pod): .spec.containers: "
+        'duplicate entries for key [name="c"]',
     )
 
 

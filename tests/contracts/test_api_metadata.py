@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from contract_api import Api, config_map, deployment, owned_by, owners_of, pod
 
@@ -45,7 +46,7 @@ def test_what_only_the_server_says_is_not_taken_from_a_client(api: Api, pods: st
 
 
 def test_labels_annotations_finalizers_and_owners_are_kept(api: Api, maps: str) -> None:
-    said = {
+    said: dict[str, Any] = {
         "labels": {"a": "b"},
         "annotations": {"x": "y"},
         "finalizers": ["example.com/f"],
@@ -64,7 +65,12 @@ def test_empty_lists_and_maps_and_nulls_are_left_out(api: Api, maps: str) -> Non
 def test_zeros_that_mean_no_more_than_absence_are_left_out(api: Api, pods: str) -> None:
     toleration = {"key": "", "operator": "Exists", "effect": ""}
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "x", "readOnly": False}}
-    said = {"nodeName": "", "hostNetwork": False, "shareProcessNamespace": False, "priorityClassName": ""}
+    said: dict[str, Any] = {
+        "nodeName": "",
+        "hostNetwork": False,
+        "shareProcessNamespace": False,
+        "priorityClassName": "",
+    }
     made = api.create(pods, pod("a", **said, volumes=[volume], tolerations=[toleration]))["spec"]
     assert not {"nodeName", "hostNetwork", "priorityClassName"} & made.keys()
     assert made["shareProcessNamespace"] is False  # a pointer upstream: false is something else than nothing

@@ -11,7 +11,7 @@ import asyncio
 import os
 import random
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -35,7 +35,7 @@ from tonnage.scheduling.assembly import Assembled, assemble
 from tonnage.scheduling.configuration import Configuration, ResolvedProfile, default_configuration, load
 from tonnage.scheduling.explain import Explanation
 from tonnage.scheduling.plugin_catalogue import ExtensionPoint, KnownPlugin
-from tonnage.scheduling.plugins.registry import ForeignFactory
+from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.snapshot import Snapshot, snapshot_of
 
@@ -214,9 +214,9 @@ def _hint(key: str, namesake: str, known: Iterable[str]) -> str | None:
     return f"is {' or '.join(found)} meant?" if found else None
 
 
-def _configuration(config_file: Path | None, gates: Gates) -> tuple[Configuration, Mapping[str, ForeignFactory]]:
+def _configuration(config_file: Path | None, gates: Gates) -> tuple[Configuration, ForeignPlugins]:
     foreign = foreign_plugins()
-    known = tuple(KnownPlugin.of(each) for each in foreign.values() if isinstance(each, type))
+    known = tuple(KnownPlugin.of(each) for each in foreign.values())
     if config_file is None:
         return default_configuration(known_plugins=known, gates=gates), foreign
     configuration = load(config_file, known_plugins=known, gates=gates)

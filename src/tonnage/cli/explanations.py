@@ -30,7 +30,8 @@ from tonnage.scheduling.explain import Explanation, NodeAnswer
 
 MAX_ROWS = 20
 """Nodes that fit, and groups of those that do not, that are shown one by one."""
-_MAX_NAMES = 3
+_MAX_NAMES, _EXAMPLES = 5, 3
+"""Up to so many refused nodes of a group are all named; of more only so many."""
 _UNBROKEN = 10_000
 """A width that no line reaches."""
 
@@ -176,7 +177,7 @@ def _print_refused(nodes: Sequence[NodeAnswer], console: Console) -> None:
     table.add_column("WHY", overflow="fold")
     table.add_column("NODES", overflow="ellipsis", no_wrap=True, max_width=console.width // 4)
     for (plugin, reasons), names in ordered[:MAX_ROWS]:
-        examples = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
+        examples = ", ".join(names if len(names) <= _MAX_NAMES else [*names[:_EXAMPLES], "…"])
         table.add_row(
             f"{len(names):,}", Text(plugin), Text(", ".join(reasons), style="red"), Text(examples, style="dim")
         )

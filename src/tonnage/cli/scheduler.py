@@ -10,7 +10,7 @@ import signal
 import socket
 import ssl
 import tempfile
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,13 +27,15 @@ from tonnage.client.connection import Connection
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
 from tonnage.clock import SystemClock
+from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.metrics import new_registry
 from tonnage.scheduler.health import served
 from tonnage.scheduler.program import Program
 from tonnage.scheduling.configuration import Configuration, default_configuration, load
+from tonnage.scheduling.framework import Plugin
 from tonnage.scheduling.plugin_catalogue import KnownPlugin
-from tonnage.scheduling.plugins.registry import ForeignFactory
+from tonnage.scheduling.plugins.registry import ForeignPlugins
 
 ENTRY_POINTS = "tonnage.plugins"
 
@@ -82,7 +84,7 @@ def scheduler(
     for warning in gates.warnings:
         click.echo(f"warning: {warning}", err=True)
     foreign = foreign_plugins()
-    known = tuple(KnownPlugin.of(plugin) for plugin in _classes(foreign))
+    known = tuple(KnownPlugin.of(plugin) for plugin in foreign.values())
     if config_file is not None:
         configuration = load(config_file, known_plugins=known, gates=gates)
     else:
@@ -93,13 +95,18 @@ def scheduler(
     asyncio.run(run(configuration, options, foreign))
 
 
-def foreign_plugins() -> Mapping[str, ForeignFactory]:
-    """Plugins that other packages bring, by name."""
-    return {each.name: each.load() for each in entry_points(group=ENTRY_POINTS)}
-
-
-def _classes(foreign: Mapping[str, ForeignFactory]) -> list[type]:
-    return [factory for factory in foreign.values() if isinstance(factory, type)]
+def foreign_plugins() -> ForeignPlugins:
+    """Plugins that other packages bring, by name. Raises TonnageError for an entry point that is none."""
+    found: dict[str, type[Plugin]] = {}
+    for entry in entry_points(group=ENTRY_POINTS):
+        plugin = entry.load()
+        if not (isinstance(plugin, type) and issubclass(plugin, Plugin) and plugin.name == entry.name):
+            raise TonnageError(
+                f"the entry point {entry.name} = {entry.value} of group {ENTRY_POINTS} is not a plugin of that name",
+                hint="point it at a subclass of tonnage.scheduling.framework.Plugin whose `name` is the entry's",
+            )
+        found[entry.name] = plugin
+    return found
 
 
 def connection_of(configuration: Configuration, wanted: Path | None) -> Connection:
@@ -112,7 +119,7 @@ def connection_of(configuration: Configuration, wanted: Path | None) -> Connecti
     return kubeconfig.load(named)
 
 
-async def run(configuration: Configuration, options: Options, foreign: Mapping[str, ForeignFactory]) -> None:
+async def run(configuration: Configuration, options: Options, foreign: ForeignPlugins) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
     clock, rng, measures = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
     limits = configuration.client_connection

@@ -82,7 +82,7 @@ class Cache(Generic[T]):
         """
         new = {found.key: found for found in state}
         for key in [key for key in self._objects if key not in new]:
-            pass
+            self.remove(key)
         for found in new.values():
             self.put(found)
 

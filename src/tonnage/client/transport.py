@@ -1,18 +1,20 @@
-"""HTTP to one API server, over aiohttp.
+"""HTTP to one API server: short requests over a pool of our own (`connections`), streams over aiohttp.
 
-Short requests share a bounded pool of connections; streams have connections of their own, so that however many watches
-there are, a request never waits for one. A connection that has gone silent is found out by the kernel (keep-alive
-probes), since HTTP/1.1 has no pings. A 401 is tried once more with fresh credentials: it was refused before anything
-was done. Credentials are sent over TLS only, as upstream does.
+Streams have connections to themselves, so that however many watches there are, a request never waits for one. A
+connection that has gone silent is found out by the kernel (keep-alive probes), since HTTP/1.1 has no pings. A 401 is
+tried once more with fresh credentials: it was refused before anything was done. Credentials are sent over TLS only, as
+upstream does, and never to where a redirect points: redirects are not followed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -22,10 +24,11 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from tonnage.client.connection import Connection, Impersonation
+from tonnage.client.connections import CONNECT_S, HungUp, NotConnected, NotHttp, Pool, keep_alive
 from tonnage.client.credentials import Credentials, Identity
-from tonnage.client.errors import InvalidKubeconfig
+from tonnage.client.errors import NoCredentials
 from tonnage.client.tls import context_of
-from tonnage.client.trouble import CONNECT_S, trouble
+from tonnage.client.trouble import trouble
 from tonnage.client.wire import Request, Response
 from tonnage.clock import Clock
 
@@ -33,10 +36,18 @@ MAX_CONNECTIONS = 64
 """Requests under way at once; more wait their turn."""
 _READ_BYTES = 1 << 18
 """How much of a stream is read ahead of its reader; a few hundred events."""
-# Probes after 30 s of silence, 15 s apart, and given up after three: client-go's HTTP/2 pings do the same in 45 s.
-_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 3}
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """An identity made ready for use: headers in two forms, and TLS with its certificate (None is plain HTTP)."""
+
+    identity: Identity
+    headers: CIMultiDict[str]
+    head: bytes
+    context: ssl.SSLContext | None
 
 
 class HttpTransport:
@@ -45,109 +56,120 @@ class HttpTransport:
     def __init__(
         self, connection: Connection, *, clock: Clock, user_agent: str, max_connections: int = MAX_CONNECTIONS
     ) -> None:
-        self._cluster = connection.cluster
-        self._is_tls = connection.cluster.server.startswith("https:")
+        self._cluster = cluster = connection.cluster
+        url = urlsplit(cluster.server)
+        self._is_tls = url.scheme == "https"
+        self._base = url.path
         self._credentials = Credentials(connection, clock=clock)
-        self._max_connections = max_connections
-        self._sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession] | None = None
-        # On the way to ourselves there is nothing to save, and compressing costs the server more than we gain.
-        compress = connection.cluster.compress and not _is_loopback(self._cluster.server)
-        self._headers = CIMultiDict(
-            {
-                "Accept": "application/json",
-                "User-Agent": user_agent,
-                "Accept-Encoding": "gzip" if compress else "identity",
-            }
+        self._pool = Pool(
+            url.hostname or "",
+            url.port or (443 if self._is_tls else 80),
+            server_name=cluster.tls_server_name,
+            limit=max_connections,
         )
-        self._headers.extend(_impersonation_headers(connection.user.impersonation))
-        self._shown: tuple[Identity, CIMultiDict[str], ssl.SSLContext | bool] | None = None
+        self._streams: aiohttp.ClientSession | None = None
+        # On the way to ourselves there is nothing to save, and compressing costs the server more than we gain.
+        compress = cluster.compress and not _is_loopback(url.hostname or "")
+        self._headers = [
+            ("Host", url.netloc.rpartition("@")[2]),
+            ("Accept", "application/json"),
+            ("User-Agent", user_agent),
+            ("Accept-Encoding", "gzip" if compress else "identity"),
+            *_impersonation_headers(connection.user.impersonation),
+        ]
+        self._shown: _Shown | None = None
         if not self._is_tls and connection.user.token:
-            _log.warning("%s is not TLS: credentials are not sent", self._cluster.server)
+            _log.warning("%s is not TLS: credentials are not sent", cluster.server)
 
     @property
     def server(self) -> str:
         return self._cluster.server
 
     async def send(self, request: Request) -> Response:
-        identity = await self._identity()
-        response = await self._send(request, identity)
-        if response.code == 401 and self._is_tls and await self._credentials.renew(identity):
-            response = await self._send(request, await self._identity())
+        shown = await self._show()
+        response = await self._send(request, shown)
+        if response.code == 401 and self._is_tls and await self._credentials.renew(shown.identity):
+            response = await self._send(request, await self._show())
         return response
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[_Stream]:
-        identity = await self._identity()
-        response = await self._open(request, identity, streams=True)
-        if response.status == 401 and self._is_tls and await self._credentials.renew(identity):
+        shown = await self._show()
+        response = await self._open(request, shown)
+        if response.status == 401 and self._is_tls and await self._credentials.renew(shown.identity):
             response.close()
-            response = await self._open(request, await self._identity(), streams=True)
+            response = await self._open(request, await self._show())
         try:
             yield _Stream(response, request, self.server)
         finally:
             response.close()
 
     async def close(self) -> None:
-        for session in self._sessions or ():
-            await session.close()
-        self._sessions = None
+        self._pool.close()
+        if self._streams is not None:
+            await self._streams.close()
+            self._streams = None
 
-    async def _identity(self) -> Identity:
-        return await self._credentials.identity() if self._is_tls else Identity()
-
-    async def _send(self, request: Request, identity: Identity) -> Response:
-        response = await self._open(request, identity, streams=False)
+    async def _send(self, request: Request, shown: _Shown) -> Response:
+        if not request.path.isascii() or " " in request.path or not request.path.isprintable():
+            raise ValueError(f"the path {request.path!r} is not percent-encoded")
+        first = f"{request.method} {self._base}{request.path} HTTP/1.1\r\n"
+        if request.body is None:
+            last = b"\r\n" if request.method in ("GET", "HEAD") else b"Content-Length: 0\r\n\r\n"
+        else:
+            last = f"Content-Type: {request.content_type}\r\nContent-Length: {len(request.body)}\r\n\r\n".encode()
+            last += request.body
+        data = first.encode() + shown.head + last
         try:
-            async with response:
-                body = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            async with asyncio.timeout(request.timeout_s):
+                answer = await self._pool.exchange(data, context=shown.context, may_repeat=request.method == "GET")
+        except (NotConnected, HungUp, NotHttp, OSError) as exc:  # TimeoutError and ssl.SSLError are OSErrors
             raise trouble(request, self.server, exc) from exc
-        warnings = tuple(response.headers.getall("Warning", ()))
-        return Response(response.status, body, response.headers, warnings)
+        return Response(answer.code, answer.body, answer.headers, answer.warnings)
 
-    async def _open(self, request: Request, identity: Identity, *, streams: bool) -> aiohttp.ClientResponse:
-        headers, context = self._prepared(identity)
-        if request.body is not None:
-            headers = headers.copy()
-            headers["Content-Type"] = request.content_type
-        session = self._session(streams=streams)
+    async def _open(self, request: Request, shown: _Shown) -> aiohttp.ClientResponse:
+        if self._streams is None:
+            self._streams = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, socket_factory=_socket),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=_READ_BYTES,
+            )
         try:
-            return await session.request(
+            return await self._streams.request(
                 request.method,
                 URL(self.server + request.path, encoded=True),
-                data=request.body,
-                headers=headers,
-                ssl=context,
+                headers=shown.headers,
+                ssl=shown.context or True,
                 server_hostname=self._cluster.tls_server_name or None,
                 timeout=aiohttp.ClientTimeout(total=request.timeout_s, sock_connect=CONNECT_S),
-                allow_redirects=False,  # a token must not follow wherever an answer points
+                allow_redirects=False,
             )
-        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+        except (aiohttp.ClientError, OSError) as exc:
             raise trouble(request, self.server, exc) from exc
 
-    def _prepared(self, identity: Identity) -> tuple[CIMultiDict[str], ssl.SSLContext | bool]:
-        """Headers and TLS of an identity, made anew when it changes; a new context also means new connections."""
-        if self._shown is None or self._shown[0] != identity:
-            headers = self._headers.copy()
+    async def _show(self) -> _Shown:
+        """Who we are, ready for use, made anew when it changes; a new certificate also means new connections."""
+        identity = await self._credentials.identity() if self._is_tls else Identity()
+        shown = self._shown
+        if shown is None or shown.identity != identity:
+            headers = list(self._headers)
             if identity.authorization:
-                headers["Authorization"] = identity.authorization
-            context: ssl.SSLContext | bool = True
-            if self._is_tls:
-                if self._shown is not None and self._shown[0].certificate == identity.certificate:
-                    context = self._shown[2]
-                else:
-                    try:
-                        context = context_of(self._cluster, identity.certificate)
-                    except (ssl.SSLError, ValueError) as exc:  # a certificate file that was replaced by something else
-                        problem = f"the client certificate is of no use any more ({exc})"
-                        raise InvalidKubeconfig(self.server, "", problem) from exc
-            self._shown = (identity, headers, context)
-        return self._shown[1], self._shown[2]
+                headers.append(("Authorization", identity.authorization))
+            head = "".join(f"{name}: {value}\r\n" for name, value in headers)
+            if head.count("\n") != len(headers):
+                raise NoCredentials("a token or a name that is to be shown has a line break in it")
+            self._shown = shown = _Shown(identity, CIMultiDict(headers), head.encode(), self._context(identity))
+        return shown
 
-    def _session(self, *, streams: bool) -> aiohttp.ClientSession:
-        if self._sessions is None:
-            self._sessions = (_session(self._max_connections), _session(0))
-        return self._sessions[streams]
+    def _context(self, identity: Identity) -> ssl.SSLContext | None:
+        if not self._is_tls:
+            return None
+        if self._shown is not None and self._shown.identity.certificate == identity.certificate:
+            return self._shown.context
+        try:
+            return context_of(self._cluster, identity.certificate)
+        except (ssl.SSLError, ValueError) as exc:  # a file that was good when it was first read
+            raise NoCredentials(f"the client certificate is of no use any more ({exc})") from exc
 
 
 class _Stream:
@@ -169,38 +191,25 @@ class _Stream:
     async def read(self) -> bytes:
         try:
             return await self._response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+        except (aiohttp.ClientError, OSError) as exc:
             raise trouble(self._request, self._server, exc) from exc
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk
-        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+        except (aiohttp.ClientError, OSError) as exc:
             raise trouble(self._request, self._server, exc) from exc
-
-
-def _session(limit: int) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=limit, socket_factory=_socket),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        read_bufsize=_READ_BYTES,
-    )
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
     family, kind, protocol = address[:3]
     made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
-        option = getattr(socket, name, None)  # not every system has all of them
-        if option is not None:
-            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    keep_alive(made)
     return made
 
 
-def _is_loopback(server: str) -> bool:
-    host = urlsplit(server).hostname or ""
+def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -38,7 +38,7 @@ _TICK_S = 1e-9
 
 
 class WorkQueue(Generic[K]):
-    """Keys in the order in which they were added. A first retry comes after `first_retry_s`, a second after twice that."""
+    """Keys in the order in which they were added; a retry comes after `first_retry_s`, the next after twice that."""
 
     def __init__(self, *, clock: Clock, first_retry_s: float = 0.005, max_retry_s: float = 1000.0) -> None:
         self._clock = clock

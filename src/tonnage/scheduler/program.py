@@ -10,7 +10,7 @@ With leader election the informers follow from the start, and only the leader ru
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Self
 
 from prometheus_client import CollectorRegistry
@@ -31,7 +31,7 @@ from tonnage.scheduler.reports import Reports
 from tonnage.scheduling.assembly import assemble
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.configuration import Configuration
-from tonnage.scheduling.plugins.registry import ForeignFactory
+from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.queue import SchedulingQueue
 
@@ -64,7 +64,7 @@ class Program:
         rng: random.Random,
         measures: CollectorRegistry,
         identity: str = "tonnage-scheduler",
-        foreign: Mapping[str, ForeignFactory] | None = None,
+        foreign: ForeignPlugins | None = None,
     ) -> None:
         self.cluster = Cluster()
         self.assumed = AssumedPods(self.cluster)

@@ -31,7 +31,7 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.hints import QueueingRules
 from tonnage.scheduling.plugins.out_of_scope import OutOfScope
-from tonnage.scheduling.plugins.registry import FACTORIES, ForeignFactory
+from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
 from tonnage.scheduling.profile import ResolvedProfile
 from tonnage.scheduling.queued_pod import SortKey, by_priority
 
@@ -56,10 +56,8 @@ class Assembled:
     left_out: Mapping[str, str]
 
 
-def assemble(
-    profile: ResolvedProfile, rng: random.Random, foreign: Mapping[str, ForeignFactory] | None = None
-) -> Assembled:
-    """Make the plugins of a profile. `foreign` are factories of plugins that are not ours, by name."""
+def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugins | None = None) -> Assembled:
+    """Make the plugins of a profile. `foreign` are the plugins of others that may take part."""
     made: dict[str, Plugin] = {}
     left_out: dict[str, str] = dict(profile.left_out)
 
@@ -69,7 +67,7 @@ def assemble(
         if name in FACTORIES:
             made[name] = FACTORIES[name](profile)
         elif foreign and name in foreign:
-            made[name] = foreign[name](profile.args.get(name))
+            made[name] = foreign[name](profile.args.get(name))  # type: ignore[call-arg]  # their constructors take args
         else:
             left_out[name] = NOT_YET
         return made.get(name)

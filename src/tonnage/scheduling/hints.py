@@ -3,18 +3,18 @@
 Each profile has its `QueueingRules`: the PreEnqueue plugins that may hold a pod back, and for each plugin the events
 that may change its mind. `HintTable` answers, for an event, which plugins care: the answer depends on the event's words
 alone and is kept, so that asking again costs a dictionary look-up. `worth` then asks the hints of those plugins that
-stand in the way of one pod, and no others. Mirrors PriorityQueue.isPodWorthRequeuing.
+stand in the way of a pod, and no others. Mirrors PriorityQueue.isPodWorthRequeuing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Self, TypeAlias
 
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource, Hint, HintFn
+from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, HintFn
 from tonnage.scheduling.framework import EventHint, Plugin, PreEnqueuePlugin
 from tonnage.scheduling.queued_pod import QueuedPod
 
@@ -66,15 +66,18 @@ class QueueingRules:
         )
 
 
+_Caring: TypeAlias = Mapping[str, Sequence[HintFn | None]]
+
+
 class HintTable:
     """The hints of one profile, by the events they are for."""
 
     def __init__(self, rules: QueueingRules, on_plugin_error: PluginErrorHook) -> None:
         self._rules = rules
         self._on_plugin_error = on_plugin_error
-        self._caring: dict[tuple[EventResource, ActionType], Mapping[str, Sequence[HintFn | None]]] = {}
+        self._caring: dict[tuple[EventResource, ActionType], _Caring] = {}
 
-    def caring(self, event: ClusterEvent) -> Mapping[str, Sequence[HintFn | None]]:
+    def caring(self, event: ClusterEvent) -> _Caring:
         """The plugins that registered for such an event, with their hints."""
         words = (event.resource, event.action)
         found = self._caring.get(words)
@@ -92,19 +95,19 @@ class HintTable:
         Yes if one of the plugins in its way says so; at once, without backoff, if that one was only waiting for
         somebody to act. A pod in nobody's way (it met an error) is always worth it, and a wildcard asks nobody.
         """
-        rejectors = queued.rejectors
-        if not rejectors or event.is_wildcard:
+        if event.is_wildcard:
             return Requeue.AFTER_BACKOFF
-        answer = Requeue.NOT
-        for plugin, hints in self.caring(event).items():
-            if plugin not in rejectors or not any(self._asks(plugin, hint, queued, event, old, new) for hint in hints):
-                continue
-            if plugin in queued.pending_plugins:
-                return Requeue.AT_ONCE
-            answer = Requeue.AFTER_BACKOFF
-            if not queued.pending_plugins:
-                break
-        return answer
+        return self._answer(queued, self.caring(event), event, old, new)
+
+    def those_helped(
+        self, waiting: Iterable[QueuedPod], event: ClusterEvent, old: Any, new: Any
+    ) -> Iterator[tuple[QueuedPod, Requeue]]:
+        """The pods that an event is worth another try of, and how."""
+        caring = self.caring(event)
+        for queued in waiting:
+            how = self._answer(queued, caring, event, old, new)
+            if how is not Requeue.NOT:
+                yield queued, how
 
     def worth_since(self, queued: QueuedPod, events: Iterable[Seen]) -> Requeue:
         """Was any of these worth it? For a pod that was refused while they came."""
@@ -118,14 +121,23 @@ class HintTable:
             best = Requeue.AFTER_BACKOFF if how is Requeue.AFTER_BACKOFF else best
         return best
 
-    def _asks(
-        self, plugin: str, hint: HintFn | None, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any
-    ) -> bool:
-        if hint is None:
-            return True
-        try:
-            return hint(queued.info, event, old, new) is Hint.QUEUE
-        except Exception as exc:
-            # One try too many is better than a pod that is never tried again.
-            self._on_plugin_error(plugin, queued, exc)
-            return True
+    def _answer(self, queued: QueuedPod, caring: _Caring, event: ClusterEvent, old: Any, new: Any) -> Requeue:
+        refused_by, pending = queued.unschedulable_plugins, queued.pending_plugins
+        if not refused_by and not pending:
+            return Requeue.AFTER_BACKOFF
+        answer = Requeue.NOT
+        for plugin, hints in caring.items():
+            if plugin not in refused_by and plugin not in pending:
+                continue
+            try:
+                if not any(hint is None or hint(queued.info, event, old, new) is QUEUE for hint in hints):
+                    continue
+            except Exception as exc:
+                # One try too many is better than a pod that is never tried again.
+                self._on_plugin_error(plugin, queued, exc)
+            if plugin in pending:
+                return Requeue.AT_ONCE
+            answer = Requeue.AFTER_BACKOFF
+            if not pending:
+                break
+        return answer

@@ -136,8 +136,8 @@ class Places:
 
     def _passes_gates(self, queued: QueuedPod) -> bool:
         """Ask the PreEnqueue plugins, the one that holds the pod first: it is the likeliest to go on doing so."""
-        held_by = queued.gating_plugin
-        for plugin in sorted(self._gates.get(queued.profile, ()), key=lambda each: each.name != held_by):
+        gates, held_by = self._gates.get(queued.profile, ()), queued.gating_plugin
+        for plugin in sorted(gates, key=lambda each: each.name != held_by) if held_by else gates:
             if not self._lets_in(plugin, queued):
                 queued.gating_plugin = plugin.name
                 if plugin.name not in queued.rejectors:

@@ -23,7 +23,7 @@ Mirrors PriorityQueue of kube-scheduler 1.36. Read on in `places`, `backoff`, `i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -255,22 +255,26 @@ class SchedulingQueue:
     ) -> None:
         """Something happened: try the unschedulable pods it may help, and remember it for those in flight.
 
-        `pre_check` leaves out pods that it cannot concern, whatever hints would say.
+        `pre_check` leaves out pods that it cannot concern, whatever hints would say. A wildcard is for every pod.
         """
+        if event.is_wildcard or any(table.caring(event) for table in self._tables.values()):
+            self._move(self._those_helped(event, old, new, pre_check), event)
+            self._in_flight.record(Seen(event, old, new, pre_check))
+
+    def _those_helped(
+        self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None
+    ) -> Iterator[tuple[QueuedPod, Requeue]]:
+        pool = self._places.pool
         if event.is_wildcard:
-            waiting = list(self._places.pool)
-        else:
-            refusers = [(name, plugin) for name, table in self._tables.items() for plugin in table.caring(event)]
-            if not refusers:
-                return
+            waiting = [queued for queued in pool if pre_check is None or pre_check(queued.pod)]
+            yield from ((queued, Requeue.AFTER_BACKOFF) for queued in waiting)
+            return
+        for profile, table in self._tables.items():
             found: dict[str, QueuedPod] = {}
-            for refuser in refusers:
-                found.update(self._places.pool.refused_by(*refuser))
-            waiting = list(found.values())
-        if pre_check is not None:
-            waiting = [queued for queued in waiting if pre_check(queued.pod)]
-        self._move(waiting, event, old, new)
-        self._in_flight.record(Seen(event, old, new, pre_check))
+            for plugin in table.caring(event):
+                found.update(pool.refused_by(profile, plugin))
+            waiting = [queued for queued in found.values() if pre_check is None or pre_check(queued.pod)]
+            yield from table.those_helped(waiting, event, old, new)
 
     def cluster_changed(self, old: Object | None, new: Object | None) -> None:
         """An object that is not a waiting pod was added (`old` is None), changed, or deleted (`new` is None)."""
@@ -285,8 +289,14 @@ class SchedulingQueue:
         """A pod with a node changed, or ended."""
         self.cluster_changed(old, new)
 
-    def assigned_pod_deleted(self, pod: Pod) -> None:
-        """A pod that took room on a node, in fact or by assumption, has given it up."""
+    def assigned_pod_deleted(self, pod: Pod, *, assumed_on: str = "") -> None:
+        """A pod that took room on a node has given it up.
+
+        One that was only assumed there does not name its node, and hints pass over pods without one: hand the node in as
+        `assumed_on`.
+        """
+        if assumed_on:
+            pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=assumed_on))
         self.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod, None)
 
     def activate(self, pods: Iterable[Pod]) -> None:
@@ -314,14 +324,11 @@ class SchedulingQueue:
         overdue = [queued for queued in self._places.pool if now_s - queued.waiting_since() > self._max_unschedulable_s]
         for queued in overdue:
             queued.was_flushed, queued.flushed_at = True, now_s
-        self._move(overdue, UNSCHEDULABLE_TIMEOUT, None, None)
+        self._move(((queued, Requeue.AFTER_BACKOFF) for queued in overdue), UNSCHEDULABLE_TIMEOUT)
 
-    def _move(self, waiting: Iterable[QueuedPod], event: ClusterEvent, old: Any, new: Any) -> None:
-        landed = set()
-        for queued in waiting:
-            how = self._table(queued).worth(queued, event, old, new)
-            if how is not Requeue.NOT:
-                landed.add(self._places.requeue(queued, how, event.label))
+    def _move(self, helped: Iterable[tuple[QueuedPod, Requeue]], event: ClusterEvent) -> None:
+        why = event.label
+        landed = {self._places.requeue(queued, how, why) for queued, how in helped}
         if not landed.isdisjoint(_CAN_BE_POPPED):
             self.on_active()
 

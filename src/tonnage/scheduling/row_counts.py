@@ -57,12 +57,12 @@ class RowCounts:
         """How many each of `rows` has; never 0."""
         return self._counts[: len(self._place)]
 
-    def by_value(self, ids: Ids, values: int, where: Mask | None = None) -> Floats:
+    def by_value(self, ids: Ids, values: int, keep: Mask | None = None) -> Floats:
         """The counts summed up by label value: `ids` is that of every row, of `values` there are.
 
-        `where` leaves rows out. Floats, for that is what bincount makes of weights; the sums are exact.
+        `keep` says which of `rows` count. Floats, for that is what bincount makes of weights; the sums are exact.
         """
-        counts = self.counts if where is None else self.counts * where[self.rows]
+        counts = self.counts if keep is None else self.counts * keep
         found: Floats = np.bincount(ids[self.rows], weights=counts, minlength=values).astype(np.float64, copy=False)
         return found
 

@@ -220,21 +220,22 @@ def test_a_pod_is_named_by_namespace_and_name(key):
 
 
 @pytest.mark.parametrize(
-    ("asked", "message", "hint"),
+    ("asked", "hint"),
     [
-        ("shop/wbe", 'there is no pod "shop/wbe" among the 2 of the manifests', "is shop/web meant?"),
-        ("lab/web", 'there is no pod "lab/web" among the 2 of the manifests', "is shop/web meant?"),
-        ("shop/front", 'there is no pod "shop/front" among the 2 of the manifests', "shop/front is a Deployment; name one of its pods"),
-        ("shop/que", 'there is no pod "shop/que" among the 2 of the manifests', "is shop/queue-0 meant?"),
-        ("x/y", 'there is no pod "x/y" among the 2 of the manifests', None),
+        ("shop/wbe", "is shop/web meant?"),
+        ("lab/web", "is shop/web meant?"),
+        ("shop/que", "is shop/queue-0 meant?"),
+        ("shop/front", "shop/front is a Deployment; name one of its pods"),
+        ("x/y", None),
     ],
-)  # fmt: skip
-def test_a_pod_that_is_not_there_is_an_error_with_close_names(asked, message, hint):
+)
+def test_a_pod_that_is_not_there_is_an_error_with_close_names(asked, hint):
     metadata = {"name": "front", "namespace": "shop"}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
     result = run("-f", write(node("a"), pod("web"), pod("queue-0"), deployment), "--pod", asked)
     assert isinstance(result.exception, TonnageError)
-    assert (result.exception.message, result.exception.hint) == (message, hint)
+    assert result.exception.message == f'there is no pod "{asked}" among the 2 of the manifests'
+    assert result.exception.hint == hint
 
 
 def test_manifests_without_pods_are_told():

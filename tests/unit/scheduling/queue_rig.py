@@ -10,8 +10,9 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.framework import SUCCESS, EventHint, PreEnqueuePlugin, Status, unresolvable
 from tonnage.scheduling.hints import QueueingRules
+from tonnage.scheduling.places import QueueName
 from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.queue import QueueName, SchedulingQueue
+from tonnage.scheduling.queue import SchedulingQueue
 from tonnage.scheduling.queued_pod import QueuedPod
 
 NODE_LABEL = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_LABEL)

@@ -125,3 +125,10 @@ def test_room_is_left_for_pods_that_are_expected():
     expected = pod("first", cpu="3", status={"nominatedNodeName": "a"})
     answer = explained(pod("web", cpu="3"), node("a", cpu="4"), node("b", cpu="2"), expected)
     assert answer.message == "0/2 nodes are available: 2 Insufficient cpu."
+
+
+def test_scores_are_weighted_as_they_add_up():
+    answer = explained(pod("web"), node("a"), node("b", taints=["slow:PreferNoSchedule"]))
+    # TaintToleration has weight 3: 100 for the node with the fewest taints that are not tolerated, 0 for the other.
+    assert [(each.name, each.scores["TaintToleration"]) for each in answer.nodes] == [("a", 300), ("b", 0)]
+    assert answer.nodes[0].total - answer.nodes[1].total == 300

@@ -8,7 +8,7 @@ import pytest
 from queue_rig import NODE_LABEL, Rig
 
 from tonnage.scheduling.backoff import BackoffQueue
-from tonnage.scheduling.queue import QueueName
+from tonnage.scheduling.places import QueueName
 from tonnage.scheduling.queued_pod import QueuedPod, by_priority
 from tonnage.testing.builders import info, pod
 

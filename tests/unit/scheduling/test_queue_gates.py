@@ -7,9 +7,9 @@ from queue_rig import NODE_LABEL, NODE_TAINT, Gate, Rig
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.framework import Status
 from tonnage.scheduling.hints import QueueingRules
+from tonnage.scheduling.places import QueueName
 from tonnage.scheduling.plugins.scheduling_gates import SchedulingGates
 from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.queue import QueueName
 from tonnage.testing.builders import pod
 
 HINTS = {"Quota": ((NODE_LABEL, None),), "Taints": ((NODE_TAINT, None),)}
@@ -21,7 +21,7 @@ def test_a_held_pod_is_gated_and_not_tried() -> None:
     assert rig.pop_names() == ["b"]
     assert rig.queue.pending_pods() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
     (held,) = rig.queue.pods_in(QueueName.GATED)
-    assert (held.gating_plugin, held.unschedulable_plugins) == ("Quota", {"Quota"})
+    assert (held.gating_plugin, held.unschedulable_plugins) == ("Quota", frozenset({"Quota"}))
     assert held.initial_attempt_at is None
     assert rig.diary[0] == ("a", "unschedulable", "UnschedulablePodAdd")
     assert rig.queue.refusals() == {("Quota", "default-scheduler"): 1}

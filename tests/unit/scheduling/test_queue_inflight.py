@@ -5,7 +5,7 @@ from __future__ import annotations
 from queue_rig import NODE_LABEL, NODE_TAINT, Rig
 
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
-from tonnage.scheduling.queue import QueueName
+from tonnage.scheduling.places import QueueName
 from tonnage.scheduling.queued_pod import QueuedPod
 from tonnage.testing.builders import node, pod
 

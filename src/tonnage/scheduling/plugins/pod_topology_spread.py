@@ -63,11 +63,19 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scored:
-    """What Score looks up, by row: the sum before rounding, and the rows that are left out for want of a label."""
+class _Costs:
+    """What one soft constraint costs a node: a look-up by the node's label value, or by the node itself."""
 
-    raw: Floats
-    is_ignored: Mask
+    column: _Column
+    by_value: Floats | None = None
+    by_row: Floats | None = None
+
+    def of(self, rows: Rows) -> Floats:
+        if self.by_row is not None:
+            return self.by_row[rows]
+        assert self.by_value is not None
+        found: Floats = self.by_value[self.column.ids[rows]]
+        return found
 
 
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
@@ -93,9 +101,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         if not constraints.hard:
             return SKIP
         columns = [_column(cycle.cluster, each.topology_key) for each in constraints.hard]
-        has_keys = _has_all(columns)
         cycle.state[self.name] = [
-            (each.topology_key, _objections(cycle, each, column, has_keys))
+            (each.topology_key, _objections(cycle, each, column, columns))
             for each, column in zip(constraints.hard, columns, strict=True)
         ]
         return None
@@ -119,36 +126,41 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         if not soft:
             return SKIP
         columns = [_column(cycle.cluster, each.topology_key) for each in soft]
-        takes_part = np.ones(cycle.cluster.size, dtype=np.bool_) if constraints.are_system else _has_all(columns)
-        scored = cycle.feasible[takes_part[cycle.feasible]]
-        raw = np.zeros(cycle.cluster.size)
-        for each, column in zip(soft, columns, strict=True):
-            if each.topology_key == HOSTNAME:
-                raw += _host_costs(cycle, each, column, len(scored))
-            else:
-                raw += _domain_costs(cycle, each, column, takes_part, column.ids[scored])
-        cycle.state[_SCORED] = _Scored(raw, ~takes_part)
+        # Nodes without the system's labels take part; those without the labels a pod names itself are left out.
+        required = () if constraints.are_system else columns
+        is_ignored = _lacks_any(required, cycle.feasible)
+        scored = cycle.feasible if is_ignored is None else cycle.feasible[~is_ignored]
+        cycle.state[_COSTS] = [
+            _host_costs(cycle, each, column, len(scored))
+            if each.topology_key == HOSTNAME
+            else _domain_costs(cycle, each, column, required, column.ids[scored])
+            for each, column in zip(soft, columns, strict=True)
+        ]
+        cycle.state[_REQUIRED] = required
         return None
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """The sums, rounded half away from zero, which is not what numpy's own rounding does."""
-        notes: _Scored = cycle.state[_SCORED]
-        raw = notes.raw[rows]
-        whole = np.floor(raw)
-        rounded: Ints = (whole + (raw - whole >= 0.5)).astype(np.int64)
-        return np.where(notes.is_ignored[rows], 0, rounded)
+        """The sums, rounded. All are 0 or more than a half, so that adding a half and cutting off is exact."""
+        first, *others = cycle.state[_COSTS]
+        total = first.of(rows)
+        for costs in others:
+            total = total + costs.of(rows)
+        rounded: Ints = (total + 0.5).astype(np.int64)
+        is_ignored = _lacks_any(cycle.state[_REQUIRED], rows)
+        return rounded if is_ignored is None else np.where(is_ignored, 0, rounded)
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
         """100 * (most + least - score) // most; 100 when nothing is there yet, 0 for nodes that are left out."""
-        notes: _Scored = cycle.state[_SCORED]
-        is_ignored = notes.is_ignored[cycle.feasible]
-        considered = scores[~is_ignored]
+        is_ignored = _lacks_any(cycle.state[_REQUIRED], cycle.feasible)
+        considered = scores if is_ignored is None else scores[~is_ignored]
         if not len(considered):
             return np.zeros_like(scores)
         least, most = int(considered.min()), int(considered.max())
         if most == 0:
-            return np.where(is_ignored, 0, MAX_SCORE)
-        return np.where(is_ignored, 0, MAX_SCORE * (most + least - scores) // most)
+            found = np.full_like(scores, MAX_SCORE)
+        else:
+            found = MAX_SCORE * (most + least - scores) // most
+        return found if is_ignored is None else np.where(is_ignored, 0, found)
 
     # -- queueing hints -----------------------------------------------------------------------------------------------
 
@@ -203,7 +215,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
 
 _CONSTRAINTS: Final = f"{PodTopologySpread.name}/constraints"
-_SCORED: Final = f"{PodTopologySpread.name}/scored"
+_COSTS: Final = f"{PodTopologySpread.name}/costs"
+_REQUIRED: Final = f"{PodTopologySpread.name}/required"
 
 
 # -- tables by label value --------------------------------------------------------------------------------------------
@@ -216,19 +229,43 @@ def _column(cluster: Cluster, key: str) -> _Column:
     return _Column(found.ids[: cluster.size], len(found.texts), found.id_of(""))
 
 
-def _has_all(columns: Sequence[_Column]) -> Mask:
-    found: Mask = columns[0].ids != 0
-    for column in columns[1:]:
-        found &= column.ids != 0
+def _has_all(columns: Sequence[_Column], rows: Rows) -> Mask | None:
+    """Which of these rows have all the labels; None when there are none to have."""
+    found: Mask | None = None
+    for column in columns:
+        has_this: Mask = column.ids[rows] != 0
+        found = has_this if found is None else found & has_this
     return found
 
 
-def _objections(cycle: Cycle, constraint: Constraint, column: _Column, has_keys: Mask) -> Ints:
+def _lacks_any(columns: Sequence[_Column], rows: Rows) -> Mask | None:
+    """Which of these rows lack one of the labels; None when none of them does."""
+    has_all = _has_all(columns, rows)
+    return None if has_all is None or has_all.all() else ~has_all
+
+
+def _pods(
+    cycle: Cycle, constraint: Constraint, column: _Column, columns: Sequence[_Column], policy: Mask | None
+) -> Floats:
+    """By label value, the pods to spread among, on nodes that have all keys and count by the policies."""
+    where = constraint.counted(cycle)
+    keep = _has_all(columns, where.rows)
+    if policy is not None:
+        keep = policy[where.rows] if keep is None else keep & policy[where.rows]
+    return where.by_value(column.ids, column.size, keep)
+
+
+def _objections(cycle: Cycle, constraint: Constraint, column: _Column, columns: Sequence[_Column]) -> Ints:
     """By label value: 0 where the constraint lets the pod in, else the bit of its reason."""
     policy = included(cycle, constraint)
-    counts_here = has_keys if policy is None else has_keys & policy
-    is_domain = np.bincount(column.ids[counts_here], minlength=column.size) > 0
-    pods = constraint.counted(cycle).by_value(column.ids, column.size, counts_here)
+    pods = _pods(cycle, constraint, column, columns, policy)
+    if len(columns) == 1 and policy is None:
+        ids = column.ids
+    else:
+        has_all = _has_all(columns, cycle.cluster.all_rows)
+        ids = column.ids[has_all if policy is None else has_all & policy]
+    is_domain = np.bincount(ids, minlength=column.size) > 0
+    is_domain[0] = False
     fewest = pods[is_domain].min() if np.count_nonzero(is_domain) >= max(constraint.min_domains, 1) else 0
     skew = pods + constraint.matches(cycle.pod.labels) - fewest
     objections: Ints = np.where(skew > constraint.max_skew, _CROWDED, 0)
@@ -236,15 +273,15 @@ def _objections(cycle: Cycle, constraint: Constraint, column: _Column, has_keys:
     return objections
 
 
-def _domain_costs(cycle: Cycle, constraint: Constraint, column: _Column, takes_part: Mask, scored_ids: Ids) -> Floats:
-    """By row, what a constraint's domain costs a node; `scored_ids` are the values of the nodes to be scored.
+def _domain_costs(
+    cycle: Cycle, constraint: Constraint, column: _Column, required: Sequence[_Column], scored_ids: Ids
+) -> _Costs:
+    """What the domains cost; `scored_ids` are the label values of the nodes to be scored.
 
     Only with the system's defaults do nodes without the label take part. They are then one domain with those whose
     label is empty, as a missing entry of a Go map reads, but pay nothing for it.
     """
-    policy = included(cycle, constraint)
-    counts_here = takes_part if policy is None else takes_part & policy
-    pods = constraint.counted(cycle).by_value(column.ids, column.size, counts_here)
+    pods = _pods(cycle, constraint, column, required, included(cycle, constraint))
     is_domain = np.bincount(scored_ids, minlength=column.size) > 0
     if column.empty_id:
         pods[column.empty_id] += pods[0]
@@ -252,16 +289,16 @@ def _domain_costs(cycle: Cycle, constraint: Constraint, column: _Column, takes_p
         is_domain[0] = False
     costs = pods * _weight(int(np.count_nonzero(is_domain))) + float(constraint.max_skew - 1)
     costs[0] = 0.0
-    found: Floats = costs[column.ids]
-    return found
+    return _Costs(column, by_value=costs)
 
 
-def _host_costs(cycle: Cycle, constraint: Constraint, column: _Column, scored_nodes: int) -> Floats:
-    """By row, what the pods of the node itself cost it."""
-    pods = np.zeros(len(column.ids))
+def _host_costs(cycle: Cycle, constraint: Constraint, column: _Column, scored_nodes: int) -> _Costs:
+    """What the pods of the node itself cost it, whatever the policies say and however many nodes share its hostname."""
+    least = float(constraint.max_skew - 1)
+    costs = np.where(column.ids != 0, least, 0.0)
     where = constraint.counted(cycle)
-    pods[where.rows] = where.counts
-    return np.where(column.ids != 0, pods * _weight(scored_nodes) + (constraint.max_skew - 1), 0.0)
+    costs[where.rows] = np.where(column.ids[where.rows] != 0, where.counts * _weight(scored_nodes) + least, 0.0)
+    return _Costs(column, by_row=costs)
 
 
 def _weight(domains: int) -> float:

@@ -1,14 +1,13 @@
 """Plugins by name, and how each is made from its profile's arguments.
 
 Somebody else's plugin joins through the Python entry-point group `tonnage.plugins`: the name is the plugin's, the
-object a callable that takes its raw arguments (or None) and returns a `framework.Plugin`. Finding entry points reads
-the disk, so the program does that and hands the factories to `assemble`.
+object its class, a `framework.Plugin` that is made with its raw arguments from `pluginConfig` (None when there are
+none). Finding entry points reads the disk, so the program does that and hands the classes to `assemble`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tonnage.scheduling.framework import Plugin
 from tonnage.scheduling.plugin_args import (
@@ -34,7 +33,8 @@ from tonnage.scheduling.plugins.taint_toleration import TaintToleration
 from tonnage.scheduling.profile import ResolvedProfile
 
 Factory = Callable[[ResolvedProfile], Plugin]
-ForeignFactory = Callable[[Any], Plugin]
+ForeignPlugins = Mapping[str, type[Plugin]]
+"""Plugin classes of others, by name."""
 
 _TO_PERCENT = 10
 """Shapes are written with scores of 0 to 10; nodes are scored 0 to 100."""

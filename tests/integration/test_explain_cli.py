@@ -1,0 +1,150 @@
+"""`tonnage explain` as people run it: a process of its own, files and pipes, a live server, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "02-explain"
+
+
+def tonnage(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tonnage", "explain", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+
+
+def node(name: str, cpu: str = "4", **spec: Any) -> dict[str, Any]:
+    offered = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": name[0]}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": {"capacity": offered}}
+
+
+def pod(name: str, namespace: str, cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": cpu}}}
+    metadata = {"name": name, "namespace": namespace, "labels": {"app": "web"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **spec}}
+
+
+# -- the example ------------------------------------------------------------------------------------------------------
+
+
+def test_the_example_says_what_its_readme_says():
+    readme = (EXAMPLE / "README.md").read_text()
+    for name in ("web-1", "report", "migration"):
+        done = tonnage("-f", str(EXAMPLE), "--pod", f"shop/{name}")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout in readme, done.stdout
+
+
+def test_the_examples_configuration_packs():
+    options = ("-f", str(EXAMPLE), "--pod", "shop/web-1", "-o", "json")
+    spread, packed = tonnage(*options), tonnage(*options, "--config", str(EXAMPLE / "config" / "packed.yaml"))
+    assert json.loads(spread.stdout)["node"] == "shop-b2"
+    assert json.loads(packed.stdout)["node"] == "shop-b1"
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+
+def test_manifests_come_through_a_pipe():
+    listed = {"apiVersion": "v1", "kind": "List", "items": [node("a"), pod("web", "shop")]}
+    done = tonnage("-f", "-", "--pod", "shop/web", "-o", "json", stdin=json.dumps(listed))
+    assert json.loads(done.stdout)["node"] == "a"
+
+
+def test_a_failure_is_two_lines_and_exit_1():
+    done = tonnage("-f", str(EXAMPLE), "--pod", "shop/wbe-1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-2:] == [
+        'error: there is no pod "shop/wbe-1" among the 5 of the manifests',
+        "hint: is shop/web-1 or shop/web-0 meant?",
+    ]
+
+
+def test_a_broken_manifest_is_one_line_and_exit_1():
+    bad = pod("web", "shop", cpu="1 core")
+    done = tonnage("-f", "-", "--pod", "shop/web", stdin=json.dumps(bad))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(
+        "error: standard input, document 1 (Pod shop/web): spec.containers[0].resources.requests.cpu="
+    )
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--pod", "a/b"),
+        ("-f", str(EXAMPLE)),
+        ("-f", str(EXAMPLE), "--kubeconfig", "k", "--pod", "a/b"),
+        ("-f", str(EXAMPLE), "--pod", "a/b", "-o", "yaml"),
+        ("-f", str(EXAMPLE), "--pod", "a/b", "--feature-gates", "Nothing=true"),
+    ],
+)
+def test_wrong_usage_is_exit_2(arguments):
+    done = tonnage(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-2].startswith("error: ")
+    assert done.stderr.endswith("tonnage explain --help' lists what there is\n")
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(tmp_path):
+    listed = {"apiVersion": "v1", "kind": "List", "items": [node(f"n{n}") for n in range(2000)] + [pod("web", "shop")]}
+    manifests = tmp_path / "many.json"
+    manifests.write_text(json.dumps(listed))
+    command = f"{sys.executable} -m tonnage explain -f {manifests} --pod shop/web -o json | head -2"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == '{\n  "pod": "shop/web",\n'
+
+
+# -- a live cluster ---------------------------------------------------------------------------------------------------
+
+
+def test_a_live_cluster_and_its_dump_get_the_same_answer(cluster, namespace, tmp_path):
+    for each in (node("a1"), node("a2", cpu="16"), node("b1"), node("b2", unschedulable=True)):
+        assert cluster.post("/api/v1/nodes", each).code == 201
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    for each in (
+        pod("web-0", namespace, nodeName="a1"),
+        pod("web-1", namespace, topologySpreadConstraints=[spread]),
+        pod("web-2", namespace, nodeSelector={"topology.kubernetes.io/zone": "z"}),
+    ):
+        assert cluster.post(pods, each).code == 201
+
+    items = [*cluster.get("/api/v1/nodes").body["items"], *cluster.get("/api/v1/pods").body["items"]]
+    for item in items:
+        item |= {"apiVersion": "v1", "kind": "Pod" if "containers" in item["spec"] else "Node"}
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+    for name, chosen in (("web-1", "b1"), ("web-2", None), ("web-0", "a2")):
+        key = f"{namespace}/{name}"
+        live = tonnage("--kubeconfig", str(cluster.kubeconfig), "--pod", key, "-o", "json")
+        filed = tonnage("-f", str(dump), "--pod", key, "-o", "json")
+        assert live.returncode == 0, live.stderr
+        assert json.loads(live.stdout) == json.loads(filed.stdout)
+        assert json.loads(live.stdout)["node"] == chosen
+
+
+def test_a_pod_that_the_cluster_does_not_have_is_exit_1(cluster):
+    done = tonnage("--kubeconfig", str(cluster.kubeconfig), "--pod", "nowhere/web")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert cluster.url in done.stderr
+
+
+def test_a_cluster_that_is_not_there_is_exit_1(tmp_path):
+    done = tonnage("--kubeconfig", str(tmp_path / "none"), "--pod", "a/b")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: {tmp_path / 'none'}: cannot be read: No such file or directory\nhint: ")
