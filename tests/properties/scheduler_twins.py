@@ -387,7 +387,7 @@ def fit_score(
     resources: Sequence[tuple[str, int]],
     shape: Sequence[tuple[int, int]] = (),
 ) -> int:
-    """leastResourceScorer, mostResourceScorer, buildRequestedToCapacityRatioScorerFunction; scores of 0 to 10 in shape"""
+    """leastResourceScorer, mostResourceScorer, buildRequestedToCapacityRatioScorerFunction (scores of 0 to 10)"""
     total, weights = 0, 0
     for requested, _, capacity, weight in _allocation(pod, info, resources, use_requested=False):
         if capacity == 0:

@@ -150,7 +150,7 @@ class SpreadTwin:
                 return "unschedulable", "node(s) didn't match pod topology spread constraints"
         return PASSES
 
-    def scores(self, asking: Pod, feasible: Sequence[str]) -> tuple[list[int], list[int]] | None:
+    def scores(self, asking: Pod, feasible: Sequence[str]) -> list[int] | None:
         soft = self.constraints(asking, "ScheduleAnyway")
         if not soft:
             return None
@@ -189,11 +189,10 @@ class SpreadTwin:
             raw.append(math.floor(score + 0.5))
         considered = [s for s, name in zip(raw, feasible, strict=True) if name not in ignored]
         least, most = min(considered, default=0), max(considered, default=0)
-        final = [
+        return [
             0 if name in ignored else 100 if most == 0 else 100 * (most + least - s) // most
             for s, name in zip(raw, feasible, strict=True)
         ]
-        return raw, final
 
 
 # -- InterPodAffinity, one pod at a time ------------------------------------------------------------------------------
@@ -261,7 +260,7 @@ class AffinityTwin:
                 found[name] = PASSES
         return found
 
-    def scores(self, asking: Pod, feasible: Sequence[str]) -> tuple[list[int], list[int]] | None:
+    def scores(self, asking: Pod, feasible: Sequence[str]) -> list[int] | None:
         own = asking.spec.affinity
         has_own = own.pod_affinity.preferred or own.pod_anti_affinity.preferred
         if self.args.ignore_preferred_terms_of_existing_pods and not has_own:
@@ -295,8 +294,7 @@ class AffinityTwin:
             labels = self.world.nodes[name].metadata.labels
             raw.append(sum(values[labels[key]] for key, values in worth.items() if key in labels))
         least, most = min(raw), max(raw)
-        final = [int(100.0 * ((s - least) / (most - least))) if most > least else 0 for s in raw]
-        return raw, final
+        return [int(100.0 * ((s - least) / (most - least))) if most > least else 0 for s in raw]
 
 
 # -- asking the plugins -----------------------------------------------------------------------------------------------
@@ -332,19 +330,17 @@ def _verdict_at(judgement: Judgement | None, k: int) -> Verdict:
     return "unresolvable" if is_final else "unschedulable", told[0]
 
 
-def scores_of(
-    plugin: CrossRow, asking: Pod, world: World, feasible: Sequence[str]
-) -> tuple[list[int], list[int]] | None:
-    """(raw, normalised), or None when PreScore skips."""
+def scores_of(plugin: CrossRow, asking: Pod, world: World, feasible: Sequence[str]) -> list[int] | None:
+    """The normalised scores, or None when PreScore skips."""
     cycle = Cycle(PodInfo(asking), world.cluster)
     cycle.feasible = np.array([world.cluster.row_of[name] for name in feasible], dtype=np.intp)
     answer = plugin.pre_score(cycle)
     if answer is not None:
         assert answer.code is Code.SKIP
         return None
-    raw = plugin.score(cycle, cycle.feasible)
-    assert raw.dtype == np.int64
-    return raw.tolist(), plugin.normalize(cycle, raw).tolist()
+    scores = plugin.normalize(cycle, plugin.score(cycle, cycle.feasible))
+    assert scores.dtype == np.int64
+    return [int(score) for score in scores]
 
 
 # -- stories ----------------------------------------------------------------------------------------------------------

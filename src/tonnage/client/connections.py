@@ -313,6 +313,7 @@ class _Reader:
         return answer
 
     def _cut(self, count: int) -> bytes:
-        piece = bytes(self._buffer[:count])
+        with memoryview(self._buffer) as view:  # a slice of the buffer itself would be a copy more
+            piece = bytes(view[:count])
         del self._buffer[:count]
         return piece

@@ -48,4 +48,6 @@ def _words(exc: BaseException) -> str:
         return "the server hung up without an answer"
     if isinstance(exc, OSError) and exc.errno:
         return os.strerror(exc.errno).lower()
+    if isinstance(exc, ConnectionError):
+        return "the connection was lost"
     return str(exc) or type(exc).__name__

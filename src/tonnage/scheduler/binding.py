@@ -60,17 +60,20 @@ def permit(placement: Placement, waiting: WaitingPods) -> Status:
     return Status(Code.WAIT)
 
 
-async def carry_out(placement: Placement, waiting: WaitingPods, api: Api, clock: Clock) -> Status:
-    """Wait, prepare and bind. Never raises for what the API says: that is a Status with code ERROR."""
+async def permitted(placement: Placement, waiting: WaitingPods, clock: Clock) -> Status:
+    """Wait for the Permit plugins that hold the pod, if any do."""
     uid = placement.queued.uid
     held = waiting.get(uid)
-    if held is not None:
-        try:
-            status = await held.wait(clock)
-        finally:
-            waiting.remove(uid)
-        if not status.is_success:
-            return status
+    if held is None:
+        return Status()
+    try:
+        return await held.wait(clock)
+    finally:
+        waiting.remove(uid)
+
+
+async def carry_out(placement: Placement, api: Api) -> Status:
+    """Prepare and bind. Never raises for what the API says: that is a Status with code ERROR."""
     try:
         return await _bind(placement, api)
     except TonnageError as exc:

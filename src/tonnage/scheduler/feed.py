@@ -68,12 +68,12 @@ class Feed:
             self._assumed.gone(uid_of(pod))
             self._queue.assigned_pod_deleted(pod)
             return
-        was_assumed = uid_of(pod) in self._assumed
+        assumed_on = self._cluster.node_of(uid_of(pod))
         self._assumed.gone(uid_of(pod))
         if pod.spec.scheduler_name in self._names:
             self._queue.delete(pod)
-        if was_assumed:
-            self._queue.assigned_pod_deleted(pod)
+        if assumed_on is not None:
+            self._queue.assigned_pod_deleted(pod, assumed_on=assumed_on)
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 

@@ -161,8 +161,11 @@ class SchedulingLoop:
     async def _carry_out(self, placement: Placement, started_at: float) -> None:
         queued = placement.queued
         try:
-            self._queue.done(queued.pod)
-            status = await binding.carry_out(placement, self._waiting, self._api, self._clock)
+            status = await binding.permitted(placement, self._waiting, self._clock)
+            if status.is_success:
+                # No plugin will refuse it any more, so events need not be kept for it.
+                self._queue.done(queued.pod)
+                status = await binding.carry_out(placement, self._api)
             self._meter.attempt(placement.profile.scheduler_name, status, self._clock.monotonic() - started_at)
             if status.is_success:
                 self._assumed.binding_finished(queued.uid, self._clock.monotonic())
@@ -172,7 +175,7 @@ class SchedulingLoop:
             binding.unreserve(placement)
             if self._assumed.forget(queued.uid):
                 # The room it was counted for is free again; who was turned away because of it may fit now.
-                self._queue.assigned_pod_deleted(queued.pod)
+                self._queue.assigned_pod_deleted(queued.pod, assumed_on=placement.node)
             self._give_back(placement, status)
         finally:
             self._count_binding(-1)

@@ -292,8 +292,8 @@ class SchedulingQueue:
     def assigned_pod_deleted(self, pod: Pod, *, assumed_on: str = "") -> None:
         """A pod that took room on a node has given it up.
 
-        One that was only assumed there does not name its node, and hints pass over pods without one: hand the node in as
-        `assumed_on`.
+        One that was only assumed there does not name its node, and hints pass over pods without one: hand the node in
+        as `assumed_on`.
         """
         if assumed_on:
             pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=assumed_on))

@@ -17,12 +17,13 @@ from tonnage.objects.core_v1 import TopologySpreadConstraint
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.taints import find_untolerated
+from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.columns import Mask
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.plugin_args import PodTopologySpreadArgs
 from tonnage.scheduling.plugins.node_affinity import matching
 from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.pod_matching import Labels, PodMatcher, Requirements, hold, requirements_of
+from tonnage.scheduling.pod_matching import NOBODY, Labels, PodMatcher, hold, requirements_of
 from tonnage.scheduling.residents import Residents
 from tonnage.scheduling.row_counts import RowCounts
 from tonnage.scheduling.workloads import Workloads
@@ -44,28 +45,28 @@ _NOTHING = RowCounts()
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint with its selector read. `requirements` is None when there is no selector: it matches no pod."""
+    """One constraint with its selector read. `matcher` means the pods to spread among, of the pod's own namespace."""
 
     topology_key: str
     max_skew: int
     min_domains: int
-    requirements: Requirements | None
+    matcher: PodMatcher
     is_hard: bool
     honors_affinity: bool
     honors_taints: bool
 
     def matches(self, labels: Labels) -> bool:
-        return self.requirements is not None and hold(self.requirements, labels)
+        """Would a pod of the namespace with these labels be among them?"""
+        return self.matcher is not NOBODY and hold(self.matcher.requirements, labels)
 
-    def counted(self, cycle: Cycle) -> RowCounts:
-        """The pods to spread among, by row: of the pod's namespace, those that are terminating left out.
+    def counted(self, cluster: Cluster) -> RowCounts:
+        """The pods to spread among, by row; those that are terminating are left out.
 
         An empty selector counts nobody, although it matches the pod itself: upstream's countPodsMatchSelector.
         """
-        if not self.requirements:
+        if not self.matcher.requirements:
             return _NOTHING
-        matcher = PodMatcher(frozenset((cycle.pod.namespace,)), self.requirements)
-        return Residents.of(cycle.cluster).counted((matcher,), terminating=False)
+        return Residents.of(cluster).counted((self.matcher,), terminating=False)
 
 
 class Constraints(NamedTuple):
@@ -85,7 +86,7 @@ class SpreadRules:
     def __init__(self, args: PodTopologySpreadArgs | None) -> None:
         self._is_system = args is None or args.defaulting_type != "List"
         defaults = SYSTEM_DEFAULTS if args is None or self._is_system else args.default_constraints
-        self._defaults = tuple(_read(each, None) for each in defaults)
+        self._defaults = tuple(_read(each, "", None) for each in defaults)
         self.default_hard = tuple(each for each in self._defaults if each.is_hard)
         # Finding what selects a pod asks every Service of its namespace: the answers hold until a workload changes.
         self._defaulted: dict[Hashable, Constraints] = {}
@@ -93,8 +94,8 @@ class SpreadRules:
 
     def own(self, info: PodInfo) -> Constraints:
         """What the pod asks for itself. Raises InvalidSelector."""
-        labels = info.labels
-        read = [_read(each, _with_label_keys(each, labels)) for each in info.pod.spec.topology_spread_constraints]
+        asked = info.pod.spec.topology_spread_constraints
+        read = (_read(each, info.namespace, _with_label_keys(each, info.labels)) for each in asked)
         return _sorted_out(read, are_system=False)
 
     def constraints(self, info: PodInfo, workloads: Workloads) -> Constraints:
@@ -110,14 +111,14 @@ class SpreadRules:
         key = (info.namespace, frozenset(info.labels.items()), (owner.kind, owner.name) if owner is not None else None)
         found = self._defaulted.get(key)
         if found is None:
-            found = self._defaulted[key] = self._default(workloads.selector_for(info.pod))
+            found = self._defaulted[key] = self._default(info.namespace, workloads.selector_for(info.pod))
         return found
 
-    def _default(self, selector: LabelSelector | None) -> Constraints:
-        requirements = requirements_of(selector) if selector is not None else ()
-        if not requirements:
+    def _default(self, namespace: str, selector: LabelSelector | None) -> Constraints:
+        if selector is None:
             return NO_CONSTRAINTS
-        filled_in = (replace(each, requirements=requirements) for each in self._defaults)
+        matcher = PodMatcher(frozenset((namespace,)), requirements_of(selector))
+        filled_in = (replace(each, matcher=matcher) for each in self._defaults)
         return _sorted_out(filled_in, are_system=self._is_system)
 
 
@@ -150,12 +151,12 @@ def _sorted_out(read: Iterable[Constraint], *, are_system: bool) -> Constraints:
     )
 
 
-def _read(constraint: TopologySpreadConstraint, selector: LabelSelector | None) -> Constraint:
+def _read(constraint: TopologySpreadConstraint, namespace: str, selector: LabelSelector | None) -> Constraint:
     return Constraint(
         topology_key=constraint.topology_key,
         max_skew=constraint.max_skew,
         min_domains=constraint.min_domains,
-        requirements=None if selector is None else requirements_of(selector),
+        matcher=NOBODY if selector is None else PodMatcher(frozenset((namespace,)), requirements_of(selector)),
         is_hard=constraint.when_unsatisfiable == DO_NOT_SCHEDULE,
         honors_affinity=constraint.node_affinity_policy == _HONOR,
         honors_taints=constraint.node_taints_policy == _HONOR,

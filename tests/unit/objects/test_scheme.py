@@ -91,7 +91,7 @@ def _records() -> set[type[Record]]:
     for module in pkgutil.iter_modules(tonnage.objects.__path__, "tonnage.objects."):
         if module.name.endswith("_v1"):
             importlib.import_module(module.name)
-    return {cls for cls in _subclasses(Record) if not cls.__name__.startswith("_") and "tonnage." in cls.__module__}
+    return {cls for cls in _subclasses(Record) if not cls.__name__.startswith("_") and "tonnage.objects." in cls.__module__}
 
 
 def _subclasses(cls: type[Record]) -> Iterator[type[Record]]:

@@ -125,6 +125,8 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         weights, has, in_use, asked = found = uses(cycle, self._resources, rows, scored=True)
+        if not weights:
+            return np.zeros(row_count(rows), dtype=np.int64)
         use = in_use + asked
         if self._strategy == "LeastAllocated":
             parts = percent(np.maximum(has - use, 0), has)
@@ -134,16 +136,16 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
             return self._ratio(use, found)
         if set(weights) != {1}:
             parts = parts * np.array([weights]).T
-        if found.is_everywhere and weights:
+        if found.is_everywhere:
             mean: Ints = np.add.reduce(parts) // sum(weights)
             return mean
-        return _mean(np.add.reduce(parts), np.array(weights, dtype=np.int64) @ (has > 0))
+        return _mean(np.add.reduce(parts), np.array(weights) @ (has > 0))
 
     def _ratio(self, use: Ints, found: Uses) -> Ints:
         """The mean of what the shape says, rounded half away from zero; what scores 0 does not count."""
         parts = along(self._shape, np.where(use > found.has, 100, percent(use, found.has)))
         counts = (found.has > 0) & (parts > 0)
-        weighted = np.array(found.weights, dtype=np.int64).reshape(-1, 1) * counts
+        weighted = np.array([found.weights]).T * counts
         total, weights = np.add.reduce(parts * weighted), np.add.reduce(weighted)
         return _mean(2 * total + weights, 2 * weights)
 

@@ -1,8 +1,8 @@
 """PodTopologySpread: pods of a kind lie evenly over hostnames, zones, or whatever the nodes are labelled with.
 
-The nodes that share a value of a constraint's topology key are a domain. How many pods there are to spread among, and
-where, is counted in `residents.py`; `spread_constraints.py` knows what a pod is held to and which nodes count. Every
-constraint becomes a table by label value, which is looked up for all nodes at once.
+The nodes that share a value of a constraint's topology key are a domain. `spread_constraints.py` knows what a pod is
+held to, `residents.py` counts the pods to spread among, and `spread_domains.py` makes a table by label value of both,
+which is looked up here for all nodes at once.
 
 Filter (DoNotSchedule): a node passes if, in its domain, matching pods + 1 if the pod matches itself - the fewest in any
 domain <= maxSkew. Domains are those of the nodes that have the keys of all hard constraints and count by the inclusion
@@ -16,9 +16,7 @@ policies say. A feasible node without one of the keys scores 0, unless the const
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -26,8 +24,7 @@ import numpy as np
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.node_selectors import required_node_affinity
 from tonnage.objects.requirements import InvalidSelector
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ids, Ints, Mask, Rows
+from tonnage.scheduling.columns import Ints, Rows
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP
 from tonnage.scheduling.framework import (
@@ -46,41 +43,14 @@ from tonnage.scheduling.framework import (
 from tonnage.scheduling.plugin_args import PodTopologySpreadArgs
 from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.pod_matching import Labels
-from tonnage.scheduling.row_counts import Floats
-from tonnage.scheduling.spread_constraints import HOSTNAME, Constraint, Constraints, SpreadRules, included
-
-_CROWDED, _UNLABELLED = 1, 2  # bits of a judgement, in the order of `reasons`
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """One topology key over the rows in use: value ids, 0 where the label is missing, and how many ids there are."""
-
-    ids: Ids
-    size: int
-    empty_id: int
-    """The id of the value "", 0 when no node has it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Costs:
-    """What one soft constraint costs a node: a look-up by the node's label value, or by the node itself."""
-
-    column: _Column
-    by_value: Floats | None = None
-    by_row: Floats | None = None
-
-    def of(self, rows: Rows) -> Floats:
-        if self.by_row is not None:
-            return self.by_row[rows]
-        assert self.by_value is not None
-        found: Floats = self.by_value[self.column.ids[rows]]
-        return found
+from tonnage.scheduling.spread_constraints import Constraint, Constraints, SpreadRules
+from tonnage.scheduling.spread_domains import UNLABELLED, Topology, costs, lacking, objections
 
 
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     name = "PodTopologySpread"
     normalizes = True
+    # In the order of the bits CROWDED and UNLABELLED.
     reasons = (
         "node(s) didn't match pod topology spread constraints",
         "node(s) didn't match pod topology spread constraints (missing required label)",
@@ -100,21 +70,21 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return Status(Code.ERROR, (f"get constraints from pod: {exc.message}",))
         if not constraints.hard:
             return SKIP
-        columns = [_column(cycle.cluster, each.topology_key) for each in constraints.hard]
+        topologies = [Topology.of(cycle.cluster, each.topology_key) for each in constraints.hard]
         cycle.state[self.name] = [
-            (each.topology_key, _objections(cycle, each, column, columns))
-            for each, column in zip(constraints.hard, columns, strict=True)
+            (topology, objections(cycle, each, topology, topologies))
+            for each, topology in zip(constraints.hard, topologies, strict=True)
         ]
         return None
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         bits: Ints | None = None
-        for key, objections in cycle.state[self.name]:
-            told: Ints = objections[_column(cycle.cluster, key).ids[rows]]
+        for topology, by_value in cycle.state[self.name]:
+            told: Ints = by_value.take(topology.ids[rows])
             bits = told if bits is None else np.where(bits == 0, told, bits)
         if bits is None or not bits.any():
             return None
-        return Judgement(bits, self.reasons, bits == _UNLABELLED)
+        return Judgement(bits, self.reasons, bits == UNLABELLED)
 
     # -- scoring ------------------------------------------------------------------------------------------------------
 
@@ -125,33 +95,32 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         soft = constraints.soft
         if not soft:
             return SKIP
-        columns = [_column(cycle.cluster, each.topology_key) for each in soft]
+        topologies = [Topology.of(cycle.cluster, each.topology_key) for each in soft]
         # Nodes without the system's labels take part; those without the labels a pod names itself are left out.
-        required = () if constraints.are_system else columns
-        is_ignored = _lacks_any(required, cycle.feasible)
+        required = () if constraints.are_system else topologies
+        is_ignored = lacking(required, cycle.feasible)
         scored = cycle.feasible if is_ignored is None else cycle.feasible[~is_ignored]
         cycle.state[_COSTS] = [
-            _host_costs(cycle, each, column, len(scored))
-            if each.topology_key == HOSTNAME
-            else _domain_costs(cycle, each, column, required, column.ids[scored])
-            for each, column in zip(soft, columns, strict=True)
+            costs(cycle, each, topology, required, scored) for each, topology in zip(soft, topologies, strict=True)
         ]
-        cycle.state[_REQUIRED] = required
+        cycle.state[_IGNORED] = is_ignored
         return None
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """The sums, rounded. All are 0 or more than a half, so that adding a half and cutting off is exact."""
+        """The sums, rounded; a sum is 0 or more than a half, so that adding a half and cutting off is exact.
+
+        What nodes that are left out get here is of no account: `normalize` passes over them.
+        """
         first, *others = cycle.state[_COSTS]
-        total = first.of(rows)
-        for costs in others:
-            total = total + costs.of(rows)
+        total = first(rows)
+        for costs_of in others:
+            total = total + costs_of(rows)
         rounded: Ints = (total + 0.5).astype(np.int64)
-        is_ignored = _lacks_any(cycle.state[_REQUIRED], rows)
-        return rounded if is_ignored is None else np.where(is_ignored, 0, rounded)
+        return rounded
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
         """100 * (most + least - score) // most; 100 when nothing is there yet, 0 for nodes that are left out."""
-        is_ignored = _lacks_any(cycle.state[_REQUIRED], cycle.feasible)
+        is_ignored = cycle.state[_IGNORED]
         considered = scores if is_ignored is None else scores[~is_ignored]
         if not len(considered):
             return np.zeros_like(scores)
@@ -216,94 +185,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
 _CONSTRAINTS: Final = f"{PodTopologySpread.name}/constraints"
 _COSTS: Final = f"{PodTopologySpread.name}/costs"
-_REQUIRED: Final = f"{PodTopologySpread.name}/required"
-
-
-# -- tables by label value --------------------------------------------------------------------------------------------
-
-
-def _column(cluster: Cluster, key: str) -> _Column:
-    found = cluster.labels.get(key)
-    if found is None:
-        return _Column(np.zeros(cluster.size, dtype=np.int32), 1, 0)
-    return _Column(found.ids[: cluster.size], len(found.texts), found.id_of(""))
-
-
-def _has_all(columns: Sequence[_Column], rows: Rows) -> Mask | None:
-    """Which of these rows have all the labels; None when there are none to have."""
-    found: Mask | None = None
-    for column in columns:
-        has_this: Mask = column.ids[rows] != 0
-        found = has_this if found is None else found & has_this
-    return found
-
-
-def _lacks_any(columns: Sequence[_Column], rows: Rows) -> Mask | None:
-    """Which of these rows lack one of the labels; None when none of them does."""
-    has_all = _has_all(columns, rows)
-    return None if has_all is None or has_all.all() else ~has_all
-
-
-def _pods(
-    cycle: Cycle, constraint: Constraint, column: _Column, columns: Sequence[_Column], policy: Mask | None
-) -> Floats:
-    """By label value, the pods to spread among, on nodes that have all keys and count by the policies."""
-    where = constraint.counted(cycle)
-    keep = _has_all(columns, where.rows)
-    if policy is not None:
-        keep = policy[where.rows] if keep is None else keep & policy[where.rows]
-    return where.by_value(column.ids, column.size, keep)
-
-
-def _objections(cycle: Cycle, constraint: Constraint, column: _Column, columns: Sequence[_Column]) -> Ints:
-    """By label value: 0 where the constraint lets the pod in, else the bit of its reason."""
-    policy = included(cycle, constraint)
-    pods = _pods(cycle, constraint, column, columns, policy)
-    if len(columns) == 1 and policy is None:
-        ids = column.ids
-    else:
-        has_all = _has_all(columns, cycle.cluster.all_rows)
-        ids = column.ids[has_all if policy is None else has_all & policy]
-    is_domain = np.bincount(ids, minlength=column.size) > 0
-    is_domain[0] = False
-    fewest = pods[is_domain].min() if np.count_nonzero(is_domain) >= max(constraint.min_domains, 1) else 0
-    skew = pods + constraint.matches(cycle.pod.labels) - fewest
-    objections: Ints = np.where(skew > constraint.max_skew, _CROWDED, 0)
-    objections[0] = _UNLABELLED
-    return objections
-
-
-def _domain_costs(
-    cycle: Cycle, constraint: Constraint, column: _Column, required: Sequence[_Column], scored_ids: Ids
-) -> _Costs:
-    """What the domains cost; `scored_ids` are the label values of the nodes to be scored.
-
-    Only with the system's defaults do nodes without the label take part. They are then one domain with those whose
-    label is empty, as a missing entry of a Go map reads, but pay nothing for it.
-    """
-    pods = _pods(cycle, constraint, column, required, included(cycle, constraint))
-    is_domain = np.bincount(scored_ids, minlength=column.size) > 0
-    if column.empty_id:
-        pods[column.empty_id] += pods[0]
-        is_domain[column.empty_id] |= is_domain[0]
-        is_domain[0] = False
-    costs = pods * _weight(int(np.count_nonzero(is_domain))) + float(constraint.max_skew - 1)
-    costs[0] = 0.0
-    return _Costs(column, by_value=costs)
-
-
-def _host_costs(cycle: Cycle, constraint: Constraint, column: _Column, scored_nodes: int) -> _Costs:
-    """What the pods of the node itself cost it, whatever the policies say and however many nodes share its hostname."""
-    least = float(constraint.max_skew - 1)
-    costs = np.where(column.ids != 0, least, 0.0)
-    where = constraint.counted(cycle)
-    costs[where.rows] = np.where(column.ids[where.rows] != 0, where.counts * _weight(scored_nodes) + least, 0.0)
-    return _Costs(column, by_row=costs)
-
-
-def _weight(domains: int) -> float:
-    """So that a few pods in many domains weigh as much as many pods in few."""
-    return math.log(domains + 2)
+_IGNORED: Final = f"{PodTopologySpread.name}/ignored"
 
 
 # -- hints ------------------------------------------------------------------------------------------------------------
