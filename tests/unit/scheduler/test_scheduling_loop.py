@@ -1,0 +1,213 @@
+"""The loop beside a world that fails: bindings refused, pods held and let go, pods deleted in mid-flight."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tonnage.clock import VirtualClock
+from tonnage.errors import Conflict
+from tonnage.objects.core_v1 import Pod
+from tonnage.scheduler.assumed import AssumedPods
+from tonnage.scheduler.feed import Feed
+from tonnage.scheduler.loop import SchedulingLoop
+from tonnage.scheduler.measure import Meter
+from tonnage.scheduler.reports import Reports
+from tonnage.scheduling.assembly import assemble
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.configuration import parse
+from tonnage.scheduling.framework import Code, Cycle, PermitPlugin, Status, unschedulable
+from tonnage.scheduling.places import QueueName
+from tonnage.scheduling.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.queue import SchedulingQueue
+from tonnage.testing.builders import node, pod
+
+
+class World:
+    """Where bindings, conditions and events go. `refuse` makes the next bindings fail."""
+
+    def __init__(self) -> None:
+        self.bound: dict[str, str] = {}
+        self.conditions: list[tuple[str, str]] = []
+        self.events: list[tuple[str, str]] = []
+        self.refuse = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def bind(self, info: PodInfo, node_name: str) -> None:
+        await self.gate.wait()
+        if self.refuse:
+            self.refuse -= 1
+            raise Conflict(f"pod {info.pod.name} was changed")
+        assert info.key not in self.bound, "placed twice"
+        self.bound[info.key] = node_name
+
+    async def patch(self, cls: type[Pod], key: str, patch: Any, *, patch_type: Any, subresource: str) -> Pod:
+        self.conditions.append((key, patch["status"]["conditions"][0]["message"]))
+        return Pod()
+
+    def event(self, regarding: Any, type: Any, reason: str, action: str, note: str) -> None:
+        self.events.append((reason, note))
+
+
+class HeldBack(PermitPlugin):
+    """Holds pods labelled `hold`, refuses those labelled `refuse`."""
+
+    name = "HeldBack"
+
+    def __init__(self, args: Any) -> None: ...
+
+    def permit(self, cycle: Cycle, node_name: str) -> tuple[Status, float]:
+        if "refuse" in cycle.pod.labels:
+            return unschedulable("not today"), 0.0
+        return (Status(Code.WAIT), 30.0) if "hold" in cycle.pod.labels else (Status(), 0.0)
+
+
+CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{schedulerName: default-scheduler, plugins: {permit: {enabled: [{name: HeldBack}]}}}]
+"""
+
+
+class Rig:
+    """A loop on virtual time, fed by hand."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.world = World()
+        self.cluster = Cluster()
+        self.assumed = AssumedPods(self.cluster)
+        configuration = parse(CONFIGURATION, source="test", known_plugins=[KnownPlugin.of(HeldBack)])
+        profile = assemble(configuration.profiles[0], random.Random(1), {"HeldBack": HeldBack})
+        self.queue = SchedulingQueue(self.clock, {profile.scheduler_name: profile.rules})
+        self.pods: dict[str, Pod] = {}
+        self.loop = SchedulingLoop(
+            cluster=self.cluster,
+            assumed=self.assumed,
+            queue=self.queue,
+            profiles={profile.scheduler_name: profile},
+            api=self.world,
+            reports=Reports(self.world, self.world, self.clock),
+            meter=Meter(CollectorRegistry()),
+            clock=self.clock,
+            newest=self.pods.get,
+        )
+        self.feed = Feed(self.cluster, self.assumed, self.queue, {profile.scheduler_name})
+
+    def add(self, *objects: Any) -> None:
+        for each in objects:
+            if isinstance(each, Pod):
+                self.pods[each.key] = each
+                self.feed.pod_added(each)
+            else:
+                self.feed.node_added(each)
+
+    async def step(self) -> None:
+        """Everything that can be decided now is, and its bindings are carried out."""
+        while (queued := self.queue.pop_nowait()) is not None:
+            self.loop.schedule_one(queued)
+        await self.loop.settle()
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+async def test_a_decided_pod_is_counted_before_the_api_knows(rig):
+    rig.add(node("a", cpu="1"), pod("first", cpu="700m"), pod("second", cpu="700m"))
+    await rig.step()
+    # 700m + 700m > 1000m: the second must see the first, which no informer has shown yet.
+    assert rig.world.bound == {"default/first": "a"} and len(rig.assumed) == 1
+    assert rig.world.conditions == [("default/second", "0/1 nodes are available: 1 Insufficient cpu.")]
+    assert rig.world.events == [
+        ("Scheduled", "Successfully assigned default/first to a"),
+        ("FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu."),
+    ]
+
+
+async def test_a_refused_binding_gives_its_room_back_and_wakes_who_waited_for_it(rig):
+    rig.world.refuse = 1
+    rig.add(node("a", cpu="1"), pod("first", cpu="700m"), pod("second", cpu="700m"))
+    await rig.step()
+    assert rig.world.bound == {} and len(rig.assumed) == 0 and rig.cluster.requested.sum() == 0
+    assert ("default/first", "pod first was changed") in rig.world.conditions
+    rig.clock.advance(11.0)
+    rig.queue.flush_backoff_completed(rig.clock.monotonic())
+    await rig.step()
+    assert len(rig.world.bound) == 1
+
+
+async def test_a_pod_deleted_while_it_is_bound_leaves_nothing_behind(rig):
+    rig.world.gate.clear()
+    rig.world.refuse = 1
+    rig.add(node("a"), pod("web", cpu="1"))
+    queued = rig.queue.pop_nowait()
+    rig.loop.schedule_one(queued)
+    await asyncio.sleep(0)
+    rig.feed.pod_deleted(rig.pods.pop("default/web"))
+    rig.world.gate.set()
+    await rig.loop.settle()
+    assert rig.cluster.requested.sum() == 0 and len(rig.assumed) == 0
+    assert rig.queue.pop_nowait() is None and rig.world.events == []
+
+
+async def test_the_informers_word_confirms_an_assumption_once(rig):
+    rig.add(node("a"), node("b"), pod("web", cpu="1"))
+    await rig.step()
+    chosen = rig.world.bound["default/web"]
+    bound = pod("web", cpu="1", on=chosen)
+    rig.feed.pod_updated(rig.pods["default/web"], bound)
+    assert len(rig.assumed) == 0 and rig.cluster.requested[0].sum() == 1000
+    # Somebody else bound it elsewhere: it is counted there, and there only.
+    elsewhere = "b" if chosen == "a" else "a"
+    rig.feed.pod_updated(bound, pod("web", cpu="1", on=elsewhere))
+    assert rig.cluster.requested[0, rig.cluster.row_of[elsewhere]] == 1000 and rig.cluster.requested[0].sum() == 1000
+
+
+async def test_a_held_pod_keeps_its_room_until_its_time_is_up(rig):
+    rig.add(node("a", cpu="1"), pod("held", cpu="700m", labels={"hold": ""}))
+    rig.loop.schedule_one(rig.queue.pop_nowait())
+    await asyncio.sleep(0)
+    assert rig.cluster.requested[0].sum() == 700 and rig.world.bound == {}
+    await rig.clock.run_for(31.0)
+    await rig.loop.settle()
+    assert rig.cluster.requested[0].sum() == 0
+    told = "rejected due to timeout after waiting 30s at plugin HeldBack"
+    assert rig.world.conditions == [("default/held", told)]
+
+
+async def test_a_pod_that_permit_refuses_waits_in_the_unschedulable_pool(rig):
+    rig.add(node("a"), pod("web", labels={"refuse": ""}))
+    await rig.step()
+    assert rig.cluster.requested.sum() == 0
+    assert rig.queue.pending_pods()[QueueName.UNSCHEDULABLE] == 1
+    assert rig.world.conditions == [("default/web", "not today")]
+
+
+async def test_a_pod_on_its_way_out_is_not_placed(rig):
+    rig.add(node("a"), pod("web", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
+    await rig.step()
+    assert rig.world.bound == {} and rig.world.events == []
+
+
+async def test_a_broken_plugin_does_not_stop_the_loop(rig, monkeypatch):
+    rig.add(node("a"), pod("unlucky"), pod("web"))
+    decider = rig.loop._profiles["default-scheduler"].decider
+    decide = decider.decide
+
+    def sometimes(cluster, info, held=()):
+        if info.pod.name == "unlucky":
+            raise RuntimeError("boom")
+        return decide(cluster, info, held)
+
+    monkeypatch.setattr(type(decider), "decide", lambda self, *given: sometimes(*given))
+    await rig.step()
+    assert rig.world.bound == {"default/web": "a"}
+    assert rig.world.conditions == [("default/unlucky", "a plugin failed; see the scheduler's log")]
