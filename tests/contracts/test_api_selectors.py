@@ -114,8 +114,9 @@ def test_kinds_with_fields_of_their_own_refuse_all_others(api: Api, path: str, o
 
 @pytest.mark.parametrize("path", ["/api/v1/namespaces", "/api/v1/nodes"])
 def test_what_is_in_no_namespace_cannot_be_selected_by_it(api: Api, path: str) -> None:
-    refused = api.get(f"{path}?fieldSelector=metadata.namespace%3Dx")
-    assert refused.message == "field label not supported: metadata.namespace"
+    for field in ("metadata.namespace", "name"):
+        refused = api.get(f"{path}?fieldSelector={field}%3Dx")
+        assert (refused.code, refused.message) == (400, f"field label not supported: {field}")
 
 
 @pytest.mark.parametrize(

@@ -261,6 +261,26 @@ def test_a_status_put_without_a_status_empties_it(api: Api, ns: str) -> None:
     assert api.put(f"{path}/a/status", doc)["status"] == {"replicas": 0}
 
 
+@pytest.mark.parametrize(
+    ("path", "spec"),
+    [
+        (
+            "/apis/resource.k8s.io/v1/namespaces/{ns}/resourceclaims",
+            {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}},
+        ),
+        (
+            "/apis/storage.k8s.io/v1/volumeattachments",
+            {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "p"}},
+        ),
+    ],
+)
+def test_of_some_kinds_not_even_metadata_goes_through_the_status(api: Api, ns: str, path: str, spec: object) -> None:
+    path = path.format(ns=ns)
+    made = api.create(path, {"metadata": {"name": ns, "labels": {"a": "b"}}, "spec": spec})
+    patched = api.patch(f"{path}/{ns}/status", {"metadata": {"labels": {"a": "c"}, "annotations": {"x": "y"}}})
+    assert (patched.code, patched.version, patched.meta["labels"]) == (200, made.version, {"a": "b"})
+
+
 def test_a_status_is_neither_created_nor_deleted(api: Api, pods: str) -> None:
     api.create(pods, pod("a"))
     assert api.post(f"{pods}/a/status", pod("a")).code == 405

@@ -514,7 +514,7 @@ LISTED = (
     TopologySpreadConstraint(max_skew=2, topology_key="rack", when_unsatisfiable="ScheduleAnyway"),
 )
 seeds = st.integers(0, 2**32)
-memories = st.sampled_from((1, 2, 512))
+memories = st.sampled_from((1, 2, residents.MAX_TALLIES))
 """How many selectors stay counted: with few, they are forgotten and counted anew all the time."""
 
 

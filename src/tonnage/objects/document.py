@@ -17,8 +17,18 @@ Doc = dict[str, Any]
 encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 """A document to compact JSON."""
 
-decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
-"""JSON to plain dicts and lists; numbers stay int or float. Raises msgspec.DecodeError."""
+_decode: Callable[[bytes | str], Any] = msgspec.json.Decoder().decode
+
+
+def decode(text: bytes) -> Any:
+    """JSON to plain dicts and lists; numbers stay int or float. Raises msgspec.DecodeError.
+
+    Bytes that are not UTF-8 become U+FFFD, as Go's decoder has it: a name with one is then refused as a name.
+    """
+    try:
+        return _decode(text)
+    except UnicodeDecodeError:
+        return _decode(text.decode(errors="replace"))
 
 
 def copy(value: Any) -> Any:
@@ -47,9 +57,6 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(same, left, right))
     if left is None or right is None:
-        return (
-            not (left if right is None else right)
-            if isinstance(left or right, (dict, list)) or left is right
-            else False
-        )
+        other = right if left is None else left
+        return other is None or (isinstance(other, (dict, list)) and not other)
     return bool(left == right)

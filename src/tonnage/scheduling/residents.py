@@ -24,7 +24,7 @@ from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.pod_matching import Labels, MatcherIndex, PodMatcher
 from tonnage.scheduling.row_counts import RowCounts
 
-MAX_TALLIES = 512
+MAX_TALLIES = 2048
 """Selectors that are kept counted. One costs what its pods occupy, and a forgotten one is quickly counted again."""
 
 _NO_LABELS: Labels = {}

@@ -21,6 +21,8 @@ RowNumbers = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
 
 _FIRST_CAPACITY = 4
+_FEW = 64
+"""Up to so many rows are added one by one: arrays as long as the table of nodes would cost more."""
 
 
 class RowCounts:
@@ -37,7 +39,10 @@ class RowCounts:
     def sum_of(cls, parts: Sequence[RowCounts]) -> Self:
         """A new table with what all the parts have together."""
         made = cls()
-        if not parts:
+        if sum(len(part) for part in parts) <= _FEW:
+            for part in parts:
+                for row, count in zip(part.rows.tolist(), part.counts.tolist(), strict=True):
+                    made.add(row, count)
             return made
         by_row = np.bincount(
             np.concatenate([part.rows for part in parts]), weights=np.concatenate([part.counts for part in parts])
@@ -66,8 +71,9 @@ class RowCounts:
         found: Floats = np.bincount(ids[self.rows], weights=counts, minlength=values).astype(np.float64, copy=False)
         return found
 
-    def __bool__(self) -> bool:
-        return bool(self._place)
+    def __len__(self) -> int:
+        """How many rows have any."""
+        return len(self._place)
 
     def add(self, row: int, count: int) -> None:
         """Count some more, or fewer, on a row."""

@@ -108,7 +108,8 @@ class SpreadRules:
             self._defaulted.clear()
             self._defaulted_by = (workloads, workloads.tick)
         owner = info.pod.metadata.controller
-        key = (info.namespace, frozenset(info.labels.items()), (owner.kind, owner.name) if owner is not None else None)
+        named = (owner.api_version, owner.kind, owner.name) if owner is not None else None
+        key = (info.namespace, frozenset(info.labels.items()), named)
         found = self._defaulted.get(key)
         if found is None:
             found = self._defaulted[key] = self._default(info.namespace, workloads.selector_for(info.pod))

@@ -59,6 +59,17 @@ def test_a_sum_of_parts_can_be_counted_on() -> None:
     assert as_dict(first) == {3: 1, 9: 2}
 
 
+def test_many_rows_are_summed_up_alike() -> None:
+    parts = [RowCounts(), RowCounts()]
+    for row in range(100):
+        parts[0].add(row, 1)
+        parts[row % 2].add(row, 2)
+    together = RowCounts.sum_of(parts)
+    together.add(99, -3)
+    # Even rows: 1 + 2 in one part.  Odd rows: 1 in one and 2 in the other.  Row 99 is left out again.
+    assert as_dict(together) == dict.fromkeys(range(99), 3)
+
+
 def test_an_empty_sum_can_grow() -> None:
     nothing = RowCounts.sum_of([])
     for row in range(10):

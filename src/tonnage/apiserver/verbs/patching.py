@@ -6,7 +6,6 @@ first, so a patch never fails for having been slow. What it makes of an object m
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,14 +36,10 @@ def is_apply(content_type: str) -> bool:
 
 async def patch(registry: Registry, call: Call) -> Answer:
     """PATCH one object, or its status. Raises Invalid, Conflict, NotFound, UnsupportedMediaType."""
-    options = write_options(
-        "patch",
-        call.query,
-        call.headers.get("User-Agent", ""),
-        is_apply=is_apply(call.headers.get("Content-Type", "")),
-    )
+    applies = is_apply(call.headers.get("Content-Type", ""))
+    options = write_options("patch", call.query, call.headers.get("User-Agent", ""), is_apply=applies)
     was: list[Doc] = []
-    if is_apply(call.headers.get("Content-Type", "")):
+    if applies:
         written = await applied(registry, call, options, was)
     else:
         said = read_patch(call)
@@ -121,18 +116,18 @@ def _unknown_in_operations(operations: Any) -> list[str]:
 def _admit_patched(call: Call, said: Patch, doc: Doc, validation: str) -> None:
     """What a patch made of an object must still be one; upstream answers 422 here, with the whole text."""
     before = encode(doc)
-    refused: Callable[[str], Invalid] = lambda why: said.refused(before, why)  # noqa: E731  # one line reads best
     if said.media != STRATEGIC:
         try:
             bodies.check_kind(doc, call.resource)
         except BadRequest as exc:
-            raise refused(exc.message.partition(f"cannot be handled as a {call.resource.kind}: ")[2]) from exc
+            why = exc.message.partition(f"cannot be handled as a {call.resource.kind}: ")[2]
+            raise said.refused(before, why) from exc
     try:
         findings = admit(call.resource.schema, doc)
     except Malformed as exc:
-        raise refused(exc.message) from exc
+        raise said.refused(before, exc.message) from exc
     problems = [*said.problems, *(f'unknown field "{path}"' for path in sorted(findings.unknown))]
     if problems and validation == "Strict":
-        raise refused(f"strict decoding error: {', '.join(problems)}")
+        raise said.refused(before, f"strict decoding error: {', '.join(problems)}")
     if validation == "Warn":
         call.warnings.extend(text for text in problems if text not in call.warnings)
