@@ -20,9 +20,9 @@ import click
 import msgspec
 
 from tonnage.cli import explanations, manifests
+from tonnage.cli.configuration import configuration_of, foreign_plugins
 from tonnage.cli.creation import created
 from tonnage.cli.options import feature_gates
-from tonnage.cli.scheduler import foreign_plugins
 from tonnage.client import kubeconfig
 from tonnage.client.http import Client
 from tonnage.errors import Forbidden, NotFound, TonnageError
@@ -32,9 +32,9 @@ from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController,
 from tonnage.objects.meta import Object, split_key
 from tonnage.scheduling import explain as accounts
 from tonnage.scheduling.assembly import Assembled, assemble
-from tonnage.scheduling.configuration import Configuration, ResolvedProfile, default_configuration, load
+from tonnage.scheduling.configuration import Configuration, ResolvedProfile
 from tonnage.scheduling.explain import Explanation
-from tonnage.scheduling.plugin_catalogue import ExtensionPoint, KnownPlugin
+from tonnage.scheduling.plugin_catalogue import ExtensionPoint
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.snapshot import Snapshot, snapshot_of
@@ -216,10 +216,7 @@ def _hint(key: str, namesake: str, known: Iterable[str]) -> str | None:
 
 def _configuration(config_file: Path | None, gates: Gates) -> tuple[Configuration, ForeignPlugins]:
     foreign = foreign_plugins()
-    known = tuple(KnownPlugin.of(each) for each in foreign.values())
-    if config_file is None:
-        return default_configuration(known_plugins=known, gates=gates), foreign
-    configuration = load(config_file, known_plugins=known, gates=gates)
+    configuration = configuration_of(config_file, gates, foreign)
     for note in configuration.notes:
         _say("note", note)
     return configuration, foreign

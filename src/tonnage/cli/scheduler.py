@@ -14,30 +14,25 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import click
 
 from tonnage.apiserver.pki import ensure_identity
+from tonnage.cli.configuration import configuration_of, foreign_plugins
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.client import in_cluster, kubeconfig
 from tonnage.client.connection import Connection
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
 from tonnage.clock import SystemClock
-from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.metrics import new_registry
 from tonnage.scheduler.health import served
 from tonnage.scheduler.program import Program
-from tonnage.scheduling.configuration import Configuration, default_configuration, load
-from tonnage.scheduling.framework import Plugin
-from tonnage.scheduling.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-
-ENTRY_POINTS = "tonnage.plugins"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +79,11 @@ def scheduler(
     for warning in gates.warnings:
         click.echo(f"warning: {warning}", err=True)
     foreign = foreign_plugins()
-    known = tuple(KnownPlugin.of(plugin) for plugin in foreign.values())
-    if config_file is not None:
-        configuration = load(config_file, known_plugins=known, gates=gates)
-    else:
-        configuration = default_configuration(known_plugins=known, gates=gates)
+    configuration = configuration_of(config_file, gates, foreign)
     for note in configuration.notes:
         click.echo(f"note: {note}", err=True)
     options = Options(kubeconfig_file, leader_elect, bind_address, secure_port)
     asyncio.run(run(configuration, options, foreign))
-
-
-def foreign_plugins() -> ForeignPlugins:
-    """Plugins that other packages bring, by name. Raises TonnageError for an entry point that is none."""
-    found: dict[str, type[Plugin]] = {}
-    for entry in entry_points(group=ENTRY_POINTS):
-        plugin = entry.load()
-        if not (isinstance(plugin, type) and issubclass(plugin, Plugin) and plugin.name == entry.name):
-            raise TonnageError(
-                f"the entry point {entry.name} = {entry.value} of group {ENTRY_POINTS} is not a plugin of that name",
-                hint="point it at a subclass of tonnage.scheduling.framework.Plugin whose `name` is the entry's",
-            )
-        found[entry.name] = plugin
-    return found
 
 
 def connection_of(configuration: Configuration, wanted: Path | None) -> Connection:

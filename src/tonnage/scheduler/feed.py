@@ -11,7 +11,6 @@ from collections.abc import Container
 
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
-from tonnage.objects.selectors import LabelSelector
 from tonnage.scheduler.assumed import AssumedPods
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.queue import SchedulingQueue
@@ -104,10 +103,7 @@ class Feed:
         self._cluster.workloads.remove_service(service.namespace, service.name)
 
     def owner_put(self, owner: Owner) -> None:
-        selector = owner.spec.selector
-        if selector is not None and not isinstance(selector, LabelSelector):
-            selector = LabelSelector(match_labels=selector)
-        self._cluster.workloads.put_owner(type(owner).__name__, owner.namespace, owner.name, selector)
+        self._cluster.workloads.put_owner(type(owner).__name__, owner.namespace, owner.name, owner.spec.selector)
 
     def owner_deleted(self, owner: Owner) -> None:
         self._cluster.workloads.remove_owner(type(owner).__name__, owner.namespace, owner.name)

@@ -18,7 +18,6 @@ before the next one starts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from tonnage.gates import Gates
@@ -51,7 +50,6 @@ __all__ = [
     "LeaderElection",
     "ResolvedProfile",
     "default_configuration",
-    "load",
     "parse",
 ]
 
@@ -80,21 +78,6 @@ class Configuration(Record):
     def profile_named(self, scheduler_name: str) -> ResolvedProfile | None:
         """The profile that a pod with this schedulerName asks for."""
         return next((profile for profile in self.profiles if profile.scheduler_name == scheduler_name), None)
-
-
-def load(path: str | Path, *, known_plugins: Iterable[KnownPlugin] = (), gates: Gates | None = None) -> Configuration:
-    """Read a configuration file. Raises ConfigurationError, also when there is no such file."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError as exc:
-        problem = Problem("", None, f"byte {exc.start} is not UTF-8 text", "save the file as UTF-8")
-        raise ConfigurationError(str(path), [problem]) from exc
-    except OSError as exc:
-        problem = Problem(
-            "", None, f"the file cannot be read: {exc.strerror}", "name a KubeSchedulerConfiguration file"
-        )
-        raise ConfigurationError(str(path), [problem]) from exc
-    return parse(text, source=str(path), known_plugins=known_plugins, gates=gates)
 
 
 def parse(

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.selectors import LabelSelector
 from tonnage.scheduling.cluster import Cluster, place
 from tonnage.scheduling.nominator import Nominator
 
@@ -47,11 +46,8 @@ def snapshot_of(objects: Iterable[Object]) -> Snapshot:
                 cluster.namespaces[each.name] = each.metadata.labels
             case Service():
                 cluster.workloads.put_service(each.namespace, each.name, each.spec.selector)
-            case ReplicaSet() | StatefulSet():
+            case ReplicaSet() | StatefulSet() | ReplicationController():
                 cluster.workloads.put_owner(type(each).__name__, each.namespace, each.name, each.spec.selector)
-            case ReplicationController():
-                selector = LabelSelector(match_labels=each.spec.selector)
-                cluster.workloads.put_owner("ReplicationController", each.namespace, each.name, selector)
     for node in sorted(nodes, key=lambda node: node.name):
         cluster.put_node(node)
     for pod in snapshot.pods.values():

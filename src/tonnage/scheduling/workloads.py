@@ -30,7 +30,12 @@ class Workloads:
         self._services.get(namespace, {}).pop(name, None)
         self.tick += 1
 
-    def put_owner(self, kind: str, namespace: str, name: str, selector: LabelSelector | None) -> None:
+    def put_owner(
+        self, kind: str, namespace: str, name: str, selector: LabelSelector | Mapping[str, str] | None
+    ) -> None:
+        """A controller and whom it selects; the selector of a ReplicationController is a plain map."""
+        if selector is not None and not isinstance(selector, LabelSelector):
+            selector = LabelSelector(match_labels=selector)
         self._owners[kind, namespace, name] = selector
         self.tick += 1
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tonnage.cli.scheduler import foreign_plugins
+from tonnage.cli.configuration import foreign_plugins
 from tonnage.errors import TonnageError
 from tonnage.scheduling.assembly import assemble
 from tonnage.scheduling.configuration import parse

@@ -91,7 +91,8 @@ def _records() -> set[type[Record]]:
     for module in pkgutil.iter_modules(tonnage.objects.__path__, "tonnage.objects."):
         if module.name.endswith("_v1"):
             importlib.import_module(module.name)
-    return {cls for cls in _subclasses(Record) if not cls.__name__.startswith("_") and "tonnage.objects." in cls.__module__}
+    ours = (cls for cls in _subclasses(Record) if cls.__module__.startswith("tonnage.objects."))
+    return {cls for cls in ours if not cls.__name__.startswith("_")}
 
 
 def _subclasses(cls: type[Record]) -> Iterator[type[Record]]:
