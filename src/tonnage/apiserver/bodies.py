@@ -16,6 +16,7 @@ import yaml
 from tonnage.errors import BadRequest, UnsupportedMediaType
 from tonnage.objects.admit import Malformed, admit
 from tonnage.objects.document import Doc, decode
+from tonnage.objects.json_syntax import syntax_error
 from tonnage.objects.protobuf import open_envelope, struct_named
 from tonnage.objects.resources import BY_KIND, Resource
 
@@ -35,10 +36,6 @@ def media_type(header: str) -> str:
 def read_object(body: bytes, content_type: str, resource: Resource, validation: str, warnings: list[str]) -> Doc:
     """One whole object of the resource's kind, admitted. Raises BadRequest or UnsupportedMediaType."""
     media = media_type(content_type) or "application/json"
-    if media not in _ACCEPTED:
-        raise UnsupportedMediaType(
-            f"the body of the request was in an unknown format - accepted media types include: {', '.join(_ACCEPTED)}"
-        )
     if media == PROTOBUF:
         doc = _read_protobuf(body, resource.kind, resource)
     else:
@@ -57,19 +54,44 @@ def read_object(body: bytes, content_type: str, resource: Resource, validation: 
 
 
 def read_document(body: bytes, media: str, *, must_be: str) -> Doc:
-    """Any object, of the kind it says it is; `must_be` is for the error."""
+    """Any object, of the kind it says it is; `must_be` is for the error. Nothing at all is an object without fields."""
     if media == PROTOBUF:
         return _read_protobuf(body, must_be)
-    unreadable = f"the object provided is unrecognized (must be of type {must_be}): couldn't get version/kind; "
+    if media not in _ACCEPTED and media not in YAML_TYPES:
+        raise UnsupportedMediaType(
+            f"the body of the request was in an unknown format - accepted media types include: {', '.join(_ACCEPTED)}"
+        )
     try:
-        doc: Any = yaml.safe_load(body) if media in YAML_TYPES else decode(body)
+        doc: Any = _plain(yaml.safe_load(body)) if media in YAML_TYPES else decode(body)
     except msgspec.DecodeError as exc:
-        raise BadRequest(f"{unreadable}json parse error: {_go_syntax_error(exc)} ({_summary(body)})") from exc
+        raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: {syntax_error(body)}") from exc
     except yaml.YAMLError as exc:
-        raise BadRequest(f"{unreadable}yaml parse error: {' '.join(str(exc).split())} ({_summary(body)})") from exc
+        problem = " ".join(str(exc).split())
+        raise _unrecognized(body, must_be, f"{_NO_KIND}; yaml parse error: {problem}") from exc
+    if doc is None:
+        return {}
     if not isinstance(doc, dict):
-        raise BadRequest(f"{unreadable}json parse error: the body is not an object ({_summary(body)})")
-    return _plain(doc) if media in YAML_TYPES else doc
+        found = f"cannot unmarshal {_go_kind(doc)} into Go value of type {_TYPE_META}"
+        raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: json: {found}")
+    for field in ("apiVersion", "kind"):
+        if not isinstance(doc.get(field, ""), (str, type(None))):
+            found = f"cannot unmarshal {_go_kind(doc[field])} into Go struct field .{field} of type string"
+            raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: json: {found}")
+    if (doc.get("apiVersion") or "").count("/") > 1:
+        raise _unrecognized(body, must_be, f"unexpected GroupVersion string: {doc['apiVersion']}")
+    return doc
+
+
+_NO_KIND = "couldn't get version/kind"
+_TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+
+
+def _unrecognized(body: bytes, must_be: str, why: str) -> BadRequest:
+    return BadRequest(f"the object provided is unrecognized (must be of type {must_be}): {why} ({_summary(body)})")
+
+
+def _go_kind(value: Any) -> str:
+    return {str: "string", list: "array", dict: "object", bool: "bool"}.get(type(value), "number")
 
 
 def _read_protobuf(body: bytes, must_be: str, resource: Resource | None = None) -> Doc:
@@ -103,16 +125,15 @@ def check_kind(doc: Doc, resource: Resource) -> None:
 
 
 def strict_problems(body: bytes, media: str, unknown: list[str], keys_seen: int) -> list[str]:
-    """What strict decoding objects to, as upstream words it."""
-    problems = [f'unknown field "{path}"' for path in unknown]
+    """What strict decoding objects to, as upstream words it and in the order of the text."""
     # Every key of a JSON object is followed by a colon. When the text has no more of them than the decoded document has
     # keys, nothing can be a duplicate, and the slow reading that looks for them is saved.
     if media == "application/json" and (unknown or body.count(b'":') != keys_seen):
-        problems += [f'duplicate field "{path}"' for path in _duplicates(body)]
-    return problems
+        return _walk_strictly(body, frozenset(unknown))
+    return [f'unknown field "{path}"' for path in unknown]
 
 
-def _duplicates(body: bytes) -> list[str]:
+def _walk_strictly(body: bytes, unknown: frozenset[str]) -> list[str]:
     class Pairs(list[tuple[str, Any]]):
         """An object as its pairs, told apart from a JSON list."""
 
@@ -123,8 +144,11 @@ def _duplicates(body: bytes) -> list[str]:
             seen: set[str] = set()
             for key, item in value:
                 where = f"{path}.{key}" if path else key
+                if where in unknown:  # nobody looks inside, or minds that it comes twice
+                    found.append(f'unknown field "{where}"')
+                    continue
                 if key in seen:
-                    found.append(where)
+                    found.append(f'duplicate field "{where}"')
                 seen.add(key)
                 walk(item, where)
         elif isinstance(value, list):
@@ -155,13 +179,12 @@ def _version(doc: Doc) -> str:
     return str(doc["apiVersion"]).rpartition("/")[2]
 
 
-def _go_syntax_error(exc: msgspec.DecodeError) -> str:
-    return "unexpected end of JSON input" if "truncated" in str(exc) else str(exc)
+_SHOWN_BYTES = 30
 
 
 def _summary(body: bytes) -> str:
     if not body:
         return "<empty>"
-    if body[:1] == b"{":
-        return body[:256].decode(errors="replace") + (" ..." if len(body) > 256 else "")
-    return body[:128].hex() + (" ..." if len(body) > 128 else "")
+    more = " ..." if len(body) > _SHOWN_BYTES else ""
+    shown = body[:_SHOWN_BYTES]
+    return (shown.decode(errors="replace") if body[:1] == b"{" else shown.hex()) + more

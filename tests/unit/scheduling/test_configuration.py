@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tonnage.gates import Gates
@@ -12,7 +10,6 @@ from tonnage.scheduling.configuration import (
     ConfigurationError,
     LeaderElection,
     default_configuration,
-    load,
     parse,
 )
 from tonnage.scheduling.plugin_args import NodeResourcesFitArgs, VolumeBindingArgs
@@ -54,28 +51,6 @@ def test_an_almost_empty_file_means_the_default_configuration() -> None:
     expected = default_configuration()
     assert found.profiles == expected.profiles
     assert found.leader_election == expected.leader_election
-
-
-def test_a_file_is_loaded_from_disk(tmp_path: Path) -> None:
-    file = tmp_path / "scheduler.yaml"
-    file.write_text(HEAD + "clientConnection: {kubeconfig: /etc/kubeconfig}\n")
-    configuration = load(file)
-    assert configuration.client_connection.kubeconfig == "/etc/kubeconfig"
-    assert configuration.source == str(file)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        load(tmp_path / "none.yaml")
-    assert caught.value.message == f"{tmp_path}/none.yaml: the file cannot be read: No such file or directory"
-    assert caught.value.hint == "name a KubeSchedulerConfiguration file"
-
-
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "binary").write_bytes(b"kind\xff")
-    with pytest.raises(ConfigurationError) as caught:
-        load(tmp_path / "binary")
-    assert caught.value.message == f"{tmp_path}/binary: byte 4 is not UTF-8 text"
 
 
 def test_an_error_holds_file_path_value_and_remedy() -> None:
