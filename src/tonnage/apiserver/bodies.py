@@ -11,7 +11,6 @@ import json
 from typing import Any
 
 import msgspec
-import yaml
 
 from tonnage.errors import BadRequest, UnsupportedMediaType
 from tonnage.objects.admit import Malformed, admit
@@ -19,6 +18,7 @@ from tonnage.objects.document import Doc, decode
 from tonnage.objects.json_syntax import syntax_error
 from tonnage.objects.protobuf import open_envelope, struct_named
 from tonnage.objects.resources import BY_KIND, Resource
+from tonnage.objects.yaml_text import InvalidYaml, documents
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Upstream's limit for a request body."""
@@ -62,12 +62,11 @@ def read_document(body: bytes, media: str, *, must_be: str) -> Doc:
             f"the body of the request was in an unknown format - accepted media types include: {', '.join(_ACCEPTED)}"
         )
     try:
-        doc: Any = _plain(yaml.safe_load(body)) if media in YAML_TYPES else decode(body)
+        doc: Any = _first_yaml(body) if media in YAML_TYPES else decode(body)
     except msgspec.DecodeError as exc:
         raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: {syntax_error(body)}") from exc
-    except yaml.YAMLError as exc:
-        problem = " ".join(str(exc).split())
-        raise _unrecognized(body, must_be, f"{_NO_KIND}; yaml parse error: {problem}") from exc
+    except InvalidYaml as exc:
+        raise _unrecognized(body, must_be, f"{_NO_KIND}; yaml parse error: {exc.message}") from exc
     if doc is None:
         return {}
     if not isinstance(doc, dict):
@@ -159,16 +158,9 @@ def _walk_strictly(body: bytes, unknown: frozenset[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _plain(value: Any) -> Any:
-    """YAML reads dates and non-text keys into Python's own types; JSON has neither."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
-    text = value.isoformat() if hasattr(value, "isoformat") else str(value)
-    return text.replace("+00:00", "Z")
+def _first_yaml(body: bytes) -> Any:
+    """The first document of a YAML body, by the rules of Go's reader; more are passed over, as upstream does."""
+    return next((document.value for document in documents(body.decode(errors="replace"))), None)
 
 
 def _cannot_be_handled(doc: Doc, must_be: str, why: str) -> str:
