@@ -29,7 +29,8 @@ fix: setup  ## apply what can be applied
 demo:  ## play the stories on a fresh embedded cluster
 	./tonnage demo
 
-perf: setup  ## measure the API server; prints a table
+perf: setup  ## measure API server and scheduler; prints tables
 	$(PY) perf/apiserver.py
+	$(PY) perf/scheduler_live.py
 
 ci: check test  ## what the pipeline runs
