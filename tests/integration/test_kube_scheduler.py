@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import start_cluster
+from tonnage.testing.processes import start_cluster
 
 BINARY = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere")) / "kube-scheduler"
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from conftest import Cluster, start_cluster
+from tonnage.testing.processes import Cluster, start_cluster
 
 CONFIGURATION = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",

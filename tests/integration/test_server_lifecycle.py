@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Cluster, start_cluster
+from tonnage.testing.processes import Cluster, start_cluster
 
 
 def tonnage(*arguments: str) -> subprocess.CompletedProcess[str]:

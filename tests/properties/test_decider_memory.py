@@ -87,7 +87,7 @@ def pipeline(*, plain: bool) -> Pipeline:
     return Pipeline(
         pre_filter=(affinity, ports),
         filter=(NodeUnschedulable(), NodeName(), taints, affinity, ports, fit, *(() if plain else (Grudge(),))),
-        pre_score=(affinity, balanced, images),
+        pre_score=(affinity, balanced),
         score=((taints, 3), (affinity, 2), (fit, 1), (balanced, 1), (images, 1), *others),
     )
 

@@ -225,12 +225,15 @@ class Decider:
         for plugin, weight in self._pipeline.score:
             if plugin.name in cycle.skip_score:
                 continue
-            if not plugin.row_local and plugin.scores_all_rows and not plugin.normalizes:
+            if plugin.row_local:
+                if plugin.normalizes and (raw := answer.raw_scores(plugin.name)) is not None:
+                    parts.append((plugin, weight, raw))
+            elif plugin.is_silent(cycle):
+                continue
+            elif plugin.scores_all_rows and not plugin.normalizes:
                 total = total + weight * plugin.score(cycle, cluster.all_rows)
-            elif not plugin.row_local:
+            else:
                 parts.append((plugin, weight, None))
-            elif plugin.normalizes and (raw := answer.raw_scores(plugin.name)) is not None:
-                parts.append((plugin, weight, raw))
         if not parts and found == answer.count:
             return self._drawn(np.flatnonzero(total == total.max()))
         feasible = cycle.feasible

@@ -115,7 +115,7 @@ def _tell_refusals(decision: Decision, answers: dict[int, NodeAnswer]) -> None:
     for row, answer in answers.items():
         if diagnosis.refusal is not None:
             answer.rejected_by, answer.reasons = diagnosis.refusal.plugin, diagnosis.refusal.reasons
-            answer.unresolvable = True
+            answer.unresolvable = diagnosis.refusal.code is Code.UNRESOLVABLE
         elif diagnosis.first[row] != NOBODY:
             answer.rejected_by, answer.reasons = diagnosis.rejected_by(row), diagnosis.reasons_of(row)
             answer.unresolvable = bool(diagnosis.final[row])

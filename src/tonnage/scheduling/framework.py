@@ -211,6 +211,10 @@ class ScorePlugin(Plugin):
     scores_all_rows: ClassVar[bool] = False
     """Ask about all rows in one slice, feasible or not: for a plugin whose answers lie ready and are not normalised."""
 
+    def is_silent(self, cycle: Cycle) -> bool:
+        """True when `score` would be 0 for every row: a decision then does without asking."""
+        return False
+
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
         """The scores of all feasible rows, brought to 0..100. Equal scores stay equal."""
         return scores

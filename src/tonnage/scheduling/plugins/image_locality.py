@@ -19,7 +19,7 @@ import numpy as np
 
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.columns import Ints, Rows
-from tonnage.scheduling.framework import MAX_SCORE, SKIP, Cycle, PreScorePlugin, ScorePlugin, Status
+from tonnage.scheduling.framework import MAX_SCORE, Cycle, ScorePlugin
 
 _MB = 1024 * 1024
 _LOW = 23 * _MB
@@ -27,7 +27,7 @@ _HIGH_PER_CONTAINER = 1000 * _MB
 _REMEMBERED = 64
 
 
-class ImageLocality(PreScorePlugin, ScorePlugin):
+class ImageLocality(ScorePlugin):
     """Not row-local: how many nodes have an image is a fact about all of them."""
 
     name = "ImageLocality"
@@ -36,9 +36,8 @@ class ImageLocality(PreScorePlugin, ScorePlugin):
     def __init__(self) -> None:
         self._ready: OrderedDict[tuple[str, ...], tuple[Hashable, Ints]] = OrderedDict()
 
-    def pre_score(self, cycle: Cycle) -> Status | None:
-        known = any(cycle.cluster.images.where(image) for image in cycle.pod.images)
-        return None if known else SKIP
+    def is_silent(self, cycle: Cycle) -> bool:
+        return not any(cycle.cluster.images.where(image) for image in cycle.pod.images)
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         cluster, images = cycle.cluster, cycle.pod.images
