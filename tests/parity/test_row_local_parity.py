@@ -81,8 +81,8 @@ def test_as_measured(case: Doc) -> None:
 
 
 def test_each_node_counts_its_own_size_of_an_image() -> None:
-    """Ours on purpose. Upstream keeps one size an image, that of the node it saw it on first (cache.addNodeImageStates);
-    the same image may be larger on another node, when it is for another architecture.
+    """Ours on purpose. Upstream keeps one size an image, that of the node it saw it on first (addNodeImageStates in its
+    cache); the same image may be larger on another node, when it is for another architecture.
     """
     megabyte = 1024 * 1024
     cluster = cluster_of(

@@ -26,7 +26,8 @@ from tonnage.scheduler.waiting import WaitingPods
 from tonnage.scheduling.assembly import Assembled
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.cycle import Decision
-from tonnage.scheduling.framework import Api, Code, Status
+from tonnage.scheduling.diagnosis import Diagnosis
+from tonnage.scheduling.framework import Api, Code, Cycle, PostFilterResult, Status
 from tonnage.scheduling.queue import FLUSH_BACKOFF_EVERY_S, FLUSH_UNSCHEDULABLE_EVERY_S, SchedulingQueue
 from tonnage.scheduling.queued_pod import QueuedPod, uid_of
 
@@ -196,15 +197,22 @@ class SchedulingLoop:
             return
         diagnosis = decision.diagnosis
         self._meter.attempt(profile.scheduler_name, Status(Code.UNSCHEDULABLE), took_s)
-        self._requeue(queued, diagnosis.rejecting_plugins(), "Unschedulable", diagnosis.message())
+        relief = _relief(profile, decision.cycle, diagnosis)
+        if relief.nominated_node:
+            self._queue.nominate(queued.pod, relief.nominated_node)
+        message = diagnosis.message("" if relief.nominated_node else relief.status.message)
+        plugins = diagnosis.rejecting_plugins()
+        self._requeue(queued, plugins, "Unschedulable", message, nominated_node=relief.nominated_node)
 
-    def _requeue(self, queued: QueuedPod, plugins: Iterable[str], reason: str, message: str) -> None:
+    def _requeue(
+        self, queued: QueuedPod, plugins: Iterable[str], reason: str, message: str, *, nominated_node: str = ""
+    ) -> None:
         newest = self._newest(queued.info.key)
         self._queue.add_unschedulable_if_not_present(queued, unschedulable_plugins=plugins, pod=newest)
         if newest is None or uid_of(newest) != queued.uid:
             return  # deleted meanwhile: there is nobody to tell
         _log.info("Unable to schedule pod", pod=queued.info.key, reason=reason, message=message)
-        self._start(self._reports.failed(queued.info, reason, message))
+        self._start(self._reports.failed(queued.info, reason, message, nominated_node=nominated_node))
 
     # -- tasks --------------------------------------------------------------------------------------------------------
 
@@ -224,6 +232,17 @@ class SchedulingLoop:
         self._work.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("Work beside the loop failed", error=repr(task.exception()))
+
+
+def _relief(profile: Assembled, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
+    """Ask the PostFilter plugins in order: the first that makes room, or what they all say together."""
+    told: list[str] = []
+    for plugin in profile.post_filter:
+        result = plugin.post_filter(cycle, diagnosis)
+        if result.status.is_success:
+            return result
+        told += result.status.reasons
+    return PostFilterResult(Status(Code.UNSCHEDULABLE, (" ".join(told),) if told else ()))
 
 
 _BROKEN = Status(Code.ERROR, ("a plugin failed; see the scheduler's log",))

@@ -39,15 +39,12 @@ class Reports:
         note = f"Successfully assigned {pod.key} to {node_name}"
         self._events.event(pod.pod, "Normal", "Scheduled", "Binding", note)
 
-    async def failed(self, pod: PodInfo, reason: str, message: str) -> None:
-        """A pod could not be placed. `reason` is Unschedulable or SchedulerError."""
+    async def failed(self, pod: PodInfo, reason: str, message: str, *, nominated_node: str = "") -> None:
+        """A pod could not be placed. `reason` is Unschedulable or SchedulerError; room may be made on a node for it."""
         self._events.event(pod.pod, "Warning", "FailedScheduling", "Scheduling", message)
         condition = pod.pod.condition("PodScheduled")
-        if condition is not None and (condition.status, condition.reason, condition.message) == (
-            "False",
-            reason,
-            message,
-        ):
+        known = condition is not None and (condition.status, condition.reason, condition.message)
+        if known == ("False", reason, message) and nominated_node in ("", pod.pod.status.nominated_node_name):
             return
         now = rfc3339(self._clock.now())
         moved = condition is None or condition.status != "False"
@@ -55,7 +52,10 @@ class Reports:
         said: dict[str, Any] = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
         if since is not None:
             said["lastTransitionTime"] = since
-        patch = {"metadata": {"uid": pod.pod.metadata.uid}, "status": {"conditions": [said]}}
+        status: dict[str, Any] = {"conditions": [said]}
+        if nominated_node:
+            status["nominatedNodeName"] = nominated_node
+        patch = {"metadata": {"uid": pod.pod.metadata.uid}, "status": status}
         try:
             await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
         except NotFound:

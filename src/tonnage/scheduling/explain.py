@@ -20,7 +20,7 @@ import numpy as np
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.cycle import Decider, Decision
 from tonnage.scheduling.diagnosis import NOBODY
-from tonnage.scheduling.framework import PreEnqueuePlugin
+from tonnage.scheduling.framework import Code, PreEnqueuePlugin
 from tonnage.scheduling.pod_info import PodInfo
 
 

@@ -190,10 +190,18 @@ class FilterPlugin(Plugin):
         """Judge rows; None when all of them pass."""
 
 
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """SUCCESS when room is being made on `nominated_node`; else a status that says why that would not help."""
+
+    status: Status
+    nominated_node: str = ""
+
+
 class PostFilterPlugin(Plugin):
     @abstractmethod
-    def post_filter(self, cycle: Cycle, diagnosis: Any) -> Any:
-        """Nothing fits: make room, or say why that would not help. (Preemption.)"""
+    def post_filter(self, cycle: Cycle, diagnosis: Any) -> PostFilterResult:
+        """Nothing fits: make room, or say why that would not help. (Preemption.) `diagnosis` is a Diagnosis."""
 
 
 class PreScorePlugin(Plugin):

@@ -12,7 +12,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
 
-_OWNERS = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet"})
+_OWNERS = frozenset({("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")})
 
 
 class Workloads:
@@ -27,7 +27,10 @@ class Workloads:
         self.tick += 1
 
     def remove_service(self, namespace: str, name: str) -> None:
-        self._services.get(namespace, {}).pop(name, None)
+        services = self._services.get(namespace, {})
+        services.pop(name, None)
+        if not services:
+            self._services.pop(namespace, None)
         self.tick += 1
 
     def put_owner(
@@ -44,18 +47,28 @@ class Workloads:
         self.tick += 1
 
     def selector_for(self, pod: Pod) -> LabelSelector | None:
-        """What selects the pods to spread this one among; None when nothing does."""
+        """What selects the pods to spread this one among; None when nothing does.
+
+        A pod may have lost the labels its owner selects it by; then its Services and its owner disagree, and nothing is
+        selected by both.
+        """
         labels: dict[str, str] = {}
         for selector in self._services.get(pod.metadata.namespace, {}).values():
             if selector and selector.items() <= pod.metadata.labels.items():
                 labels |= selector
         expressions: tuple[Requirement, ...] = ()
         owner = pod.metadata.controller
-        if owner is not None and owner.kind in _OWNERS:
+        if owner is not None and (owner.api_version, owner.kind) in _OWNERS:
             found = self._owners.get((owner.kind, pod.metadata.namespace, owner.name))
-            if found is not None:
+            if found is not None and owner.kind == "ReplicationController":
                 labels |= found.match_labels
-                expressions = found.match_expressions
+            elif found is not None:
+                as_well = {key: value for key, value in found.match_labels.items() if labels.get(key, value) != value}
+                labels = {**found.match_labels, **labels}
+                expressions = (
+                    *found.match_expressions,
+                    *(Requirement(key=key, operator="In", values=(value,)) for key, value in as_well.items()),
+                )
         if not labels and not expressions:
             return None
         return LabelSelector(match_labels=labels, match_expressions=expressions)

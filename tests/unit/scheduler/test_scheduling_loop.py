@@ -20,7 +20,15 @@ from tonnage.scheduler.reports import Reports
 from tonnage.scheduling.assembly import assemble
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.configuration import parse
-from tonnage.scheduling.framework import Code, Cycle, PermitPlugin, Status, unschedulable
+from tonnage.scheduling.framework import (
+    Code,
+    Cycle,
+    PermitPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    Status,
+    unschedulable,
+)
 from tonnage.scheduling.places import QueueName
 from tonnage.scheduling.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.pod_info import PodInfo
@@ -68,11 +76,27 @@ class HeldBack(PermitPlugin):
         return (Status(Code.WAIT), 30.0) if "hold" in cycle.pod.labels else (Status(), 0.0)
 
 
+class MakesRoom(PostFilterPlugin):
+    """Makes room on node `a` for important pods, and says why not for others."""
+
+    name = "MakesRoom"
+
+    def __init__(self, args: Any) -> None: ...
+
+    def post_filter(self, cycle: Cycle, diagnosis: Any) -> PostFilterResult:
+        if cycle.pod.priority:
+            return PostFilterResult(Status(), "a")
+        return PostFilterResult(unschedulable("preemption: not worth it."))
+
+
 CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-profiles: [{schedulerName: default-scheduler, plugins: {permit: {enabled: [{name: HeldBack}]}}}]
+profiles:
+  - schedulerName: default-scheduler
+    plugins: {permit: {enabled: [{name: HeldBack}]}, postFilter: {enabled: [{name: MakesRoom}]}}
 """
+FOREIGN = {"HeldBack": HeldBack, "MakesRoom": MakesRoom}
 
 
 class Rig:
@@ -83,8 +107,8 @@ class Rig:
         self.world = World()
         self.cluster = Cluster()
         self.assumed = AssumedPods(self.cluster)
-        configuration = parse(CONFIGURATION, source="test", known_plugins=[KnownPlugin.of(HeldBack)])
-        profile = assemble(configuration.profiles[0], random.Random(1), {"HeldBack": HeldBack})
+        configuration = parse(CONFIGURATION, source="test", known_plugins=map(KnownPlugin.of, FOREIGN.values()))
+        profile = assemble(configuration.profiles[0], random.Random(1), FOREIGN)
         self.queue = SchedulingQueue(self.clock, {profile.scheduler_name: profile.rules})
         self.pods: dict[str, Pod] = {}
         self.loop = SchedulingLoop(
@@ -125,10 +149,12 @@ async def test_a_decided_pod_is_counted_before_the_api_knows(rig):
     await rig.step()
     # 700m + 700m > 1000m: the second must see the first, which no informer has shown yet.
     assert rig.world.bound == {"default/first": "a"} and len(rig.assumed) == 1
-    assert rig.world.conditions == [("default/second", "0/1 nodes are available: 1 Insufficient cpu.")]
+    assert rig.world.conditions == [
+        ("default/second", "0/1 nodes are available: 1 Insufficient cpu. preemption: not worth it.")
+    ]
     assert rig.world.events == [
         ("Scheduled", "Successfully assigned default/first to a"),
-        ("FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu."),
+        ("FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu. preemption: not worth it."),
     ]
 
 
@@ -195,6 +221,13 @@ async def test_a_pod_on_its_way_out_is_not_placed(rig):
     rig.add(node("a"), pod("web", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
     await rig.step()
     assert rig.world.bound == {} and rig.world.events == []
+
+
+async def test_a_pod_that_room_is_made_for_is_expected_on_that_node(rig):
+    rig.add(node("a", cpu="1"), pod("resident", cpu="1", on="a"), pod("important", cpu="1", priority=10))
+    await rig.step()
+    assert rig.queue.nominator.node_of(rig.pods["default/important"]) == "a"
+    assert rig.world.conditions == [("default/important", "0/1 nodes are available: 1 Insufficient cpu.")]
 
 
 async def test_a_broken_plugin_does_not_stop_the_loop(rig, monkeypatch):

@@ -54,13 +54,18 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return ((ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL), self._now_matches),)
 
     def _now_matches(self, pod: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
-        """A node that matches and did not before. (A new node did not.)"""
+        """A node that matches and did not before. (A new node did not.)
+
+        Upstream does not ask whether the operator's affinity matched before, and lets a pod sleep whose own did.
+        """
         enforced, wanted = self._added.required, required_node_affinity(pod.pod)
-        name, labels = new.metadata.name, new.metadata.labels
-        if (enforced is not None and not enforced.matches(name, labels)) or not wanted.matches(name, labels):
-            return NO_HELP
-        was_matched = old is not None and wanted.matches(old.metadata.name, old.metadata.labels)
-        return NO_HELP if was_matched else QUEUE
+
+        def matches(node: Node | None) -> bool:
+            if node is None or (enforced is not None and not enforced.matches(node.name, node.metadata.labels)):
+                return False
+            return wanted.matches(node.name, node.metadata.labels)
+
+        return QUEUE if matches(new) and not matches(old) else NO_HELP
 
     def pre_filter(self, cycle: Cycle) -> Status | Narrowing | None:
         spec, required = cycle.pod.pod.spec, cycle.pod.required_nodes
