@@ -9,6 +9,8 @@ import pytest
 from tonnage.scheduling.pod_info import PodInfo
 from tonnage.testing.builders import info, pod
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
 BASE: dict[str, Any] = {
     "cpu": "100m",
     "memory": "1Gi",
@@ -23,7 +25,7 @@ def terms(*values: str) -> dict[str, Any]:
 
 
 def node_affinity(*values: str) -> dict[str, Any]:
-    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms(*values)}}}
+    return {"affinity": {"nodeAffinity": {REQUIRED: terms(*values)}}}
 
 
 SAME = {
@@ -32,12 +34,8 @@ SAME = {
     "another image": {"image": "other:2"},
     "a priority": {"priority": 7},
     "the same amount written differently": {"cpu": "0.1", "memory": "1024Mi"},
-    "a limit": {"spec": {"terminationGracePeriodSeconds": 1}},
-    "affinity to pods": {
-        "spec": {
-            "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z"}]}}
-        }
-    },
+    "a grace period": {"spec": {"terminationGracePeriodSeconds": 1}},
+    "affinity to pods": {"spec": {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}},
     "a nomination": {"status": {"nominatedNodeName": "a"}},
 }
 OTHER_WISHES = {
@@ -125,11 +123,7 @@ COUNTED = {
         "status": {"containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}]}
     },
     "its priority": {"priority": 3},
-    "its owner": {
-        "metadata": {
-            "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "x", "controller": True}]
-        }
-    },
+    "its owner": {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "x"}]}},
 }
 
 
