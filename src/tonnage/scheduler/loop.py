@@ -137,6 +137,7 @@ class SchedulingLoop:
         """The decision; None when a plugin broke, which must not stop the loop."""
         nominator = self._queue.nominator
         held = tuple(nominator.ahead_of(queued.info)) if len(nominator) else ()
+        self._meter.decision_begins()
         began_at = self._clock.monotonic()
         try:
             return profile.decider.decide(self._cluster, queued.info, held)

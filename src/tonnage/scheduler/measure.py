@@ -9,12 +9,16 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tonnage.scheduling.framework import Code, Status
+from tonnage.clock import Clock
+from tonnage.scheduling.cycle import Pipeline
+from tonnage.scheduling.framework import Code, Plugin, Status
 from tonnage.scheduling.queued_pod import QueuedPod
 
 _ATTEMPT_BUCKETS_S = tuple(0.001 * 2**i for i in range(15))
 _SLI_BUCKETS_S = tuple(0.01 * 2**i for i in range(20))
 _ATTEMPTS_BUCKETS = (1, 2, 4, 8, 16)
+SAMPLE_EVERY = 10
+"""Plugins are timed in one decision of so many."""
 _RESULTS = {Code.SUCCESS: "scheduled", Code.ERROR: "error"}
 
 
@@ -23,6 +27,8 @@ class Meter:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
+        self._decisions = 0
+        self._is_sampling = False
         self._attempts = Counter(
             "scheduler_schedule_attempts",
             "Attempts to place a pod, by how they ended.",
@@ -85,8 +91,39 @@ class Meter:
     def incoming(self, queued: QueuedPod, queue: str, why: str) -> None:
         self._incoming.labels(why, queue).inc()
 
-    def plugin(self, plugin: str, extension_point: str, seconds: float) -> None:
-        self._plugin_s.labels(extension_point, plugin, "Success").observe(seconds)
+    def time_plugins(self, pipeline: Pipeline, clock: Clock) -> None:
+        """Time the plugins of a pipeline, in one decision of ten, as upstream samples them.
+
+        The methods of these very instances are wrapped, so that deciding knows nothing of being measured; a call that
+        is not sampled costs a tenth of a microsecond more.
+        """
+        for plugin in pipeline.pre_filter:
+            self._time(plugin, "pre_filter", "PreFilter", clock)
+        for filter_plugin in pipeline.filter:
+            self._time(filter_plugin, "filter", "Filter", clock)
+        for pre_score in pipeline.pre_score:
+            self._time(pre_score, "pre_score", "PreScore", clock)
+        for score, _ in pipeline.score:
+            self._time(score, "score", "Score", clock)
+
+    def _time(self, plugin: Plugin, method: str, extension_point: str, clock: Clock) -> None:
+        inner: Callable[..., Any] = getattr(plugin, method)
+        seen = self._plugin_s.labels(extension_point, plugin.name, "Success")
+
+        def timed(*given: Any) -> Any:
+            if not self._is_sampling:
+                return inner(*given)
+            began_at = clock.monotonic()
+            answer = inner(*given)
+            seen.observe(clock.monotonic() - began_at)
+            return answer
+
+        setattr(plugin, method, timed)
+
+    def decision_begins(self) -> None:
+        """The next decision is one of ten, or it is not."""
+        self._decisions += 1
+        self._is_sampling = self._decisions % SAMPLE_EVERY == 0
 
     def watch(self, families: Callable[[], Iterable[Metric]]) -> None:
         """Show what `families` says whenever the metrics are read."""

@@ -70,6 +70,8 @@ class Program:
         self.assumed = AssumedPods(self.cluster)
         self.profiles = {each.scheduler_name: assemble(each, rng, foreign) for each in configuration.profiles}
         self.meter = Meter(measures)
+        for profile in self.profiles.values():
+            self.meter.time_plugins(profile.pipeline, clock)
         self.queue = SchedulingQueue(
             clock,
             {name: profile.rules for name, profile in self.profiles.items()},

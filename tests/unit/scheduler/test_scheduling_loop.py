@@ -33,7 +33,7 @@ from tonnage.scheduling.places import QueueName
 from tonnage.scheduling.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.queue import SchedulingQueue
-from tonnage.testing.builders import node, pod
+from tonnage.testing.builders import cluster_of, info, node, pod
 
 
 class World:
@@ -108,7 +108,7 @@ class Rig:
         self.cluster = Cluster()
         self.assumed = AssumedPods(self.cluster)
         configuration = parse(CONFIGURATION, source="test", known_plugins=map(KnownPlugin.of, FOREIGN.values()))
-        profile = assemble(configuration.profiles[0], random.Random(1), FOREIGN)
+        self.profile = profile = assemble(configuration.profiles[0], random.Random(1), FOREIGN)
         self.queue = SchedulingQueue(self.clock, {profile.scheduler_name: profile.rules})
         self.pods: dict[str, Pod] = {}
         self.loop = SchedulingLoop(
@@ -228,6 +228,19 @@ async def test_a_pod_that_room_is_made_for_is_expected_on_that_node(rig):
     await rig.step()
     assert rig.queue.nominator.node_of(rig.pods["default/important"]) == "a"
     assert rig.world.conditions == [("default/important", "0/1 nodes are available: 1 Insufficient cpu.")]
+
+
+async def test_plugins_are_timed_in_one_decision_of_ten(rig):
+    measures = CollectorRegistry()
+    meter = Meter(measures)
+    meter.time_plugins(rig.profile.pipeline, rig.clock)
+    cluster = cluster_of(node("a"), node("b"))
+    for i in range(30):
+        meter.decision_begins()
+        assert rig.profile.decider.decide(cluster, info(f"p{i}", cpu=f"{i + 1}m")).fits
+    labels = {"extension_point": "Filter", "plugin": "NodeResourcesFit", "status": "Success"}
+    timed = measures.get_sample_value("scheduler_plugin_execution_duration_seconds_count", labels)
+    assert timed == 3  # decisions 10, 20 and 30, of pods that are all unlike
 
 
 async def test_a_broken_plugin_does_not_stop_the_loop(rig, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tonnage.scheduling.assembly import NOT_YET, Assembled, assemble
+from tonnage.scheduling.assembly import Assembled, assemble
 from tonnage.scheduling.configuration import default_configuration, parse
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Judgement
 from tonnage.scheduling.plugin_catalogue import KnownPlugin
@@ -62,9 +62,11 @@ def test_a_plugin_is_one_instance_wherever_it_takes_part():
 
 
 def test_what_is_not_here_is_left_out_with_its_reason():
-    left_out = assembled().left_out
-    assert left_out["DynamicResources"].startswith("Tonnage does not allocate devices")
-    assert {name for name, reason in left_out.items() if reason == NOT_YET} >= {"VolumeBinding", "DefaultPreemption"}
+    made = assembled()
+    assert made.left_out["DynamicResources"].startswith("Tonnage does not allocate devices")
+    assert all(made.left_out.values())
+    taking_part = {*made.pipeline.filter, *made.pipeline.pre_filter, *made.post_filter, *made.reserve, *made.pre_bind}
+    assert not {each.name for each in taking_part} & made.left_out.keys()
 
 
 def test_a_plugin_that_is_switched_off_does_not_run_and_weights_are_the_profiles():

@@ -62,6 +62,67 @@ def test_an_ended_pod_uses_nothing():
     assert cluster.requested.sum() == 0
 
 
+def test_a_pod_that_says_something_new_does_not_touch_the_row():
+    cluster = cluster_of(node("a"))
+    cluster.put_pod(info("web", cpu="1"), "a")  # assumed
+    before = cluster.tick
+    place(cluster, pod("web", cpu="1", on="a", status={"phase": "Running"}))  # confirmed, and running
+    assert cluster.tick == before
+    assert [each.pod.status.phase for each in cluster.pods()] == ["Running"]
+    place(cluster, pod("web", cpu="2", on="a"))
+    assert cluster.tick > before and cluster.requested[0, 0] == 2000
+
+
+def test_a_pod_that_is_seen_on_another_node_is_moved():
+    cluster = cluster_of(node("a"), node("b"))
+    cluster.put_pod(info("web", cpu="1"), "a")
+    place(cluster, pod("web", cpu="1", on="b"))
+    assert cluster.requested[0, :2].tolist() == [0, 1000] and cluster.node_of("default-web") == "b"
+    place(cluster, pod("web", cpu="1", on="nowhere"))
+    assert cluster.requested.sum() == 0 and list(cluster.pods()) == []
+
+
+def test_pods_change_a_row_but_not_its_node():
+    cluster = cluster_of(node("a"), node("b"))
+    before = cluster.node_changes.tick
+    place(cluster, pod("web", cpu="1", on="b"))
+    cluster.remove_pod("default-web")
+    assert cluster.node_changes.tick == before and cluster.changes.since(cluster.tick - 2, 64) == slice(1, 2)
+    cluster.put_node(node("a", labels={"zone": "z"}))
+    assert cluster.node_changes.since(before, 64) == slice(0, 1) == cluster.changes.since(cluster.tick - 1, 64)
+
+
+def test_taints_are_one_set_whenever_they_were_added():
+    def tainted(name: str, added: str) -> Node:
+        taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": added}
+        return convert(Node, {"kind": "Node", "metadata": {"name": name}, "spec": {"taints": [taint]}})
+
+    cluster = cluster_of(tainted("a", "2026-01-01T00:00:00Z"), tainted("b", "2026-01-02T00:00:00Z"))
+    assert cluster.taint_ids[0] == cluster.taint_ids[1] != 0
+    before = cluster.tick
+    cluster.put_node(tainted("a", "2026-01-03T00:00:00Z"))
+    assert cluster.tick == before
+
+
+def test_a_resource_that_no_node_has_is_counted_all_the_same():
+    cluster = cluster_of(node("a"), pod("web", on="a", **{"example.com/gpu": "2"}))
+    assert cluster.requested[cluster.resource_id("example.com/gpu"), 0] == 2
+    cluster.remove_pod("default-web")
+    assert cluster.requested.sum() == 0
+
+
+def test_nodes_may_come_and_go_for_years():
+    cluster = Cluster()
+    for number in range(500):
+        cluster.put_node(node(f"n{number}", labels={f"only-{number}": "x"}, taints=[f"t{number}:NoSchedule"]))
+        place(cluster, pod(f"p{number}", on=f"n{number}", host_ports=[number + 1]))
+        cluster.remove_pod(f"default-p{number}")
+        cluster.remove_node(f"n{number}")
+    assert cluster.size == 1 and cluster.count == 0
+    assert len(cluster.taints) <= 3 and len(cluster.labels._columns) == 0
+    assert not cluster.ports._taken and not cluster.orphans and not cluster._home
+
+
 def test_a_row_is_used_again_by_the_next_node():
     cluster = cluster_of(node("a", labels={"zone": "z1"}, taints=["x:NoSchedule"], unschedulable=True), node("b"))
     cluster.remove_node("a")

@@ -7,16 +7,20 @@ import random
 import numpy as np
 
 from tonnage.scheduling.columns import Rows
-from tonnage.scheduling.cycle import Decider, Pipeline
+from tonnage.scheduling.cycle import Decider, Decision, Pipeline
 from tonnage.scheduling.framework import (
+    Code,
     Cycle,
     FilterPlugin,
     Judgement,
+    Narrowing,
     NodeFilter,
     NodeView,
+    PreFilterPlugin,
     ScorePlugin,
     Status,
     unresolvable,
+    unschedulable,
 )
 from tonnage.scheduling.plugins.node_affinity import NodeAffinity
 from tonnage.scheduling.plugins.node_name import NodeName
@@ -111,6 +115,85 @@ def test_room_of_nominated_pods_is_held_against_equal_and_lower_priority_only():
     assert list(cluster.pods()) == [] and cluster.requested.sum() == 0
 
 
+def test_a_node_whose_room_is_held_is_passed_over_though_it_is_the_best():
+    cluster = cluster_of(node("best", cpu="8"), node("good"), pod("db", cpu="1", on="good"))
+    held = [("best", info("expected", cpu="7"))]
+    # LeastAllocated: best has 6 of 8 left, good 1 of 4. But 7 of best are expected to be taken.
+    assert decider().decide(cluster, info("web", cpu="2")).node == "best"
+    assert decider().decide(cluster, info("web", cpu="2"), held).node == "good"
+
+
+def test_a_node_is_judged_with_its_expected_pods_first():
+    """Upstream tells what is held against the node then (RunFilterPluginsWithNominatedPods)."""
+    cluster = cluster_of(node("a", cpu="4", memory="4Gi"), pod("db", cpu="3", on="a"))
+    wanted, expected = info("web", cpu="2", memory="2Gi"), info("expected", memory="3Gi")
+    # Alone it lacks CPU: 2 > 4 - 3. With the other pod there it lacks memory as well: 2 > 4 - 3.
+    alone = decider().decide(cluster, wanted)
+    assert alone.diagnosis.message() == "0/1 nodes are available: 1 Insufficient cpu."
+    together = decider().decide(cluster, wanted, [("a", expected)])
+    assert together.diagnosis.message() == "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
+
+
+def test_a_decision_that_fits_says_who_refused_the_others_when_asked():
+    cluster = cluster_of(node("a"), node("b", unschedulable=True), node("c"))
+    assert decider().decide(cluster, info("web")).diagnosis is None
+    told = decider().decide(cluster, info("web"), diagnose=True)
+    assert told.fits and told.diagnosis.counts() == {"node(s) were unschedulable": 1}
+
+
+class Says(PreFilterPlugin):
+    """A PreFilter plugin that says what it is told to."""
+
+    def __init__(self, name: str, answer: Status | Narrowing | None) -> None:
+        self.name = name  # type: ignore[misc]  # a class has one name; these differ
+        self.answer = answer
+        self.asked = 0
+
+    def pre_filter(self, cycle: Cycle) -> Status | Narrowing | None:
+        self.asked += 1
+        return self.answer
+
+
+def narrowing(*rows: int) -> Narrowing:
+    return Narrowing(frozenset(rows))
+
+
+def asked(*plugins: PreFilterPlugin) -> Decision:
+    cluster = cluster_of(*(node(name) for name in "abcd"))
+    return Decider(Pipeline(pre_filter=plugins), random.Random(1)).decide(cluster, info("web"))
+
+
+def test_plugins_that_narrow_together_leave_what_all_of_them_leave():
+    decision = asked(Says("One", narrowing(0, 1, 2)), Says("Two", narrowing(2, 3)))
+    assert decision.node == "c" and decision.feasible == 1
+
+
+def test_plugins_that_leave_nothing_together_refuse_the_pod():
+    decision = asked(Says("Two", narrowing(0, 1)), Says("One", narrowing(2, 3)), Says("Never", None))
+    assert decision.diagnosis.message() == (
+        "0/4 nodes are available: node(s) didn't satisfy plugin(s) [One Two] simultaneously."
+    )
+    assert decision.diagnosis.rejecting_plugins() == {"One", "Two"}
+    assert decision.diagnosis.resolvable_rows().tolist() == []
+
+
+def test_a_refusal_that_preemption_may_help_lets_the_others_look_as_well():
+    full, other = Says("Full", unschedulable("pod found everything full")), Says("Other", None)
+    decision = asked(full, other)
+    assert decision.diagnosis.message() == "0/4 nodes are available: pod found everything full."
+    assert decision.diagnosis.resolvable_rows().tolist() == [0, 1, 2, 3] and other.asked == 1
+    decision = asked(full, Says("Hopeless", unresolvable("pod is hopeless")), other)
+    assert decision.diagnosis.message() == "0/4 nodes are available: pod is hopeless."
+    assert decision.diagnosis.rejecting_plugins() == {"Hopeless"}
+    assert decision.diagnosis.resolvable_rows().tolist() == [] and other.asked == 1
+
+
+def test_a_plugin_that_broke_ends_the_attempt_with_its_name():
+    decision = asked(Says("Broken", Status(Code.ERROR, ("it broke",))))
+    assert not decision.fits and decision.diagnosis is None
+    assert decision.error.message == 'running PreFilter plugin "Broken": it broke'
+
+
 def test_ties_are_broken_by_the_seeded_lot():
     cluster = cluster_of(*(node(f"n{i}") for i in range(10)))
     chosen = [decider(seed).decide(cluster, info("web")).node for seed in range(40)]
@@ -178,6 +261,17 @@ class Everything(FilterPlugin):
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         return Judgement(np.full(cycle.cluster.exists[rows].shape, 3, dtype=np.int64), ("one", "two"), False)
+
+
+def test_a_removed_node_is_never_chosen():
+    own = Decider(Pipeline(), random.Random(1))
+    cluster = cluster_of(node("a"), node("b"), node("c"))
+    assert own.decide(cluster, info("web")).feasible == 3
+    cluster.remove_node("b")
+    decision = own.decide(cluster, info("web"))
+    assert decision.cycle.feasible.tolist() == [0, 2] and decision.feasible == 2
+    cluster.remove_node("a")
+    assert own.decide(cluster, info("web")).node == "c"
 
 
 def test_a_removed_node_leaves_a_hole_that_is_not_counted():
