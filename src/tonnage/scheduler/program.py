@@ -22,7 +22,16 @@ from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
-from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
+from tonnage.objects.core_v1 import (
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    ReplicationController,
+    Service,
+)
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduler.assumed import AssumedPods
 from tonnage.scheduler.feed import Feed
 from tonnage.scheduler.loop import SchedulingLoop
@@ -37,6 +46,16 @@ from tonnage.scheduling.queue import SchedulingQueue
 
 _LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that have ended are invisible; the server need not send them."""
+STORAGE = (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    CSINode,
+    CSIDriver,
+    CSIStorageCapacity,
+    VolumeAttachment,
+)
+"""What happens to storage may help a pod that waits, so the queue is told of it."""
 _SYNC_TIMEOUT_S = 120.0
 
 _log = logs.logger("tonnage.scheduler")
@@ -109,6 +128,12 @@ class Program:
         _put(of(Service), feed.service_put, feed.service_deleted)
         for owner in (ReplicaSet, StatefulSet, ReplicationController):
             _put(of(owner), feed.owner_put, feed.owner_deleted)
+        for kind in STORAGE:
+            of(kind).add_handlers(
+                on_add=lambda new: self.queue.cluster_changed(None, new),
+                on_update=self.queue.cluster_changed,
+                on_delete=lambda old: self.queue.cluster_changed(old, None),
+            )
 
     async def __aenter__(self) -> Self:
         for profile in self.profiles.values():
