@@ -38,8 +38,8 @@ def pod(name: str, cpu_milli: int) -> dict[str, Any]:
     }
 
 
-async def place(client: Client, kubeconfig: Path, folder: Path, pods: int) -> float:
-    """Start the scheduler and follow it; bindings a second between the first and the last."""
+async def place(client: Client, kubeconfig: Path, folder: Path, pods: int) -> tuple[float, int]:
+    """Start the scheduler and follow it: bindings a second from first to last, and its peak memory in MB."""
     config = folder / "scheduler.json"
     config.write_text(json.dumps(CONFIGURATION))
     newest = json.loads(await client.get(f"{PODS}?limit=1"))["metadata"]["resourceVersion"]
@@ -57,11 +57,18 @@ async def place(client: Client, kubeconfig: Path, folder: Path, pods: int) -> fl
                     first_at = first_at or time.perf_counter()
                     bound.add(seen["metadata"]["name"])
                     if len(bound) == pods:
-                        return (pods - 1) / (time.perf_counter() - first_at)
+                        return (pods - 1) / (time.perf_counter() - first_at), peak_mb(scheduler.pid)
     finally:
         scheduler.terminate()
         await scheduler.wait()
     raise SystemExit("the watch ended before all pods were placed")
+
+
+def peak_mb(pid: int) -> int:
+    """The largest resident size a process has had, as Linux tells it; 0 elsewhere."""
+    status = Path(f"/proc/{pid}/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
 async def measure(url: str, folder: Path, options: argparse.Namespace) -> None:
@@ -70,9 +77,10 @@ async def measure(url: str, folder: Path, options: argparse.Namespace) -> None:
         await client.post_all("/api/v1/nodes", [node(f"node-{i}") for i in range(options.nodes)])
         step = 1 if options.unlike else 0
         await client.post_all(PODS, [pod(f"p{i}", 100 + step * (i % 400)) for i in range(options.pods)])
-        rate = await place(client, folder / "kubeconfig", folder, options.pods)
+        rate, memory_mb = await place(client, folder / "kubeconfig", folder, options.pods)
         kind = "unlike" if options.unlike else "equal"
-        print(f"live: {options.pods:,} {kind} pods on {options.nodes:,} nodes: {rate:,.0f} bound/s")
+        told = f"{rate:,.0f} bound/s, scheduler's peak memory {memory_mb} MB"
+        print(f"live: {options.pods:,} {kind} pods on {options.nodes:,} nodes: {told}")
     finally:
         await client.close()
 

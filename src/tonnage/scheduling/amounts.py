@@ -13,6 +13,7 @@ say nothing (100m, 200Mi), so that a node full of silent pods does not look empt
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from tonnage.objects.core_v1 import Container, ContainerStatus, Pod
 from tonnage.quantity import Quantity
@@ -35,8 +36,9 @@ _HUGE_PAGES = "hugepages-"
 _NATIVE_DOMAIN = "kubernetes.io/"
 
 
+@lru_cache(maxsize=4096)
 def amount(resource: str, quantity: Quantity) -> int:
-    """A quantity as the integer we count in."""
+    """A quantity as the integer we count in. Remembered, because pods ask for the same few amounts."""
     return quantity.milli_value() if resource == CPU else quantity.value()
 
 
@@ -62,6 +64,19 @@ def is_counted(name: str) -> bool:
 def requests_of(pod: Pod) -> Amounts:
     """What the pod asks for in fact: what filters compare with a node's room."""
     return _counted(_total(pod, _NOTHING, pod_level=True))
+
+
+def is_outspoken(pod: Pod) -> bool:
+    """Every container says how much CPU and memory it wants, and the pod as a whole nothing: nothing is assumed."""
+    spec = pod.spec
+    if spec.resources is not None:
+        return False
+    containers = (*spec.containers, *spec.init_containers) if spec.init_containers else spec.containers
+    for container in containers:
+        requests = container.resources.requests
+        if CPU not in requests or MEMORY not in requests:
+            return False
+    return not pod.status.container_statuses and not pod.status.init_container_statuses
 
 
 def scored_amounts_of(pod: Pod) -> Amounts:

@@ -47,6 +47,13 @@ def row_count(rows: Rows) -> int:
     return int(rows.stop - rows.start) if isinstance(rows, slice) else len(rows)
 
 
+def only_row(rows: Rows) -> int:
+    """The number of the row if it is one, else -1."""
+    if isinstance(rows, slice):
+        return int(rows.start) if rows.stop - rows.start == 1 else -1
+    return int(rows[0]) if len(rows) == 1 else -1
+
+
 def among(members: Collection[int], rows: Rows, size: int) -> Mask:
     """Which of these rows are among `members`, a set or the like of row numbers below `size`."""
     if (count := row_count(rows)) <= _FEW:

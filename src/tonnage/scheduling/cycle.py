@@ -78,6 +78,8 @@ class Decider:
         self._cross_filters = tuple(
             (position, plugin) for position, plugin in enumerate(pipeline.filter) if not plugin.row_local
         )
+        self._cross_scores = tuple(each for each in pipeline.score if not each[0].row_local)
+        self._normalised = tuple(each for each in pipeline.score if each[0].row_local and each[0].normalizes)
 
     def decide(
         self,
@@ -222,20 +224,20 @@ class Decider:
         self._memory.score(cycle, answer)
         total = answer.total[: cluster.size]
         parts: list[tuple[ScorePlugin, int, Ints | None]] = []
-        for plugin, weight in self._pipeline.score:
-            if plugin.name in cycle.skip_score:
+        for plugin, weight in self._normalised:
+            raw = answer.raw_scores(plugin.name)
+            if raw is not None and plugin.name not in cycle.skip_score:
+                parts.append((plugin, weight, raw))
+        for plugin, weight in self._cross_scores:
+            if plugin.name in cycle.skip_score or plugin.is_silent(cycle):
                 continue
-            if plugin.row_local:
-                if plugin.normalizes and (raw := answer.raw_scores(plugin.name)) is not None:
-                    parts.append((plugin, weight, raw))
-            elif plugin.is_silent(cycle):
-                continue
-            elif plugin.scores_all_rows and not plugin.normalizes:
-                total = total + weight * plugin.score(cycle, cluster.all_rows)
+            if plugin.scores_all_rows and not plugin.normalizes:
+                scores = plugin.score(cycle, cluster.all_rows)
+                total = total + (scores if weight == 1 else weight * scores)
             else:
                 parts.append((plugin, weight, None))
         if not parts and found == answer.count:
-            return self._drawn(np.flatnonzero(total == total.max()))
+            return self._drawn((total == total.max()).nonzero()[0])
         feasible = cycle.feasible
         total = total[feasible]
         for plugin, weight, known in parts:

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ints, Mask, Rows, grown
+from tonnage.scheduling.columns import Ints, Mask, Rows, grown, only_row
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Plugin, ScorePlugin
 from tonnage.scheduling.objections import NOBODY, Objections
 
@@ -152,11 +152,14 @@ class Memory:
         """Ask the plugins that look at more than the node about rows that hold their standing's objections."""
         cluster = cycle.cluster
         _judge(cycle, answer.objections, answer.judged_by, rows)
-        passes = answer.objections.first[rows] == NOBODY
-        if cluster.count < cluster.size:
-            passes &= cluster.exists[rows]
-        answer.count += int(np.count_nonzero(passes)) - int(np.count_nonzero(answer.passes[rows]))
-        answer.passes[rows] = passes
+        if (row := only_row(rows)) >= 0:  # the row that took the pod before: the usual case, in plain numbers
+            does_pass = answer.objections.first.item(row) == NOBODY and cluster.exists.item(row)
+            answer.count += does_pass - answer.passes.item(row)
+            answer.passes[row] = does_pass
+        else:
+            passes = (answer.objections.first[rows] == NOBODY) & cluster.exists[rows]
+            answer.count += int(np.count_nonzero(passes)) - int(np.count_nonzero(answer.passes[rows]))
+            answer.passes[rows] = passes
         answer.judged_at = cluster.changes.tick
 
     # -- scores -------------------------------------------------------------------------------------------------------
@@ -179,7 +182,11 @@ class Memory:
         total = _scored(cycle, scored_by, answer.raw, rows)
         if answer.standing.total is not None:
             total = total + answer.standing.total[rows]
-        answer.total[rows] = np.where(answer.passes[rows], total, UNFIT)
+        row = only_row(rows)
+        if row >= 0 and not answer.passes.item(row):
+            answer.total[row] = UNFIT
+        else:
+            answer.total[rows] = total if row >= 0 else np.where(answer.passes[rows], total, UNFIT)
         answer.scored_at = cluster.changes.tick
 
     def _score_standing(self, cycle: Cycle, standing: Standing) -> None:

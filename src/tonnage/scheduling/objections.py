@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.scheduling.columns import Mask, Rows, grown
+from tonnage.scheduling.columns import Mask, Rows, grown, only_row
 from tonnage.scheduling.framework import Bits, Judgement, reason_place, with_reasons
 
 NOBODY = 127
@@ -53,9 +53,11 @@ class Objections:
 
     def take(self, other: Objections, rows: Rows) -> None:
         """Hold against these rows what another table does, whose plugins are others than those entered here."""
-        self.first[rows] = other.first[rows]
-        self.bits[rows] = other.bits[rows]
-        self.final[rows] = other.final[rows]
+        row = only_row(rows)
+        at = rows if row < 0 else row  # a plain index is cheaper than a range of one
+        self.first[at] = other.first[at]
+        self.bits[at] = other.bits[at]
+        self.final[at] = other.final[at]
 
     def add(self, position: int, judgement: Judgement, rows: Rows) -> None:
         """Enter a plugin's objections to rows that no earlier plugin objects to."""

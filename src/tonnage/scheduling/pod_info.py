@@ -15,7 +15,15 @@ import msgspec
 
 from tonnage.objects.core_v1 import Container, Pod
 from tonnage.objects.node_selectors import NodeSelector
-from tonnage.scheduling.amounts import Amounts, requests_of, scored_amounts_of, scored_requests_of
+from tonnage.scheduling.amounts import (
+    CPU,
+    MEMORY,
+    Amounts,
+    is_outspoken,
+    requests_of,
+    scored_amounts_of,
+    scored_requests_of,
+)
 from tonnage.scheduling.images import canonical
 
 HostPort = tuple[str, str, int]
@@ -76,7 +84,12 @@ class PodInfo:
     @derived
     def scored_amounts(self) -> Amounts:
         """What it asks for as NodeResourcesFit scores a newcomer."""
-        return scored_amounts_of(self.pod)
+        return self.requests if self.is_outspoken else scored_amounts_of(self.pod)
+
+    @derived
+    def is_outspoken(self) -> bool:
+        """Scores and filters see the same amounts of it."""
+        return is_outspoken(self.pod)
 
     @derived
     def scored_requests(self) -> tuple[int, int]:
@@ -86,19 +99,17 @@ class PodInfo:
     @derived
     def scored_usage(self) -> tuple[int, int]:
         """(CPU, memory) of this pod as a resident, for other pods' scores."""
+        if self.is_outspoken:
+            return self.requests[CPU], self.requests[MEMORY]
         return scored_requests_of(self.pod, pod_level=True)
 
     @derived
     def host_ports(self) -> tuple[HostPort, ...]:
         """Ports it takes on its node. Those of sidecars count, those of init containers that end do not."""
         spec = self.pod.spec
-        containers = [*spec.containers, *(each for each in spec.init_containers if each.is_sidecar)]
-        return tuple(
-            (port.protocol or "TCP", port.host_ip or ANY_ADDRESS, port.host_port)
-            for container in containers
-            for port in container.ports
-            if port.host_port > 0
-        )
+        sidecars = [each for each in spec.init_containers if each.is_sidecar] if spec.init_containers else ()
+        found = [port for each in (*spec.containers, *sidecars) for port in each.ports if port.host_port > 0]
+        return tuple([(port.protocol or "TCP", port.host_ip or ANY_ADDRESS, port.host_port) for port in found])
 
     @derived
     def all_containers(self) -> tuple[Container, ...]:
@@ -124,7 +135,7 @@ class PodInfo:
         spec = self.pod.spec
         return (
             spec.node_name,
-            tuple(sorted(spec.node_selector.items())),
+            tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
             spec.affinity.node_affinity,
             spec.tolerations,
         )
@@ -135,7 +146,7 @@ class PodInfo:
         return (
             self.wishes,
             self.ordered_requests,
-            tuple(sorted(self.scored_amounts.items())),
+            self.ordered_requests if self.is_outspoken else tuple(sorted(self.scored_amounts.items())),
             self.host_ports,
         )
 

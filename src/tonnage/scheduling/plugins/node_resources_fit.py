@@ -19,7 +19,8 @@ import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.amounts import CPU, MEMORY, PODS, amounts, is_extended, requests_of
-from tonnage.scheduling.columns import Ints, Mask, Rows, row_count
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.columns import Ints, Mask, Rows, only_row, row_count
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -31,7 +32,7 @@ from tonnage.scheduling.framework import (
     Judgement,
     ScorePlugin,
 )
-from tonnage.scheduling.plugins.resource_scores import Shape, Uses, along, percent, uses
+from tonnage.scheduling.plugins.resource_scores import Shape, UseAt, Uses, along, percent, uses, uses_at
 from tonnage.scheduling.pod_info import PodInfo
 
 DEFAULT_RESOURCES = ((CPU, 1), (MEMORY, 1))
@@ -89,6 +90,8 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cluster = cycle.cluster
         asked = self._asked(cycle)
+        if (row := only_row(rows)) >= 0 and _has_room(cluster, asked, row):
+            return None  # the row that took the pod before takes this one too: the usual case
         short: dict[int, Mask] = {}
         hopeless: Mask | bool = False
         for place, (name, amount) in enumerate(asked):
@@ -124,18 +127,21 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        weights, has, in_use, asked = found = uses(cycle, self._resources, rows, scored=True)
+        if self._strategy == "LeastAllocated" and (row := only_row(rows)) >= 0:
+            return np.array([_least(uses_at(cycle, self._resources, row, scored=True))])
+        _, weights, has, in_use, asked = found = uses(cycle, self._resources, rows, scored=True)
         if not weights:
             return np.zeros(row_count(rows), dtype=np.int64)
         use = in_use + asked
-        if self._strategy == "LeastAllocated":
-            parts = percent(np.maximum(has - use, 0), has)
-        elif self._strategy == "MostAllocated":
-            parts = percent(np.minimum(use, has), has)
-        else:
+        if self._strategy == "RequestedToCapacityRatio":
             return self._ratio(use, found)
+        if self._strategy == "LeastAllocated":
+            np.subtract(has, use, out=use)
+            parts = percent(np.maximum(use, 0, out=use), has)
+        else:
+            parts = percent(np.minimum(use, has, out=use), has)
         if set(weights) != {1}:
-            parts = parts * np.array([weights]).T
+            parts *= np.array([weights]).T
         if found.is_everywhere:
             mean: Ints = np.add.reduce(parts) // sum(weights)
             return mean
@@ -143,11 +149,29 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 
     def _ratio(self, use: Ints, found: Uses) -> Ints:
         """The mean of what the shape says, rounded half away from zero; what scores 0 does not count."""
-        parts = along(self._shape, np.where(use > found.has, 100, percent(use, found.has)))
+        is_over = use > found.has
+        parts = along(self._shape, np.where(is_over, 100, percent(use, found.has)))
         counts = (found.has > 0) & (parts > 0)
         weighted = np.array([found.weights]).T * counts
         total, weights = np.add.reduce(parts * weighted), np.add.reduce(weighted)
         return _mean(2 * total + weights, 2 * weights)
+
+
+def _has_room(cluster: Cluster, asked: list[tuple[str, int]], row: int) -> bool:
+    for name, amount in asked:
+        number = cluster.resources.find(name)
+        if number is None or cluster.allocatable.item(number, row) - cluster.requested.item(number, row) < amount:
+            return False
+    return True
+
+
+def _least(found: list[UseAt]) -> int:
+    """LeastAllocated of one row, in plain numbers."""
+    total, weights = 0, 0
+    for weight, has, in_use, asked in found:
+        total += weight * (100 * max(has - in_use - asked, 0) // has)
+        weights += weight
+    return total // weights if weights else 0
 
 
 def _mean(total: Ints, weights: Ints) -> Ints:

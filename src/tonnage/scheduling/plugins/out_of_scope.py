@@ -19,6 +19,6 @@ class OutOfScope(PreFilterPlugin):
             return unresolvable("pod asks for devices by resource claims, which Tonnage does not allocate")
         if spec.scheduling_group is not None:
             return unresolvable("pod belongs to a pod group, and Tonnage does not place groups")
-        if cycle.pod.pod.claim_names():
+        if spec.volumes and cycle.pod.pod.claim_names():
             return unresolvable("pod uses PersistentVolumeClaims, which this release of Tonnage does not judge yet")
         return None

@@ -2,6 +2,10 @@
 
 A resource takes part on a node that has some of it. An extended resource that the pod does not ask for takes no part at
 all, for its absence says nothing about the node; ephemeral storage always does.
+
+Most questions are about the one row that took the pod before, where a numpy call costs as much as a dozen plain sums.
+So both have a second form for a single row, in plain integers (`uses_at`); measured for one row, Fit's score takes 4 µs
+and not 13, balance 4 µs and not 19. A property test holds the two forms together.
 """
 
 from __future__ import annotations
@@ -11,19 +15,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tonnage.scheduling.amounts import CPU, MEMORY, NATIVE
+from tonnage.scheduling.amounts import NATIVE
 from tonnage.scheduling.columns import Ints, Rows
 from tonnage.scheduling.framework import Cycle
 
 Shape = tuple[tuple[int, int], ...]
 """(utilisation in percent, score 0..100), by rising utilisation."""
 
-_ASSUMED = (CPU, MEMORY)  # the rows of Cluster.scored_usage, and the first two of the others
+_CPU_AND_MEMORY = [0, 1]
+"""Their places in `Cluster.scored_usage`, which has no others, and in the cluster's other tables."""
 
 
 class Uses(NamedTuple):
     """R resources that take part, over k rows. Not to be written to: some are views of the cluster's columns."""
 
+    numbers: list[int]
+    """Their places in the cluster's tables."""
     weights: tuple[int, ...]
     has: Ints
     """R x k: allocatable."""
@@ -53,27 +60,58 @@ def uses(cycle: Cycle, resources: tuple[tuple[str, int], ...], rows: Rows, *, sc
             numbers.append(number)
             weights.append(weight)
             asked.append([amount])
-    if numbers == [0, 1]:  # CPU and memory, what nearly every profile looks at: no need to gather them
-        used = cluster.scored_usage if scored else cluster.requested[:2]
-        return Uses(tuple(weights), cluster.allocatable[:2, rows], used[:, rows], np.array(asked))
-    used = cluster.requested[numbers][:, rows]
-    if scored:
+    used = picked(cluster.requested, numbers, rows)
+    if scored and numbers == _CPU_AND_MEMORY:
+        used = cluster.scored_usage[:, rows]
+    elif scored:
         for place, number in enumerate(numbers):
-            if number < len(_ASSUMED):
+            if number in _CPU_AND_MEMORY:
                 used[place] = cluster.scored_usage[number, rows]
     return Uses(
+        numbers,
         tuple(weights),
-        cluster.allocatable[numbers][:, rows],
+        picked(cluster.allocatable, numbers, rows),
         used,
         np.array(asked, dtype=np.int64).reshape(len(numbers), 1),
     )
 
 
-def percent(part: Ints, whole: Ints) -> Ints:
-    """100 * part // whole, and 0 where there is no whole."""
-    with np.errstate(divide="ignore"):
-        found: Ints = 100 * part // whole  # numpy's answer to an integer divided by 0 is 0
+def picked(table: Ints, numbers: list[int], rows: Rows) -> Ints:
+    """R x k: some of the resources in one of the cluster's tables; of CPU and memory it may be a view."""
+    if numbers == _CPU_AND_MEMORY:  # what nearly every profile looks at: no need to gather them
+        return table[:2, rows]
+    return table[numbers][:, rows]
+
+
+class UseAt(NamedTuple):
+    """One resource that takes part, on one row that has some of it."""
+
+    weight: int
+    has: int
+    in_use: int
+    asked: int
+
+
+def uses_at(cycle: Cycle, resources: tuple[tuple[str, int], ...], row: int, *, scored: bool) -> list[UseAt]:
+    """The same as `uses`, of one row."""
+    cluster = cycle.cluster
+    amounts = cycle.pod.scored_amounts if scored else cycle.pod.requests
+    found = []
+    for name, weight in resources:
+        amount = amounts.get(name, 0)
+        number = cluster.resources.find(name)
+        if number is not None and (amount or name in NATIVE) and (has := cluster.allocatable.item(number, row)):
+            used = cluster.scored_usage if scored and number in _CPU_AND_MEMORY else cluster.requested
+            found.append(UseAt(weight, has, used.item(number, row), amount))
     return found
+
+
+def percent(part: Ints, whole: Ints) -> Ints:
+    """100 * part // whole, and 0 where there is no whole. Written over `part`."""
+    part *= 100
+    with np.errstate(divide="ignore"):
+        part //= whole  # numpy's answer to an integer divided by 0 is 0
+    return part
 
 
 def along(shape: Shape, utilisation: Ints) -> Ints:
