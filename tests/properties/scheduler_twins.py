@@ -267,11 +267,12 @@ def _expression_holds(expression: Doc, labels: Mapping[str, str]) -> bool:
         case "In" | "NotIn":
             if not values:
                 raise BadTerm
-            return has and value in values if operator == "In" else not has or value not in values
+            is_among = has and value in values
+            return bool(is_among if operator == "In" else not is_among)
         case "Exists" | "DoesNotExist":
             if values:
                 raise BadTerm
-            return has == (operator == "Exists")
+            return bool(has == (operator == "Exists"))
         case "Gt" | "Lt":
             if len(values) != 1 or (bound := _integer(values[0])) is None:
                 raise BadTerm
@@ -286,7 +287,7 @@ def _field_holds(expression: Doc, name: str) -> bool:
     if operator not in ("In", "NotIn") or len(values) != 1:
         raise BadTerm
     found = name if expression["key"] == "metadata.name" else ""
-    return (found == values[0]) == (operator == "In")
+    return bool((found == values[0]) == (operator == "In"))
 
 
 def term_matches(term: Doc, info: NodeInfo) -> bool:

@@ -11,7 +11,8 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduler_worlds import Doc, World, info_of, worlds
+from scheduler_twins import Doc
+from scheduler_worlds import World, info_of, worlds
 
 from tonnage.scheduling.framework import SKIP, Cycle, FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from tonnage.scheduling.plugins.node_affinity import NodeAffinity

@@ -202,12 +202,15 @@ class Cluster:
     def _write_node(self, row: int, before: Node | None, after: Node) -> bool:
         """Bring a row's columns to what a node says; tells whether anything changed."""
         changed = self.labels.replace(row, before.metadata.labels if before else _NO_LABELS, after.metadata.labels)
-        taints, had = self.taints.hold(timeless(after.spec.taints)), int(self.taint_ids[row])
-        if taints != had or after.spec.unschedulable != self.unschedulable[row]:
-            self.taint_ids[row], self.unschedulable[row] = taints, after.spec.unschedulable
+        if before is None or before.spec.taints != after.spec.taints:
+            taints, had = self.taints.hold(timeless(after.spec.taints)), int(self.taint_ids[row])
+            self.taint_ids[row] = taints
+            changed = changed or taints != had
+            if before is not None:  # a blank row holds nothing
+                self.taints.release(had)
+        if after.spec.unschedulable != self.unschedulable[row]:
+            self.unschedulable[row] = after.spec.unschedulable
             changed = True
-        if before is not None:  # a blank row holds nothing
-            self.taints.release(had)
         if before is None or before.status.allocatable != after.status.allocatable:
             offered = {self.resource_id(name): value for name, value in amounts(after.status.allocatable).items()}
             column = self.allocatable[:, row]

@@ -115,7 +115,12 @@ class Decider:
                 return Decision(cycle, diagnosis=diagnosis)
         else:
             cycle.passing = answer.passes[: cluster.size].copy()  # the memory's own changes with the next pod
-        row = int(cycle.passing.argmax()) if found == 1 else self._best(cycle, answer, found)
+        if found == 1:
+            row = int(cycle.passing.argmax())
+        elif (failure := self._pre_score(cycle)) is not None:
+            return Decision(cycle, error=failure)
+        else:
+            row = self._best(cycle, answer, found)
         return Decision(cycle, cluster.name(row), row, found, diagnosis if diagnose else None)
 
     # -- filtering ----------------------------------------------------------------------------------------------------
@@ -140,7 +145,7 @@ class Decider:
             elif answer.code is Code.UNSCHEDULABLE:
                 refusal = Status(answer.code, answer.reasons, plugin.name)
             elif answer.code is Code.ERROR:
-                return Status(Code.ERROR, (f'running PreFilter plugin "{plugin.name}": {answer.message}',), plugin.name)
+                return _failure("PreFilter", plugin.name, answer)
             elif not answer.is_success:
                 return Status(answer.code, answer.reasons, plugin.name)
         return narrowed if refusal is None else refusal
@@ -188,9 +193,9 @@ class Decider:
         """
         cluster = cycle.cluster
         guests = [guest for guest in held if cluster.node_of(guest.uid) is None]
-        for guest in guests:
-            cluster.put_pod(guest, cluster.name(row))
         try:
+            for guest in guests:
+                cluster.put_pod(guest, cluster.name(row))
             inner = Cycle(cycle.pod, cluster)
             if isinstance(self._pre_filter(inner), Status):
                 return None  # the pod-level answer stands already; it does not depend on who is where
@@ -212,7 +217,7 @@ class Decider:
     # -- scoring ------------------------------------------------------------------------------------------------------
 
     def _best(self, cycle: Cycle, answer: Answer, found: int) -> int:
-        """The feasible row with the highest sum, ties by lot.
+        """The feasible row with the highest sum, ties by lot. PreScore has run.
 
         The sum of row-local scores lies ready, with rows that do not pass far below all others, so that mostly the
         largest of one array is all there is to find. Only scores that are normalised, and refusals that the answer
@@ -220,7 +225,6 @@ class Decider:
         all nodes alike and is left out.
         """
         cluster = cycle.cluster
-        self._pre_score(cycle)
         self._memory.score(cycle, answer)
         total = answer.total[: cluster.size]
         parts: list[tuple[ScorePlugin, int, Ints | None]] = []
@@ -258,11 +262,17 @@ class Decider:
                 found.append((plugin.name, weight, plugin.normalize(cycle, raw) if plugin.normalizes else raw))
         return found
 
-    def _pre_score(self, cycle: Cycle) -> None:
+    def _pre_score(self, cycle: Cycle) -> Status | None:
+        """Every plugin's look at the feasible rows; the failure of one that does not succeed."""
         for plugin in self._pipeline.pre_score:
             answer = plugin.pre_score(cycle)
-            if answer is not None and answer.code is Code.SKIP:
+            if answer is None:
+                continue
+            if answer.code is Code.SKIP:
                 cycle.skip_score.add(plugin.name)
+            elif not answer.is_success:
+                return _failure("PreScore", plugin.name, answer)
+        return None
 
 
 def _by_row(cluster: Cluster, nominated: Iterable[tuple[str, PodInfo]], pod: PodInfo) -> dict[int, list[PodInfo]]:
@@ -273,6 +283,10 @@ def _by_row(cluster: Cluster, nominated: Iterable[tuple[str, PodInfo]], pod: Pod
         if row is not None and other.priority >= pod.priority and other.uid != pod.uid:
             held.setdefault(row, []).append(other)
     return held
+
+
+def _failure(point: str, plugin: str, status: Status) -> Status:
+    return Status(Code.ERROR, (f'running {point} plugin "{plugin}": {status.message}',), plugin)
 
 
 def _refused(cycle: Cycle, status: Status) -> Decision:

@@ -33,6 +33,7 @@ import numpy.typing as npt
 
 from tonnage.scheduling.columns import Ints, Mask, Rows, row_numbers
 from tonnage.scheduling.events import ClusterEvent, HintFn
+from tonnage.scheduling.reasons import reason_place, with_reasons
 
 if TYPE_CHECKING:
     from tonnage.objects.core_v1 import Node
@@ -40,10 +41,6 @@ if TYPE_CHECKING:
     from tonnage.scheduling.pod_info import PodInfo
 
 MAX_SCORE = 100
-MAX_REASONS = 63
-"""A judgement names at most so many reasons: they are the bits of an integer."""
-OTHER_REASONS = "node(s) were refused for other reasons"
-"""Stands for those that found no room among them."""
 
 Bits = npt.NDArray[np.int64]
 
@@ -100,8 +97,8 @@ def unresolvable(*reasons: str) -> Status:
 class Judgement:
     """A filter's answer over the rows it was asked about.
 
-    Bit i of `bits[k]` is set when `reasons[i]` holds against row k; 0 lets the row pass. `unresolvable` says for which
-    of the refused rows preemption cannot help: all, none, or as a mask.
+    Bit i of `bits[k]` is set when `reasons[i]` holds against row k; 0 lets the row pass. reasons.py says how many there
+    may be. `unresolvable` says for which of the refused rows preemption cannot help: all, none, or as a mask.
     """
 
     bits: Bits
@@ -330,23 +327,6 @@ def _views(cluster: Cluster, rows: Sequence[int]) -> Iterable[tuple[int, NodeVie
         node = cluster.nodes[row]
         if node is not None:
             yield place, NodeView(node, tuple(cluster.residents[row].values()), row)
-
-
-# -- reasons ----------------------------------------------------------------------------------------------------------
-
-
-def with_reasons(known: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
-    """Reasons with more appended, each once. When there is no room left, `OTHER_REASONS` stands for the rest."""
-    found = dict.fromkeys(known)
-    for reason in more:
-        if reason not in found:
-            found[reason if len(found) < MAX_REASONS - 1 else OTHER_REASONS] = None
-    return tuple(found)
-
-
-def reason_place(reasons: tuple[str, ...], reason: str) -> int:
-    """Which bit a reason has."""
-    return reasons.index(reason if reason in reasons else OTHER_REASONS)
 
 
 # -- normalising ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.columns import Mask, Rows, grown, only_row
-from tonnage.scheduling.framework import Bits, Judgement, reason_place, with_reasons
+from tonnage.scheduling.framework import Bits, Judgement
+from tonnage.scheduling.reasons import reason_place, with_reasons
 
 NOBODY = 127
 """In `first`: no plugin objects. More than any position, so that the smaller of two is the first to object."""

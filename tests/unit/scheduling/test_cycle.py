@@ -17,6 +17,7 @@ from tonnage.scheduling.framework import (
     NodeFilter,
     NodeView,
     PreFilterPlugin,
+    PreScorePlugin,
     ScorePlugin,
     Status,
     unresolvable,
@@ -116,9 +117,9 @@ def test_room_of_nominated_pods_is_held_against_equal_and_lower_priority_only():
 
 
 def test_a_node_whose_room_is_held_is_passed_over_though_it_is_the_best():
-    cluster = cluster_of(node("best", cpu="8"), node("good"), pod("db", cpu="1", on="good"))
+    cluster = cluster_of(node("best", cpu="8"), node("good"), node("poor", cpu="2"), pod("db", cpu="1", on="good"))
     held = [("best", info("expected", cpu="7"))]
-    # LeastAllocated: best has 6 of 8 left, good 1 of 4. But 7 of best are expected to be taken.
+    # LeastAllocated: best has 6 of 8 left, good 1 of 4, poor 0 of 2. But 7 of best are expected to be taken.
     assert decider().decide(cluster, info("web", cpu="2")).node == "best"
     assert decider().decide(cluster, info("web", cpu="2"), held).node == "good"
 
@@ -192,6 +193,20 @@ def test_a_plugin_that_broke_ends_the_attempt_with_its_name():
     decision = asked(Says("Broken", Status(Code.ERROR, ("it broke",))))
     assert not decision.fits and decision.diagnosis is None
     assert decision.error.message == 'running PreFilter plugin "Broken": it broke'
+
+
+class Breaks(PreScorePlugin):
+    name = "Breaks"
+
+    def pre_score(self, cycle: Cycle) -> Status | None:
+        return Status(Code.ERROR, ("it broke",))
+
+
+def test_a_plugin_that_broke_before_scoring_ends_the_attempt_as_well():
+    own = Decider(Pipeline(pre_score=(Breaks(),)), random.Random(1))
+    decision = own.decide(cluster_of(node("a"), node("b")), info("web"))
+    assert not decision.fits and decision.error.message == 'running PreScore plugin "Breaks": it broke'
+    assert own.decide(cluster_of(node("a")), info("web")).node == "a"  # nobody is asked to score a single node
 
 
 def test_ties_are_broken_by_the_seeded_lot():
@@ -270,6 +285,8 @@ def test_a_removed_node_is_never_chosen():
     cluster.remove_node("b")
     decision = own.decide(cluster, info("web"))
     assert decision.cycle.feasible.tolist() == [0, 2] and decision.feasible == 2
+    afresh = Decider(Pipeline(), random.Random(1)).decide(cluster, info("web"))
+    assert afresh.cycle.feasible.tolist() == [0, 2] and afresh.feasible == 2
     cluster.remove_node("a")
     assert own.decide(cluster, info("web")).node == "c"
 

@@ -7,8 +7,6 @@ import pytest
 
 from tonnage.scheduling.columns import Rows
 from tonnage.scheduling.framework import (
-    MAX_REASONS,
-    OTHER_REASONS,
     Code,
     Cycle,
     Judgement,
@@ -16,13 +14,12 @@ from tonnage.scheduling.framework import (
     NodeScore,
     NodeView,
     Status,
-    reason_place,
     scaled_to_max,
     unresolvable,
     unschedulable,
-    with_reasons,
 )
 from tonnage.scheduling.objections import NOBODY, Objections
+from tonnage.scheduling.reasons import MAX_REASONS, OTHER_REASONS, reason_place, with_reasons
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 

@@ -24,8 +24,6 @@ from tonnage.scheduling.columns import Ints, Mask, Rows, only_row, row_count
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
-    MAX_REASONS,
-    OTHER_REASONS,
     Cycle,
     EventHint,
     FilterPlugin,
@@ -34,6 +32,7 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.plugins.resource_scores import Shape, UseAt, Uses, along, percent, uses, uses_at
 from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.reasons import MAX_REASONS, OTHER_REASONS
 
 DEFAULT_RESOURCES = ((CPU, 1), (MEMORY, 1))
 
