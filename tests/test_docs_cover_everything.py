@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 from tonnage.cli import cli
@@ -36,3 +39,17 @@ def test_every_make_target_in_the_documents_exists():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for document in (README, (ROOT / "CONTRIBUTING.md").read_text()):
         assert set(re.findall(r"^make ([a-z-]+)", document, re.MULTILINE)) <= targets
+
+
+def test_the_explain_commands_of_the_readme_answer():
+    commands = re.findall(r"^\./tonnage (explain -f [^#\n]+)", README, re.MULTILINE)
+    assert commands
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "tonnage", *shlex.split(command)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0 and done.stdout, f"{command}: {done.stderr}"
