@@ -32,6 +32,7 @@ demo:  ## play the stories on a fresh embedded cluster
 perf: setup  ## measure API server and scheduler; prints tables
 	$(PY) perf/apiserver.py
 	$(PY) perf/scheduling.py
+	$(PY) perf/volumes.py
 	$(PY) perf/scheduler_live.py
 
 ci: check test  ## what the pipeline runs

@@ -3,11 +3,52 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+ELIDED = "…\n"
+"""A line of a README that stands for lines left out."""
+
+SHOWN = [
+    (str(readme.parent.name), command, output)
+    for readme in sorted(EXAMPLES.glob("*/README.md"))
+    for command, output in re.findall(
+        r"^```\n\./tonnage ((?:explain|replay) [^\n]+)\n```\n\n```\n(.+?)^```$",
+        readme.read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+]
+"""(example, command, what its README shows right after it)."""
+
+
+def test_the_readmes_of_the_examples_show_what_commands_print():
+    assert {example for example, _, _ in SHOWN} >= {"02-explain", "03-replay", "04-joint-packing"}
+
+
+@pytest.mark.parametrize(("example", "command", "output"), SHOWN)
+def test_a_command_prints_what_its_readme_shows(example, command, output):
+    done = subprocess.run(
+        [sys.executable, "-m", "tonnage", *shlex.split(command)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    *parts, last = output.split(ELIDED)
+    printed = done.stdout
+    for part in parts:  # the first from the start, each of the others somewhere after the one before
+        head, found, printed = printed.partition(part)
+        assert found and (part is not parts[0] or not head), f"{part!r} is not printed; this is:\n{done.stdout}"
+    assert printed.endswith(last) if parts else printed == last
 
 
 @pytest.mark.kubectl

@@ -138,6 +138,37 @@ def test_a_live_cluster_and_its_dump_get_the_same_answer(cluster, namespace, tmp
         assert json.loads(live.stdout)["node"] == chosen
 
 
+def test_a_live_cluster_tells_its_storage(cluster, namespace):
+    free = {
+        "metadata": {"name": "st-a"},
+        "storageClassName": "st",
+        "nodeTopology": {"matchLabels": {"kubernetes.io/hostname": "st-a"}},
+        "capacity": "140Gi",
+        "availableCapacities": ["80Gi", "60Gi"],
+    }
+    wanted = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "st",
+        "resources": {"requests": {"storage": "120Gi"}},
+    }
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    of_class = {"metadata": {"name": "st"}, "provisioner": "st.example", "volumeBindingMode": "WaitForFirstConsumer"}
+    group, mine = "/apis/storage.k8s.io/v1", f"/namespaces/{namespace}"
+    for path, each in (
+        ("/api/v1/nodes", node("st-a")),
+        (f"{group}/csidrivers", {"metadata": {"name": "st.example"}, "spec": {"storageCapacity": True}}),
+        (f"{group}/storageclasses", of_class),
+        (f"{group}{mine}/csistoragecapacities", free),
+        (f"/api/v1{mine}/persistentvolumeclaims", {"metadata": {"name": "data"}, "spec": wanted}),
+        (f"/api/v1{mine}/pods", pod("db", namespace, volumes=volumes)),
+    ):
+        assert cluster.post(path, each).code == 201, path
+    done = tonnage("--kubeconfig", str(cluster.kubeconfig), "--pod", f"{namespace}/db", "-o", "json")
+    (told,) = json.loads(done.stdout)["volumes"]["st-a"]
+    assert (told["capacity"], told["pools"]) == (f"{namespace}/st-a", ["80Gi", "60Gi"])
+    assert told["miss"] == "largest free pool 80Gi, needs 120Gi"
+
+
 def test_a_pod_that_the_cluster_does_not_have_is_exit_1(cluster):
     done = tonnage("--kubeconfig", str(cluster.kubeconfig), "--pod", "nowhere/web")
     assert (done.returncode, done.stdout) == (1, "")

@@ -30,7 +30,7 @@ from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.defaults.persistent_volumes import default_class_for
 from tonnage.objects.document import Doc
 from tonnage.objects.fielderrors import FieldError
-from tonnage.objects.meta import Object
+from tonnage.objects.meta import Key, Object
 from tonnage.objects.pod_admission import inherit_topology, resolve_priority, tolerate_node_trouble
 from tonnage.objects.validation.metadata import validate_object_meta
 
@@ -44,52 +44,84 @@ _SYSTEM_CLASSES: tuple[Doc, ...] = (
 
 def created(manifests: Manifests, gates: Gates) -> tuple[Object, ...]:
     """The objects of all manifests, in their order. Raises BrokenManifest; warnings are added to the manifests'."""
-    creation = _Creation(manifests, gates)
-    for manifest in manifests.by_key.values():
-        creation.settle(manifest)
-    return tuple(_typed(manifest) for manifest in manifests.by_key.values())
+    return Creation(gates).of_all(manifests)
 
 
-class _Creation:
-    def __init__(self, manifests: Manifests, gates: Gates) -> None:
+class Creation:
+    """What a server knows when it creates an object, and remembers for the next: classes, nodes, uids in use."""
+
+    def __init__(self, gates: Gates) -> None:
         self._strategies = strategies(gates, SystemClock())
-        self._warnings = manifests.warnings
-        self._nodes = {each.doc["metadata"]["name"]: each.doc for each in manifests.of("Node")}
-        given = [each.doc for each in manifests.of("PriorityClass")]
-        self._priority_classes = [*_SYSTEM_CLASSES, *given]  # of one name the last counts
-        self._storage_classes = [each.doc for each in manifests.of("StorageClass")]
-        self._uids: set[tuple[str, str]] = set()
+        self._nodes: dict[str, Doc] = {}
+        self._priority_classes: dict[str, Doc] = {each["metadata"]["name"]: each for each in _SYSTEM_CLASSES}
+        self._storage_classes: dict[str, Doc] = {}
+        self._known = {
+            "Node": self._nodes,
+            "PriorityClass": self._priority_classes,
+            "StorageClass": self._storage_classes,
+        }
+        self._uids: dict[tuple[str, str], Key] = {}
 
-    def settle(self, manifest: Manifest) -> None:
+    def of_all(self, manifests: Manifests) -> tuple[Object, ...]:
+        """Objects that are there together: a pod may come before the class it names. Each has a uid."""
+        for manifest in manifests.by_key.values():
+            self._learn(manifest)
+        for manifest in manifests.by_key.values():
+            self._give_uid(manifest, manifests.warnings)
+            self._settle(manifest, manifests.warnings)
+        return tuple(_typed(manifest) for manifest in manifests.by_key.values())
+
+    def of(self, manifest: Manifest, warnings: list[str]) -> Object:
+        """One more object, created or replaced after all before it. A uid is given by the server, unless it has one."""
+        self._learn(manifest)
+        if manifest.doc["metadata"].get("uid") and not self._is_own_uid(manifest, warnings):
+            del manifest.doc["metadata"]["uid"]
+        self._settle(manifest, warnings)
+        return _typed(manifest)
+
+    def forget(self, kind: str, name: str) -> None:
+        """An object is deleted: nobody is created by it any more."""
+        self._known.get(kind, {}).pop(name, None)
+
+    def _learn(self, manifest: Manifest) -> None:
+        if manifest.resource.kind in self._known:
+            self._known[manifest.resource.kind][manifest.doc["metadata"]["name"]] = manifest.doc
+
+    def _settle(self, manifest: Manifest, warnings: list[str]) -> None:
         """Bring one document, in place, to what a server would keep."""
         doc, resource = manifest.doc, manifest.resource
         strategy = self._strategies[resource.group, resource.plural]
         strategy.default(doc)
-        self._give_uid(manifest)
         if manifest.is_from_server:
             return
         if resource.kind == "Pod":
             self._admit_pod(manifest)
         elif resource.kind == "PersistentVolumeClaim":
-            chosen = default_class_for(doc, self._storage_classes)
+            chosen = default_class_for(doc, list(self._storage_classes.values()))
             if chosen is not None:
                 doc["spec"]["storageClassName"] = chosen
-        self._judge(manifest, strategy)
+        self._judge(manifest, strategy, warnings)
 
-    def _give_uid(self, manifest: Manifest) -> None:
+    def _give_uid(self, manifest: Manifest, warnings: list[str]) -> None:
         """A uid that is the same at every run; a copied one is replaced, for two objects are not one."""
         meta, kind = manifest.doc["metadata"], manifest.resource.qualified
-        if not meta.get("uid") or (kind, meta["uid"]) in self._uids:
-            if meta.get("uid"):
-                self._warnings.append(f"{manifest.origin} has the uid of another object, and is given one of its own")
+        if not meta.get("uid") or not self._is_own_uid(manifest, warnings):
             meta["uid"] = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{kind}/{meta.get('namespace', '')}/{meta['name']}"))
-        self._uids.add((kind, meta["uid"]))
+            self._uids[kind, meta["uid"]] = _key_of(manifest)
+
+    def _is_own_uid(self, manifest: Manifest, warnings: list[str]) -> bool:
+        """Whether no other object has this one's uid; that it has is said."""
+        known = (manifest.resource.qualified, manifest.doc["metadata"]["uid"])
+        if self._uids.setdefault(known, _key_of(manifest)) == _key_of(manifest):
+            return True
+        warnings.append(f"{manifest.origin} has the uid of another object, and is given one of its own")
+        return False
 
     def _admit_pod(self, manifest: Manifest) -> None:
         pod = manifest.doc
         if "priority" not in pod["spec"]:
             try:
-                resolve_priority(pod, self._priority_classes)
+                resolve_priority(pod, list(self._priority_classes.values()))
             except Forbidden as exc:
                 name = pod["spec"].get("priorityClassName", "")
                 raise BrokenManifest(
@@ -103,7 +135,7 @@ class _Creation:
         tolerate_node_trouble(pod)
         merge_label_keys(pod)
 
-    def _judge(self, manifest: Manifest, strategy: Strategy) -> None:
+    def _judge(self, manifest: Manifest, strategy: Strategy, warnings: list[str]) -> None:
         name_rule = type(strategy).name_rule
         errors = validate_object_meta(manifest.doc, namespaced=manifest.resource.namespaced, name_rule=name_rule)
         errors += strategy.validate(manifest.doc)
@@ -111,7 +143,12 @@ class _Creation:
         if wrong:
             raise BrokenManifest(manifest.origin, _told(wrong), field=wrong[0].field)
         if errors:
-            self._warnings.append(f"{manifest.origin}: {_told(errors)}; an API server would refuse this object")
+            warnings.append(f"{manifest.origin}: {_told(errors)}; an API server would refuse this object")
+
+
+def _key_of(manifest: Manifest) -> Key:
+    meta = manifest.doc["metadata"]
+    return f"{meta.get('namespace', '')}/{meta['name']}"
 
 
 def _told(errors: Iterable[FieldError]) -> str:

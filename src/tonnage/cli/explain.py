@@ -11,7 +11,7 @@ import asyncio
 import os
 import random
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,10 +21,11 @@ import msgspec
 
 from tonnage.cli import explanations, manifests
 from tonnage.cli.configuration import configuration_of, foreign_plugins
-from tonnage.cli.creation import created
+from tonnage.cli.creation import Creation
 from tonnage.cli.options import feature_gates
 from tonnage.client import kubeconfig
 from tonnage.client.http import Client
+from tonnage.clock import SystemClock
 from tonnage.errors import Forbidden, NotFound, TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
@@ -37,11 +38,13 @@ from tonnage.scheduling.explain import Explanation
 from tonnage.scheduling.plugin_catalogue import ExtensionPoint
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.snapshot import Snapshot, snapshot_of
+from tonnage.scheduling.snapshot import Snapshot, clock_of, snapshot_of
+from tonnage.scheduling.volumes.storage import STORAGE_KINDS
 
 _SEED = 0
 _GUESSES = 3
-_LISTED: tuple[type[Object], ...] = (Node, Pod, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet)
+_WORKLOADS = (Namespace, Service, ReplicationController, ReplicaSet, StatefulSet)
+_LISTED: tuple[type[Object], ...] = (Node, Pod, *_WORKLOADS, *STORAGE_KINDS)
 _NEEDED = (Node, Pod)
 """Without the others a decision is still right for most pods, and somebody's role may not allow to list them."""
 
@@ -88,16 +91,17 @@ def explain(
     if bool(sources) == (kubeconfig_file is not None):
         raise click.UsageError("give manifests with -f or a cluster with --kubeconfig, one of the two")
     for warning in gates.warnings:
-        _say("warning", warning)
+        say("warning", warning)
     namespace, name = _split(pod_key)
-    configuration, foreign = _configuration(config_file, gates)
+    configuration, foreign = configuration_for(config_file, gates)
     if kubeconfig_file is None:
-        world = from_files(sources, gates)
+        world = from_files(sources, Creation(gates))
     else:
         world = asyncio.run(from_cluster(kubeconfig_file))
     for note in world.notes:
-        _say("note", note)
-    snapshot = snapshot_of(world.objects)
+        say("note", note)
+    clock = clock_of(world.objects) if kubeconfig_file is None else SystemClock()
+    snapshot = snapshot_of(world.objects, clock)
     pod = _find(snapshot, f"{namespace}/{name}", world)
     profile = _profile_for(pod, configuration, is_default=config_file is None)
     assembled = assemble(profile, random.Random(_SEED), foreign)
@@ -109,10 +113,10 @@ def decided(snapshot: Snapshot, pod: Pod, assembled: Assembled) -> Explanation:
     if pod.spec.node_name:
         snapshot.cluster.remove_pod(PodInfo(pod).uid)
         state = "has ended on" if pod.is_terminal else "is on"
-        _say("note", f"{pod.key} {state} {pod.spec.node_name}; this is decided as if it were not there")
+        say("note", f"{pod.key} {state} {pod.spec.node_name}; this is decided as if it were not there")
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
     elif pod.metadata.is_terminating:
-        _say("note", f"{pod.key} is being deleted; a scheduler passes it over")
+        say("note", f"{pod.key} is being deleted; a scheduler passes it over")
     info = PodInfo(pod)
     return accounts.explain(
         assembled.decider,
@@ -124,30 +128,37 @@ def decided(snapshot: Snapshot, pod: Pod, assembled: Assembled) -> Explanation:
 
 
 def _answer(explanation: Explanation, profile: ResolvedProfile, output: str) -> None:
+    if output == "json":
+        text = msgspec.json.format(msgspec.json.encode(explanation.document()), indent=2).decode() + "\n"
+        written(lambda: sys.stdout.write(text))
+    else:
+        weights = {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
+        written(lambda: explanations.show(explanation, weights, sys.stdout))
+
+
+def written(write: Callable[[], object]) -> None:
+    """Write an answer to stdout, as far as somebody reads it."""
     try:
-        if output == "json":
-            sys.stdout.write(msgspec.json.format(msgspec.json.encode(explanation.document()), indent=2).decode() + "\n")
-        else:
-            weights = {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
-            explanations.show(explanation, weights, sys.stdout)
+        write()
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough (`| head`); nothing is left to be flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say(kind: str, sentence: str) -> None:
+def say(kind: str, sentence: str) -> None:
+    """Talk beside the answer: a note or a warning."""
     click.echo(f"{kind}: {sentence}", err=True)
 
 
 # -- the world --------------------------------------------------------------------------------------------------------
 
 
-def from_files(sources: Sequence[str], gates: Gates) -> World:
-    """What manifests describe."""
-    found = manifests.read(sources)
-    objects = created(found, gates)
+def from_files(sources: Sequence[str], creation: Creation, *, without: Path | None = None) -> World:
+    """What manifests describe; `without` is a file among them that holds none."""
+    found = manifests.read(sources, without=without)
+    objects = creation.of_all(found)
     for warning in found.warnings:
-        _say("warning", warning)
+        say("warning", warning)
     notes = []
     if found.passed_over:
         notes.append(f"passed over what decisions do not look at: {found.passed_over_counts}")
@@ -214,11 +225,12 @@ def _hint(key: str, namesake: str, known: Iterable[str]) -> str | None:
     return f"is {' or '.join(found)} meant?" if found else None
 
 
-def _configuration(config_file: Path | None, gates: Gates) -> tuple[Configuration, ForeignPlugins]:
+def configuration_for(config_file: Path | None, gates: Gates) -> tuple[Configuration, ForeignPlugins]:
+    """The scheduler's configuration and the plugins of others; what a file says without effect is noted."""
     foreign = foreign_plugins()
     configuration = configuration_of(config_file, gates, foreign)
     for note in configuration.notes:
-        _say("note", note)
+        say("note", note)
     return configuration, foreign
 
 
@@ -235,5 +247,5 @@ def _profile_for(pod: Pod, configuration: Configuration, *, is_default: bool) ->
             hint=f"its profiles are {names}",
         )
     profile = configuration.profiles[0]
-    _say("note", f"{pod.key} asks for schedulerName {wanted}; this is what the default plugins decide")
+    say("note", f"{pod.key} asks for schedulerName {wanted}; this is what the default plugins decide")
     return profile

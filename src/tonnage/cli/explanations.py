@@ -11,6 +11,9 @@
     REFUSED  BY                WHY               NODES
           2  NodeResourcesFit  Insufficient cpu  node-5, node-6
 
+A pod with claims gets two things more: for nodes that were refused for their storage the nearest miss in numbers, and
+at the end what each node would make its volumes of (`volume_explanations`).
+
 Thousands of nodes stay readable: the best twenty are shown, refused ones are grouped by plugin and reasons, and a score
 that is the same everywhere is no column, for it decided nothing. Columns show weighted scores, as they add up to the
 total. On a terminal there are colours and its width is kept to; in a pipe there are neither colours nor broken lines.
@@ -26,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tonnage.cli.volume_explanations import print_volumes
 from tonnage.scheduling.explain import Explanation, NodeAnswer
 
 MAX_ROWS = 20
@@ -68,7 +72,11 @@ def _print(explanation: Explanation, weights: Mapping[str, int], console: Consol
         _print_feasible(explanation.node, feasible, weights, console)
     if refused:
         console.print()
-        _print_refused(refused, console)
+        _print_refused(explanation, refused, console)
+    if explanation.volumes:
+        console.print()
+        accounts = explanation.volumes.items()
+        print_volumes(accounts, console, max_rows=MAX_ROWS, table=_table(), named=_named)
 
 
 def _headline(explanation: Explanation) -> Iterable[Text]:
@@ -165,27 +173,41 @@ def _short(plugin: str, weights: Mapping[str, int]) -> str:
 # -- nodes that do not ------------------------------------------------------------------------------------------------
 
 
-def _print_refused(nodes: Sequence[NodeAnswer], console: Console) -> None:
-    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+def _print_refused(explanation: Explanation, nodes: Sequence[NodeAnswer], console: Console) -> None:
+    groups: dict[tuple[str, tuple[str, ...]], list[NodeAnswer]] = {}
     for each in nodes:
-        groups.setdefault((each.rejected_by, each.reasons), []).append(each.name)
+        groups.setdefault((each.rejected_by, each.reasons), []).append(each)
     ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+    misses = [_nearest_miss(explanation, refused) for _, refused in ordered[:MAX_ROWS]]
     # Where the width does not suffice, names are cut and reasons folded; counts and plugins stay whole.
     table = _table()
     table.add_column("REFUSED", justify="right", no_wrap=True, min_width=len("REFUSED"))
     table.add_column("BY", no_wrap=True, min_width=max(len(plugin) for plugin, _ in groups))
     table.add_column("WHY", overflow="fold")
+    if any(misses):
+        table.add_column("NEAREST MISS", overflow="fold")
     table.add_column("NODES", overflow="ellipsis", no_wrap=True, max_width=console.width // 4)
-    for (plugin, reasons), names in ordered[:MAX_ROWS]:
-        examples = ", ".join(names if len(names) <= _MAX_NAMES else [*names[:_EXAMPLES], "…"])
-        table.add_row(
-            f"{len(names):,}", Text(plugin), Text(", ".join(reasons), style="red"), Text(examples, style="dim")
-        )
+    for ((plugin, reasons), refused), miss in zip(ordered[:MAX_ROWS], misses, strict=True):
+        cells = [Text(plugin), Text(", ".join(reasons), style="red"), *([Text(miss)] if any(misses) else [])]
+        table.add_row(f"{len(refused):,}", *cells, Text(_named([each.name for each in refused]), style="dim"))
     console.print(table)
     hidden = ordered[MAX_ROWS:]
     if hidden:
         count = sum(len(names) for _, names in hidden)
         console.print(Text(f"… and {len(hidden):,} more reasons for {count:,} nodes", style="dim"))
+
+
+def _nearest_miss(explanation: Explanation, refused: Sequence[NodeAnswer]) -> str:
+    """How near the nearest of these nodes came, for want of storage; which one, unless all came as near."""
+    misses = [(miss, each.name) for each in refused if (miss := explanation.miss_on(each)) is not None]
+    if not misses:
+        return ""
+    nearest, name = min(misses)
+    return nearest.told if len({miss.told for miss, _ in misses}) == 1 else f"{name}: {nearest.told}"
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names if len(names) <= _MAX_NAMES else [*names[:_EXAMPLES], "…"])
 
 
 def _table() -> Table:

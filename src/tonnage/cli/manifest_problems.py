@@ -32,9 +32,11 @@ class Origin:
     item: str = ""
     object: str = ""
     """`Pod default/web`, as far as it is known."""
+    unit: str = "document"
+    """What the file consists of, and is counted: a replay's steps, say."""
 
     def __str__(self) -> str:
-        place = f"{self.file}, document {self.document}" + (f", {self.item}" if self.item else "")
+        place = f"{self.file}, {self.unit} {self.document}" + (f", {self.item}" if self.item else "")
         return f"{place} ({self.object})" if self.object else place
 
 

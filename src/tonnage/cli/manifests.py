@@ -89,11 +89,19 @@ class Manifests:
         return ", ".join(f"{count} {kind}" for kind, count in counted.most_common())
 
 
-def read(sources: Sequence[str], *, stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()) -> Manifests:
-    """Every object of these files and folders. Raises BrokenManifest, or TonnageError for what cannot be opened."""
+def read(
+    sources: Sequence[str],
+    *,
+    without: Path | None = None,
+    stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read(),
+) -> Manifests:
+    """Every object of these files and folders. Raises BrokenManifest, or TonnageError for what cannot be opened.
+
+    `without` is a file that may lie in one of the folders and holds no manifests.
+    """
     found, names = Manifests(), Names(random.Random(0))
     for source in sources:
-        for file, data in _texts(source, stdin):
+        for file, data in _texts(source, without, stdin):
             for number, value in enumerate(documents_of(data, file, found.warnings), 1):
                 for origin, doc in _objects(Origin(file, number), value):
                     _take(found, origin, doc, names)
@@ -102,10 +110,25 @@ def read(sources: Sequence[str], *, stdin: Callable[[], bytes] = lambda: sys.std
     return found
 
 
+def objects_at(origin: Origin, value: Any, names: Names, warnings: list[str]) -> Iterator[Manifest]:
+    """The objects of one value that stands elsewhere than in a manifest, in their order; lists are taken apart.
+
+    Raises BrokenManifest, also for kinds that decisions do not look at: here somebody put them on purpose.
+    """
+    for place, doc in _objects(origin, value):
+        found = Manifests(warnings=warnings)
+        _take(found, place, doc, names)
+        if found.passed_over:
+            kinds = ", ".join(sorted(kind for _, kind in READ))
+            problem = f"kind={doc['kind']} of apiVersion {doc['apiVersion']} is none that decisions look at"
+            raise BrokenManifest(place, problem, field="kind", hint=f"leave it out; they look at {kinds}")
+        yield from found.by_key.values()
+
+
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def _texts(source: str, stdin: Callable[[], bytes]) -> Iterator[tuple[str, bytes]]:
+def _texts(source: str, without: Path | None, stdin: Callable[[], bytes]) -> Iterator[tuple[str, bytes]]:
     """(name, content) of each file that a source stands for."""
     if source == STDIN:
         yield _shown(source), stdin()
@@ -114,6 +137,7 @@ def _texts(source: str, stdin: Callable[[], bytes]) -> Iterator[tuple[str, bytes
     files = [path]
     if path.is_dir():
         files = sorted(each for each in path.rglob("*") if each.suffix.lower() in _SUFFIXES and each.is_file())
+        files = [each for each in files if without is None or each.resolve() != without.resolve()]
         if not files:
             raise TonnageError(f"{source}: no manifests in this folder", hint=f"they end in {', '.join(_SUFFIXES)}")
     for file in files:

@@ -137,6 +137,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
                 measures=measures,
                 is_healthy=elector.is_healthy,
                 is_ready=lambda: program.is_synced,
+                debug={"/debug/reservations": program.holds.listed},
             ) as address:
                 click.echo(f"serving health and metrics at {address}", err=True)
                 await _until_told(work)

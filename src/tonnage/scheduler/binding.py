@@ -5,19 +5,37 @@
 
 Bindings run concurrently with decisions and with one another. A pod is assumed before its binding starts and stays so
 until the informer confirms it, so a decision made meanwhile counts it. A failed binding gives back everything that was
-kept for it, in reverse order.
+kept for it, in reverse order. While its pod waits, for a Permit plugin or for its volumes, a binding rests (slots.py).
+
+Errors say who ran into them, in upstream's words: `running PreBind plugin "VolumeBinding": …`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from tonnage import logs
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Object
+from tonnage.scheduler.slots import Slots
 from tonnage.scheduler.waiting import WaitingPod, WaitingPods
+from tonnage.scheduler.waits import Check, Topic
+from tonnage.scheduler.world import World
+from tonnage.scheduling import reserving
 from tonnage.scheduling.assembly import Assembled
-from tonnage.scheduling.framework import Api, Code, Cycle, Status
+from tonnage.scheduling.framework import Api, Code, Cycle, PreBindPlugin, Status
+from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.queued_pod import QueuedPod
+
+T = TypeVar("T", bound=Object)
+
+BROKEN = Status(Code.ERROR, ("a plugin failed; see the scheduler's log",))
+
+_log = logs.logger("tonnage.scheduler")
 
 
 @dataclass(slots=True)
@@ -32,17 +50,16 @@ class Placement:
 
 def reserve(placement: Placement) -> Status:
     """Keep what the pod needs; on a refusal everything kept so far is given back."""
-    for plugin in placement.profile.reserve:
-        status = plugin.reserve(placement.cycle, placement.node)
-        if not status.is_success:
-            unreserve(placement)
-            return Status(status.code, status.reasons, plugin.name)
-    return Status()
+    try:
+        status = reserving.reserve(placement.profile.reserve, placement.cycle, placement.node)
+    except Exception:  # this runs on the loop, which must not end because of a plugin
+        unreserve(placement)
+        return _broken(placement, "Reserve")
+    return _told("Reserve", status.plugin, status)
 
 
 def unreserve(placement: Placement) -> None:
-    for plugin in reversed(placement.profile.reserve):
-        plugin.unreserve(placement.cycle, placement.node)
+    reserving.unreserve(placement.profile.reserve, placement.cycle, placement.node)
 
 
 def permit(placement: Placement, waiting: WaitingPods) -> Status:
@@ -60,41 +77,109 @@ def permit(placement: Placement, waiting: WaitingPods) -> Status:
     return Status(Code.WAIT)
 
 
-async def permitted(placement: Placement, waiting: WaitingPods, clock: Clock) -> Status:
+async def permitted(placement: Placement, waiting: WaitingPods, clock: Clock, slots: Slots) -> Status:
     """Wait for the Permit plugins that hold the pod, if any do."""
     uid = placement.queued.uid
     held = waiting.get(uid)
     if held is None:
         return Status()
     try:
-        return await held.wait(clock)
+        with slots.rest():
+            return await held.wait(clock)
     finally:
         waiting.remove(uid)
 
 
-async def carry_out(placement: Placement, api: Api) -> Status:
-    """Prepare and bind. Never raises for what the API says: that is a Status with code ERROR."""
-    try:
-        return await _bind(placement, api)
-    except TonnageError as exc:
-        return Status(Code.ERROR, (exc.message,), "DefaultBinder")
+async def carry_out(placement: Placement, world: World, slots: Slots) -> Status:
+    """Prepare and bind. Never raises for what the API says or a plugin breaks: that is a Status with code ERROR."""
+    api = _BindingApi(world, placement, slots)
+    status = await _prepare(placement, api)
+    return await _bind(placement, api) if status.is_success else status
+
+
+async def _prepare(placement: Placement, api: Api) -> Status:
+    """Ask all PreBind plugins whether they have something to do, then let those that have do it, one after another."""
+    cycle, node = placement.cycle, placement.node
+    due: list[PreBindPlugin] = []
+    for plugin in placement.profile.pre_bind:
+        try:
+            flight = plugin.pre_bind_pre_flight(cycle, node)
+        except Exception:
+            flight = _broken(placement, plugin.name)
+        if not flight.is_success:
+            return Status(Code.ERROR, (f'running PreBindPreFlight "{plugin.name}": {flight.message}',), plugin.name)
+        if flight.code is not Code.SKIP:
+            due.append(plugin)
+    for plugin in due:
+        status = await _answer(plugin.pre_bind(cycle, node, api), placement, plugin.name)
+        if not status.is_success:
+            return _told("PreBind", plugin.name, status)
+    return Status()
 
 
 async def _bind(placement: Placement, api: Api) -> Status:
     cycle, node, profile = placement.cycle, placement.node, placement.profile
-    for plugin in profile.pre_bind:
-        flight = plugin.pre_bind_pre_flight(cycle, node)
-        if flight.code is Code.SKIP:
-            continue
-        status = flight if not flight.is_success else await plugin.pre_bind(cycle, node, api)
-        if not status.is_success:
-            told = f'running PreBind plugin "{plugin.name}": {status.message}'
-            return Status(Code.ERROR if status.code is Code.ERROR else status.code, (told,), plugin.name)
     for binder in profile.bind:
-        status = await binder.bind(cycle, node, api)
+        status = await _answer(binder.bind(cycle, node, api), placement, binder.name)
         if status.code is not Code.SKIP:
             if status.is_success:
-                for observer in profile.post_bind:
-                    observer.post_bind(cycle, node)
-            return Status(status.code, status.reasons, binder.name)
+                _observe(placement)
+            return _told("Bind", binder.name, status)
     return Status(Code.ERROR, ("no Bind plugin took the pod; enable DefaultBinder in the profile",))
+
+
+def _observe(placement: Placement) -> None:
+    """The pod is bound, and no PostBind plugin that breaks can change that."""
+    for plugin in placement.profile.post_bind:
+        try:
+            plugin.post_bind(placement.cycle, placement.node)
+        except Exception:
+            _broken(placement, plugin.name)
+
+
+async def _answer(work: Awaitable[Status], placement: Placement, plugin: str) -> Status:
+    try:
+        return await work
+    except TonnageError as exc:
+        return Status(Code.ERROR, (exc.message,))
+    except Exception:
+        return _broken(placement, plugin)
+
+
+def _broken(placement: Placement, plugin: str) -> Status:
+    _log.exception("A plugin failed", plugin=plugin, pod=placement.queued.info.key)
+    return BROKEN
+
+
+def _told(point: str, plugin: str, status: Status) -> Status:
+    """A plugin's answer with its name; an error also says where it happened, a refusal speaks for itself."""
+    if status.code is Code.ERROR:
+        return Status(Code.ERROR, (f'running {point} plugin "{plugin}": {status.message}',), plugin)
+    return Status(status.code, status.reasons, plugin)
+
+
+class _BindingApi:
+    """The world as one binding has it: it rests while it waits, and is woken by what concerns its pod."""
+
+    def __init__(self, world: World, placement: Placement, slots: Slots) -> None:
+        self._world = world
+        self._slots = slots
+        pod = placement.queued.info
+        claims: list[Topic] = [(PersistentVolumeClaim, key) for key in pod.claim_keys]
+        self._about: list[Topic] = [*claims, (Node, placement.node), (Pod, pod.key)]
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        await self._world.bind(pod, node_name)
+
+    async def patch(self, current: T, patch: Mapping[str, Any]) -> T:
+        return await self._world.patch(current, patch)
+
+    async def settled(self, check: Check, timeout_s: float) -> Status:
+        with self._slots.rest():
+            return await self._world.settled(check, timeout_s, self._about)
+
+    def is_gone(self, pod: PodInfo) -> bool:
+        return self._world.is_gone(pod)
+
+    def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
+        self._world.event(regarding, reason, action, note)

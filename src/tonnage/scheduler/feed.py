@@ -1,16 +1,17 @@
-"""What informers see, told to those who must know: the cluster's columns, the assumed pods, the queue.
+"""What informers see, told to those who must know: the cluster, the assumed pods, whoever waits for it, the queue.
 
 A pod without a node waits in the queue, if one of our profiles is asked to place it; a pod with a node is a resident.
-An event is applied to the cluster first and told to the queue after, so that a pod woken by it is judged on the new
-state.
+An event is applied to the cluster first, its columns or its storage, and told to bindings that wait and to the queue
+after, so that a pod woken by it is judged on the new state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
+from tonnage.objects.meta import Object
 from tonnage.scheduler.assumed import AssumedPods
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.queue import SchedulingQueue
@@ -20,15 +21,28 @@ Owner = ReplicaSet | StatefulSet | ReplicationController
 
 
 class Feed:
-    """Handlers for informers. All of them are quick, and run on the loop between two decisions."""
+    """Handlers for informers. All of them are quick, and run on the loop between two decisions.
+
+    `on_change` is told what a node, a pod that is gone, or an object of storage was and is, None for "not there";
+    `on_pod_gone` the uid of every pod that is gone or has ended.
+    """
 
     def __init__(
-        self, cluster: Cluster, assumed: AssumedPods, queue: SchedulingQueue, scheduler_names: Container[str]
+        self,
+        cluster: Cluster,
+        assumed: AssumedPods,
+        queue: SchedulingQueue,
+        scheduler_names: Container[str],
+        *,
+        on_change: Callable[[Object | None, Object | None], None] = lambda old, new: None,
+        on_pod_gone: Callable[[str], None] = lambda uid: None,
     ) -> None:
         self._cluster = cluster
         self._assumed = assumed
         self._queue = queue
         self._names = scheduler_names
+        self._on_change = on_change
+        self._on_pod_gone = on_pod_gone
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -63,12 +77,13 @@ class Feed:
             self._queue.update(old, new)
 
     def pod_deleted(self, pod: Pod) -> None:
-        if pod.spec.node_name:
-            self._assumed.gone(uid_of(pod))
-            self._queue.assigned_pod_deleted(pod)
-            return
         assumed_on = self._cluster.node_of(uid_of(pod))
         self._assumed.gone(uid_of(pod))
+        self._on_pod_gone(uid_of(pod))
+        self._on_change(pod, None)
+        if pod.spec.node_name:
+            self._queue.assigned_pod_deleted(pod)
+            return
         if pod.spec.scheduler_name in self._names:
             self._queue.delete(pod)
         if assumed_on is not None:
@@ -78,15 +93,34 @@ class Feed:
 
     def node_added(self, node: Node) -> None:
         self._cluster.put_node(node)
-        self._queue.cluster_changed(None, node)
+        self._tell(None, node)
 
     def node_updated(self, old: Node, new: Node) -> None:
         self._cluster.put_node(new)
-        self._queue.cluster_changed(old, new)
+        self._tell(old, new)
 
     def node_deleted(self, node: Node) -> None:
         self._cluster.remove_node(node.metadata.name)
-        self._queue.cluster_changed(node, None)
+        self._tell(node, None)
+
+    # -- storage ------------------------------------------------------------------------------------------------------
+
+    def storage_added(self, new: Object) -> None:
+        """An object of `STORAGE_KINDS` came."""
+        self._cluster.storage.put(new)
+        self._tell(None, new)
+
+    def storage_updated(self, old: Object, new: Object) -> None:
+        self._cluster.storage.put(new)
+        self._tell(old, new)
+
+    def storage_deleted(self, old: Object) -> None:
+        self._cluster.storage.remove(old)
+        self._tell(old, None)
+
+    def _tell(self, old: Object | None, new: Object | None) -> None:
+        self._on_change(old, new)
+        self._queue.cluster_changed(old, new)
 
     # -- what plugins look up -----------------------------------------------------------------------------------------
 

@@ -1,13 +1,16 @@
-"""The scheduler's own door: /healthz, /livez, /readyz and /metrics, for probes and Prometheus.
+"""The scheduler's own door: /healthz, /livez, /readyz, /metrics and /debug/…, for probes, Prometheus and people.
 
-Health asks nobody for a token, as probes have none; metrics tell names of profiles and plugins, no secrets.
+Health asks nobody for a token, as probes have none. Metrics tell names of profiles and plugins, what is told for
+debugging names of pods and claims; neither tells secrets. Where names are to be kept, it listens on loopback (the
+default), or not at all.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -25,8 +28,13 @@ async def served(
     measures: CollectorRegistry,
     is_healthy: Callable[[], bool],
     is_ready: Callable[[], bool],
+    debug: Mapping[str, Callable[[], Any]] | None = None,
 ) -> AsyncIterator[str]:
-    """Listen while the block runs; the address is given. Raises TonnageError when the port is taken."""
+    """Listen while the block runs; the address is given. Raises TonnageError when the port is taken.
+
+    `debug` are paths and what they show, as JSON, when somebody looks.
+    """
+    shown = debug or {}
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         if request.path == "/metrics":
@@ -36,6 +44,8 @@ async def served(
             return _told(is_healthy())
         if request.path == "/readyz":
             return _told(is_healthy() and is_ready())
+        if request.path in shown:
+            return web.json_response(shown[request.path]())
         return web.Response(status=404, text="404 page not found\n")
 
     runner = web.ServerRunner(web.Server(handle, access_log=None), shutdown_timeout=1.0)

@@ -5,7 +5,11 @@
                       └── nothing fits ──► queue, condition, event ◄┘
 
 One loop, one thread: decisions see a cluster that does not change under them, and none waits for the network. The loop
-gives way to the event loop after every few decisions, so that informers and bindings keep up.
+gives way to the event loop after every few decisions, so that informers and bindings keep up, and pauses while too many
+bindings call the API server (slots.py).
+
+Told to stop, it lets calls under way finish. Pods that wait for their volumes do not hold it up: what was kept for them
+is given back, and what was written about them is there for the scheduler that comes next.
 """
 
 from __future__ import annotations
@@ -19,20 +23,20 @@ from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler import binding
 from tonnage.scheduler.assumed import AssumedPods
-from tonnage.scheduler.binding import Placement
+from tonnage.scheduler.binding import BROKEN, Placement
 from tonnage.scheduler.measure import Meter
 from tonnage.scheduler.reports import Reports
+from tonnage.scheduler.slots import Slots
 from tonnage.scheduler.waiting import WaitingPods
+from tonnage.scheduler.world import World
 from tonnage.scheduling.assembly import Assembled
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.cycle import Decision
 from tonnage.scheduling.diagnosis import Diagnosis
-from tonnage.scheduling.framework import Api, Code, Cycle, PostFilterResult, Status
+from tonnage.scheduling.framework import Code, Cycle, PostFilterResult, Status
 from tonnage.scheduling.queue import FLUSH_BACKOFF_EVERY_S, FLUSH_UNSCHEDULABLE_EVERY_S, SchedulingQueue
 from tonnage.scheduling.queued_pod import QueuedPod, uid_of
 
-MAX_BINDINGS = 256
-"""Bindings under way at a time; past that the loop waits, for a decision that cannot be carried out helps nobody."""
 _BREATHE_EVERY = 8
 """Decisions between two turns of the event loop."""
 
@@ -40,7 +44,10 @@ _log = logs.logger("tonnage.scheduler")
 
 
 class SchedulingLoop:
-    """Places pods of all profiles. `newest` gives a pod as the informer knows it now, None when it is gone."""
+    """Places pods of all profiles. `newest` gives a pod as the informer knows it now, None when it is gone.
+
+    `on_second` is called about once a second with the monotonic time, for whatever ends by the clock.
+    """
 
     def __init__(
         self,
@@ -49,11 +56,13 @@ class SchedulingLoop:
         assumed: AssumedPods,
         queue: SchedulingQueue,
         profiles: Mapping[str, Assembled],
-        api: Api,
+        api: World,
         reports: Reports,
         meter: Meter,
         clock: Clock,
         newest: Callable[[str], Pod | None],
+        slots: Slots | None = None,
+        on_second: Callable[[float], object] = lambda now_s: None,
     ) -> None:
         self._cluster = cluster
         self._assumed = assumed
@@ -67,13 +76,13 @@ class SchedulingLoop:
         self._waiting = WaitingPods()
         self._work: set[asyncio.Task[None]] = set()
         self._active = asyncio.Event()
-        self._bindings = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self._slots = slots or Slots()
+        self._on_second = on_second
         queue.on_active = self._active.set
 
     async def run(self) -> None:
-        """Schedule until cancelled; then let the bindings under way finish."""
+        """Schedule until cancelled; then let calls under way finish, and give back what is kept for pods that wait."""
+        self._slots.open()
         flushing = [
             asyncio.create_task(self._every(FLUSH_BACKOFF_EVERY_S, self._queue.flush_backoff_completed)),
             asyncio.create_task(self._every(FLUSH_UNSCHEDULABLE_EVERY_S, self._queue.flush_unschedulable_leftover)),
@@ -87,7 +96,7 @@ class SchedulingLoop:
                     self._active.clear()
                     await self._active.wait()
                     continue
-                await self._room.wait()
+                await self._slots.wait_free()
                 self.schedule_one(queued)
                 decided += 1
                 if decided % _BREATHE_EVERY == 0:
@@ -95,6 +104,7 @@ class SchedulingLoop:
         finally:
             for task in flushing:
                 task.cancel()
+            self._slots.close()
             await self.settle()
 
     async def settle(self) -> None:
@@ -110,6 +120,7 @@ class SchedulingLoop:
     def _expire(self, now_s: float) -> None:
         for uid in self._assumed.expire(now_s):
             _log.warning("A bound pod was never seen on its node; its room is free again", uid=uid)
+        self._on_second(now_s)
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 
@@ -130,7 +141,7 @@ class SchedulingLoop:
             self._meter.attempt(profile.scheduler_name, refusal, self._clock.monotonic() - started_at)
             self._give_back(placement, refusal)
             return
-        self._count_binding(1)
+        self._slots.take()
         self._start(self._carry_out(placement, started_at))
 
     def _decide(self, queued: QueuedPod, profile: Assembled) -> Decision | None:
@@ -151,6 +162,7 @@ class SchedulingLoop:
         """Reserve, assume, permit. On a refusal everything is given back but the place in the queue."""
         status = binding.reserve(placement)
         if not status.is_success:
+            self._meter.volume_stage("assume", status)
             return status
         self._assumed.assume(placement.queued.info, placement.node)
         self._queue.nominator.remove(placement.queued.pod)
@@ -163,24 +175,33 @@ class SchedulingLoop:
     async def _carry_out(self, placement: Placement, started_at: float) -> None:
         queued = placement.queued
         try:
-            status = await binding.permitted(placement, self._waiting, self._clock)
+            status = await binding.permitted(placement, self._waiting, self._clock, self._slots)
             if status.is_success:
                 # No plugin will refuse it any more, so events need not be kept for it.
                 self._queue.done(queued.pod)
-                status = await binding.carry_out(placement, self._api)
+                status = await binding.carry_out(placement, self._api, self._slots)
+                self._meter.volume_stage("bind", status)
             self._meter.attempt(placement.profile.scheduler_name, status, self._clock.monotonic() - started_at)
             if status.is_success:
                 self._assumed.binding_finished(queued.uid, self._clock.monotonic())
                 self._meter.scheduled(queued, self._clock.monotonic())
                 self._reports.scheduled(queued.info, placement.node)
                 return
-            binding.unreserve(placement)
-            if self._assumed.forget(queued.uid):
-                # The room it was counted for is free again; who was turned away because of it may fit now.
-                self._queue.assigned_pod_deleted(queued.pod, assumed_on=placement.node)
+            self._withdraw(placement)
             self._give_back(placement, status)
+        except asyncio.CancelledError:  # it waited when the scheduler was told to stop
+            self._withdraw(placement)
+            self._queue.add_unschedulable_if_not_present(queued, pod=self._newest(queued.info.key))
+            raise
         finally:
-            self._count_binding(-1)
+            self._slots.give()
+
+    def _withdraw(self, placement: Placement) -> None:
+        """Give back everything that is kept for a pod on its way."""
+        binding.unreserve(placement)
+        if self._assumed.forget(placement.queued.uid):
+            # The room it was counted for is free again; who was turned away because of it may fit now.
+            self._queue.assigned_pod_deleted(placement.queued.pod, assumed_on=placement.node)
 
     def _give_back(self, placement: Placement, status: Status) -> None:
         plugins = (status.plugin,) if status.is_rejection and status.plugin else ()
@@ -192,7 +213,8 @@ class SchedulingLoop:
     def _not_placed(self, queued: QueuedPod, profile: Assembled, decision: Decision | None, started_at: float) -> None:
         took_s = self._clock.monotonic() - started_at
         if decision is None or decision.diagnosis is None:
-            status = decision.error if decision is not None and decision.error is not None else _BROKEN
+            status = decision.error if decision is not None and decision.error is not None else BROKEN
+            self._meter.volume_stage("predicate", status)
             self._meter.attempt(profile.scheduler_name, status, took_s)
             self._requeue(queued, (), "SchedulerError", status.message)
             return
@@ -217,13 +239,6 @@ class SchedulingLoop:
 
     # -- tasks --------------------------------------------------------------------------------------------------------
 
-    def _count_binding(self, step: int) -> None:
-        self._bindings += step
-        if self._bindings < MAX_BINDINGS:
-            self._room.set()
-        else:
-            self._room.clear()
-
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._work.add(task)
@@ -244,6 +259,3 @@ def _relief(profile: Assembled, cycle: Cycle, diagnosis: Diagnosis) -> PostFilte
             return result
         told += result.status.reasons
     return PostFilterResult(Status(Code.UNSCHEDULABLE, (" ".join(told),) if told else ()))
-
-
-_BROKEN = Status(Code.ERROR, ("a plugin failed; see the scheduler's log",))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tonnage.clock import Clock
+from tonnage.scheduling.assembly import Assembled
 from tonnage.scheduling.cycle import Pipeline
 from tonnage.scheduling.framework import Code, Plugin, Status
 from tonnage.scheduling.queued_pod import QueuedPod
@@ -20,6 +21,7 @@ _ATTEMPTS_BUCKETS = (1, 2, 4, 8, 16)
 SAMPLE_EVERY = 10
 """Plugins are timed in one decision of so many."""
 _RESULTS = {Code.SUCCESS: "scheduled", Code.ERROR: "error"}
+_VOLUMES = "VolumeBinding"
 
 
 class Meter:
@@ -74,6 +76,17 @@ class Meter:
             buckets=tuple(0.00001 * 1.5**i for i in range(20)),
             registry=registry,
         )
+        self._volume_errors = Counter(
+            "scheduler_volume_scheduling_stage_error",
+            "Failures of VolumeBinding: predicate is its Filter, assume its Reserve, bind its PreBind.",
+            ("operation",),
+            registry=registry,
+        )
+        self._reschedulings = Counter(
+            "volume_binding_rescheduling_events",
+            "Bound claims whose volumes are rebuilt on another node (KEP-5925).",
+            registry=registry,
+        )
 
     def attempt(self, profile: str, status: Status, seconds: float) -> None:
         result = _RESULTS.get(status.code, "unschedulable")
@@ -91,6 +104,14 @@ class Meter:
     def incoming(self, queued: QueuedPod, queue: str, why: str) -> None:
         self._incoming.labels(why, queue).inc()
 
+    def volume_stage(self, operation: str, status: Status) -> None:
+        """A stage of an attempt ended so; counts if it is VolumeBinding that failed there."""
+        if status.plugin == _VOLUMES and not status.is_success:
+            self._volume_errors.labels(operation).inc()
+
+    def rescheduled(self) -> None:
+        self._reschedulings.inc()
+
     def time_plugins(self, pipeline: Pipeline, clock: Clock) -> None:
         """Time the plugins of a pipeline, in one decision of ten, as upstream samples them.
 
@@ -105,6 +126,27 @@ class Meter:
             self._time(pre_score, "pre_score", "PreScore", clock)
         for score, _ in pipeline.score:
             self._time(score, "score", "Score", clock)
+
+    def time_bindings(self, profile: Assembled, clock: Clock) -> None:
+        """Time Reserve as above, and PreBind always: few pods have something to prepare, and for those it is long."""
+        for reserve in profile.reserve:
+            self._time(reserve, "reserve", "Reserve", clock)
+        for pre_bind in profile.pre_bind:
+            self._time_waiting(pre_bind, "pre_bind", "PreBind", clock)
+
+    def _time_waiting(self, plugin: Plugin, method: str, extension_point: str, clock: Clock) -> None:
+        inner: Callable[..., Awaitable[Status]] = getattr(plugin, method)
+
+        async def timed(*given: Any) -> Status:
+            began_at, told = clock.monotonic(), "Error"
+            try:
+                status = await inner(*given)
+                told = "Success" if status.is_success else "Error"
+                return status
+            finally:
+                self._plugin_s.labels(extension_point, plugin.name, told).observe(clock.monotonic() - began_at)
+
+        setattr(plugin, method, timed)
 
     def _time(self, plugin: Plugin, method: str, extension_point: str, clock: Clock) -> None:
         inner: Callable[..., Any] = getattr(plugin, method)
@@ -141,6 +183,14 @@ class _Read(Collector):
 def gauge(name: str, help: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Metric:
     """A gauge as it stands now; `values` are by tuple of label values."""
     family = GaugeMetricFamily(name, help, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
+
+
+def counter(name: str, help: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Metric:
+    """A counter that somebody else counts; `name` goes without the `_total` it is shown with."""
+    family = CounterMetricFamily(name, help, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)
     return family

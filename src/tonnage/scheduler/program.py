@@ -22,53 +22,28 @@ from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
-from tonnage.objects.core_v1 import (
-    Namespace,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    ReplicationController,
-    Service,
-)
-from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
+from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
 from tonnage.scheduler.assumed import AssumedPods
 from tonnage.scheduler.feed import Feed
+from tonnage.scheduler.holding import CapacityHolds, modes_of
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.measure import Meter, gauge
 from tonnage.scheduler.reports import Reports
+from tonnage.scheduler.slots import Slots
+from tonnage.scheduler.waits import Waits
+from tonnage.scheduler.world import LiveWorld
 from tonnage.scheduling.assembly import assemble
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.queue import SchedulingQueue
+from tonnage.scheduling.volumes.storage import STORAGE_KINDS
 
 _LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that have ended are invisible; the server need not send them."""
-STORAGE = (
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    CSINode,
-    CSIDriver,
-    CSIStorageCapacity,
-    VolumeAttachment,
-)
-"""What happens to storage may help a pod that waits, so the queue is told of it."""
 _SYNC_TIMEOUT_S = 120.0
 
 _log = logs.logger("tonnage.scheduler")
-
-
-class _ClientApi:
-    """What bindings do in the world: one POST."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def bind(self, pod: PodInfo, node_name: str) -> None:
-        await self._client.bind(pod.key, node_name, uid=pod.pod.metadata.uid)
 
 
 class Program:
@@ -85,12 +60,13 @@ class Program:
         identity: str = "tonnage-scheduler",
         foreign: ForeignPlugins | None = None,
     ) -> None:
-        self.cluster = Cluster()
+        self.cluster = Cluster(clock)
         self.assumed = AssumedPods(self.cluster)
         self.profiles = {each.scheduler_name: assemble(each, rng, foreign) for each in configuration.profiles}
         self.meter = Meter(measures)
         for profile in self.profiles.values():
             self.meter.time_plugins(profile.pipeline, clock)
+            self.meter.time_bindings(profile, clock)
         self.queue = SchedulingQueue(
             clock,
             {name: profile.rules for name, profile in self.profiles.items()},
@@ -105,19 +81,34 @@ class Program:
         self.recorder = Recorder(client, configuration.profiles[0].scheduler_name, identity)
         self.informers = Informers(client)
         self._pods = self.informers.of(Pod, field_selector=_LIVE_PODS)
-        self._follow(Feed(self.cluster, self.assumed, self.queue, self.profiles.keys()))
+        self.holds = CapacityHolds(self.cluster, self.queue, modes_of(configuration.profiles))
+        self.waits = Waits(clock)
+        self.slots = Slots()
+        self._follow(
+            Feed(
+                self.cluster,
+                self.assumed,
+                self.queue,
+                self.profiles.keys(),
+                on_change=self.waits.changed,
+                on_pod_gone=self.holds.pod_gone,
+            )
+        )
         self.loop = SchedulingLoop(
             cluster=self.cluster,
             assumed=self.assumed,
             queue=self.queue,
             profiles=self.profiles,
-            api=_ClientApi(client),
+            api=LiveWorld(client, self.waits, self.recorder, self.meter, self._pods.get),
             reports=Reports(client, self.recorder, clock),
             meter=self.meter,
             clock=clock,
             newest=self._pods.get,
+            slots=self.slots,
+            on_second=self._each_second,
         )
         self.meter.watch(self._state)
+        self.meter.watch(self.holds.families)
 
     def _follow(self, feed: Feed) -> None:
         """Nodes first, so that residents find their rows; order is a courtesy, orphans are adopted either way."""
@@ -128,12 +119,14 @@ class Program:
         _put(of(Service), feed.service_put, feed.service_deleted)
         for owner in (ReplicaSet, StatefulSet, ReplicationController):
             _put(of(owner), feed.owner_put, feed.owner_deleted)
-        for kind in STORAGE:
+        for kind in STORAGE_KINDS:
             of(kind).add_handlers(
-                on_add=lambda new: self.queue.cluster_changed(None, new),
-                on_update=self.queue.cluster_changed,
-                on_delete=lambda old: self.queue.cluster_changed(old, None),
+                on_add=feed.storage_added, on_update=feed.storage_updated, on_delete=feed.storage_deleted
             )
+
+    def _each_second(self, now_s: float) -> None:
+        self.holds.expire(now_s)
+        self.waits.sweep()
 
     async def __aenter__(self) -> Self:
         for profile in self.profiles.values():
@@ -152,8 +145,9 @@ class Program:
         return self.informers.are_synced
 
     async def run(self) -> None:
-        """Place pods until cancelled; bindings under way are finished first."""
+        """Place pods until cancelled; what is being written then is finished first."""
         await self.informers.wait_synced(timeout_s=_SYNC_TIMEOUT_S)
+        self.holds.open()
         _log.info("Scheduling", nodes=self.cluster.count, profiles=",".join(self.profiles))
         await self.loop.run()
 
@@ -166,12 +160,14 @@ class Program:
             ("pods",): float(sum(map(len, self.cluster.residents))),
             ("assumed_pods",): float(len(self.assumed)),
         }
+        bindings = {("calling",): float(self.slots.taken), ("waiting",): float(self.slots.resting)}
         return (
             gauge("scheduler_pending_pods", "Pods that wait, by queue.", ("queue",), pending),
             gauge(
                 "scheduler_unschedulable_pods", "Pods a plugin stands in the way of.", ("plugin", "profile"), refusals
             ),
             gauge("scheduler_cache_size", "What the scheduler knows of.", ("type",), sizes),
+            gauge("scheduler_bindings", "Pods that are being bound, by what is done for them.", ("state",), bindings),
         )
 
 

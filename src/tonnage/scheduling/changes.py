@@ -8,6 +8,7 @@ the log has forgotten.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from tonnage.scheduling.columns import Ints, Rows, grown
 
@@ -35,6 +36,14 @@ class Changes:
         self._log.append(row)
         if len(self._log) > 2 * len(self.version):
             del self._log[: len(self.version)]
+
+    def note_many(self, rows: npt.NDArray[np.intp]) -> None:
+        """Several rows changed, at once."""
+        self.tick += len(rows)
+        self.version[rows] = self.tick
+        self._log.extend(rows.tolist())
+        if len(self._log) > 2 * len(self.version):
+            del self._log[: -len(self.version)]
 
     def since(self, tick: int, size: int) -> Rows:
         """The rows below `size` that changed after a tick; all of them when they are many."""

@@ -15,11 +15,13 @@ Pods bound to a node that is not known wait in `orphans` and are invisible, as u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
+from tonnage.clock import Clock, VirtualClock
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.taints import Taint
 from tonnage.scheduling.amounts import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts
@@ -28,12 +30,15 @@ from tonnage.scheduling.columns import Ids, Interner, Ints, LabelColumns, Mask, 
 from tonnage.scheduling.images import Images
 from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.ports import HostPorts
+from tonnage.scheduling.volumes.storage import Storage
 from tonnage.scheduling.workloads import Workloads
 
 _FIRST_CAPACITY = 64
 _FIRST_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _PODS_ID = _FIRST_RESOURCES.index(PODS)
 _NO_LABELS: Mapping[str, str] = {}
+
+V = TypeVar("V")
 
 
 class Observer(Protocol):
@@ -49,14 +54,18 @@ class Observer(Protocol):
 class Cluster:
     """Everything known about nodes and the pods on them. Single-threaded; nothing changes during a decision."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
         capacity = _FIRST_CAPACITY
+        self.clock: Clock = clock or VirtualClock()
+        """The time, for what is held for a while; without one it stands still."""
         self.size = 0
         """Rows that were ever used: every question is asked of rows 0 to size."""
         self.count = 0
         """Nodes that exist."""
         self.changes = Changes(capacity)
         self.node_changes = Changes(capacity)
+        self.start_changes = Changes(capacity)
+        """Pods of a row told when they started: of no account but for preemption, and therefore apart."""
         self.exists: Mask = np.zeros(capacity, dtype=np.bool_)
         self.unschedulable: Mask = np.zeros(capacity, dtype=np.bool_)
         self.taint_ids: Ids = np.zeros(capacity, dtype=np.int32)
@@ -84,6 +93,8 @@ class Cluster:
         self._home: dict[str, str] = {}  # uid -> node name, of every pod we hold
         self._free: list[int] = []
         self._observers: list[Observer] = []
+        self._views: dict[Callable[[Cluster], Any], Any] = {}
+        self.storage = Storage()
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -132,6 +143,17 @@ class Cluster:
         """Every visible pod."""
         for residents in self.residents:
             yield from residents.values()
+
+    def view(self, made: Callable[[Cluster], V]) -> V:
+        """The one thing of a kind that is kept beside this cluster, such as an index; made when first asked for."""
+        found: V | None = self._views.get(made)
+        if found is None:
+            found = self._views[made] = made(self)
+        return found
+
+    def note_rows(self, rows: npt.NDArray[np.intp]) -> None:
+        """Something that row-local plugins read of these rows changed elsewhere, in storage say."""
+        self.changes.note_many(rows)
 
     def observe(self, observer: Observer) -> None:
         """Tell somebody about pods from now on, starting with those that are here."""
@@ -194,7 +216,7 @@ class Cluster:
     def _grow(self, capacity: int) -> None:
         for name in ("exists", "unschedulable", "taint_ids", "allocatable", "requested", "scored_usage"):
             setattr(self, name, grown(getattr(self, name), capacity))
-        for growing in (self.labels, self.changes, self.node_changes):
+        for growing in (self.labels, self.changes, self.node_changes, self.start_changes):
             growing.grow(capacity)
         for observer in self._observers:
             observer.grown(capacity)
@@ -229,8 +251,10 @@ class Cluster:
         row = self.row_of.get(node_name)
         home = self._home.get(info.uid)
         if home is not None:
-            if home == node_name and row is not None and info.counts_like(self.residents[row][info.uid]):
+            if home == node_name and row is not None and info.counts_like(known := self.residents[row][info.uid]):
                 self.residents[row][info.uid] = info
+                if info.pod.status.start_time != known.pod.status.start_time:
+                    self.start_changes.note(row)
                 return
             self.remove_pod(info.uid)
         self._home[info.uid] = node_name

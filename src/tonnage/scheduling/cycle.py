@@ -79,6 +79,9 @@ class Decider:
             (position, plugin) for position, plugin in enumerate(pipeline.filter) if not plugin.row_local
         )
         self._cross_scores = tuple(each for each in pipeline.score if not each[0].row_local)
+        self._tie_breakers = tuple(
+            plugin for plugin, _ in pipeline.score if type(plugin).tie_break is not ScorePlugin.tie_break
+        )
         self._normalised = tuple(each for each in pipeline.score if each[0].row_local and each[0].normalizes)
 
     def decide(
@@ -94,19 +97,19 @@ class Decider:
         With `diagnose`, a pod that fits is also told who refused the other nodes.
         """
         cycle = Cycle(pod, cluster)
+        held = cycle.held = _by_row(cluster, nominated, pod)
         if not cluster.count:
             refusal = Status(Code.UNSCHEDULABLE, ("no nodes available to schedule pods",))
             return Decision(cycle, diagnosis=Diagnosis(cluster, refusal=refusal))
         narrowed = self._pre_filter(cycle)
         if isinstance(narrowed, Status):
             return _refused(cycle, narrowed)
-        held = _by_row(cluster, nominated, pod)
         wanted = cluster.row_of.get(pod.pod.status.nominated_node_name, -1)
         if wanted >= 0 and self._fits(cycle, wanted, held.get(wanted, ())):
             return Decision(cycle, cluster.name(wanted), wanted, 1)
         answer = self._memory.recall(cycle)
         found, diagnosis = answer.count, None
-        asked = [each for each in self._cross_filters if each[1].name not in cycle.skip_filter]
+        asked = [each for each in self._asked_anew(cycle) if each[1].name not in cycle.skip_filter]
         if asked or narrowed or held or diagnose or not found:
             diagnosis = self._diagnose(cycle, answer, asked, narrowed, held)
             cycle.passing = (diagnosis.first == NOBODY) & cluster.exists[: cluster.size]
@@ -122,6 +125,16 @@ class Decider:
         else:
             row = self._best(cycle, answer, found)
         return Decision(cycle, cluster.name(row), row, found, diagnosis if diagnose else None)
+
+    def _asked_anew(self, cycle: Cycle) -> Iterable[tuple[int, FilterPlugin]]:
+        """The filters whose answers are not remembered: those that look across rows, and those this pod has alone."""
+        if not cycle.unshared:
+            return self._cross_filters
+        return [
+            (position, plugin)
+            for position, plugin in enumerate(self._pipeline.filter)
+            if not plugin.row_local or plugin.name in cycle.unshared
+        ]
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 
@@ -173,11 +186,22 @@ class Decider:
 
     def _fits(self, cycle: Cycle, row: int, held: Sequence[PodInfo]) -> bool:
         """Does this one row pass, also with the pods that are nominated to it?"""
-        if self._objection(cycle, row) is not None:
+        if self.objection(cycle, row) is not None:
             return False
         return not held or self._objection_with(cycle, row, held) is None
 
-    def _objection(self, cycle: Cycle, row: int) -> tuple[int, Judgement] | None:
+    @property
+    def filters(self) -> tuple[FilterPlugin, ...]:
+        return self._pipeline.filter
+
+    def looked_anew(self, cluster: Cluster, pod: PodInfo) -> Cycle | Status:
+        """A cycle of its own, PreFilter done, for questions about a cluster as it might be; or who refuses the pod."""
+        cycle = Cycle(pod, cluster)
+        refusal = self._pre_filter(cycle)
+        return refusal if isinstance(refusal, Status) else cycle
+
+    def objection(self, cycle: Cycle, row: int) -> tuple[int, Judgement] | None:
+        """The first filter to object to a row, by its position, and what it says; asked now, nothing is remembered."""
         for position, plugin in enumerate(self._pipeline.filter):
             if plugin.name not in cycle.skip_filter:
                 judgement = plugin.filter(cycle, slice(row, row + 1))
@@ -196,10 +220,10 @@ class Decider:
         try:
             for guest in guests:
                 cluster.put_pod(guest, cluster.name(row))
-            inner = Cycle(cycle.pod, cluster)
-            if isinstance(self._pre_filter(inner), Status):
+            inner = self.looked_anew(cluster, cycle.pod)
+            if isinstance(inner, Status):
                 return None  # the pod-level answer stands already; it does not depend on who is where
-            return self._objection(inner, row)
+            return self.objection(inner, row)
         finally:
             for guest in guests:
                 cluster.remove_pod(guest.uid)
@@ -232,7 +256,12 @@ class Decider:
             raw = answer.raw_scores(plugin.name)
             if raw is not None and plugin.name not in cycle.skip_score:
                 parts.append((plugin, weight, raw))
-        for plugin, weight in self._cross_scores:
+        anew = self._cross_scores
+        if cycle.unshared:
+            anew = tuple(
+                each for each in self._pipeline.score if not each[0].row_local or each[0].name in cycle.unshared
+            )
+        for plugin, weight in anew:
             if plugin.name in cycle.skip_score or plugin.is_silent(cycle):
                 continue
             if plugin.scores_all_rows and not plugin.normalizes:
@@ -241,15 +270,21 @@ class Decider:
             else:
                 parts.append((plugin, weight, None))
         if not parts and found == answer.count:
-            return self._drawn((total == total.max()).nonzero()[0])
+            return self._drawn(cycle, (total == total.max()).nonzero()[0])
         feasible = cycle.feasible
         total = total[feasible]
         for plugin, weight, known in parts:
             scores = plugin.score(cycle, feasible) if known is None else known[feasible]
             total = total + weight * (plugin.normalize(cycle, scores) if plugin.normalizes else scores)
-        return self._drawn(feasible[total == total.max()])
+        return self._drawn(cycle, feasible[total == total.max()])
 
-    def _drawn(self, rows: npt.NDArray[np.intp]) -> int:
+    def _drawn(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> int:
+        """One of the rows with the best total: one that a plugin prefers, else by lot."""
+        if len(rows) > 1:
+            for plugin in self._tie_breakers:
+                preference = None if plugin.name in cycle.skip_score else plugin.tie_break(cycle, rows)
+                if preference is not None:
+                    rows = rows[preference == preference.max()]
         return int(rows[0] if len(rows) == 1 else rows[self._rng.randrange(len(rows))])
 
     def scores(self, cycle: Cycle) -> list[tuple[str, int, Ints]]:

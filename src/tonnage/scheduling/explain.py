@@ -21,7 +21,12 @@ from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.cycle import Decider, Decision
 from tonnage.scheduling.diagnosis import NOBODY
 from tonnage.scheduling.framework import Code, PreEnqueuePlugin
+from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
+from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
 from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.volumes.account import VolumeAccount
+from tonnage.scheduling.volumes.account_entries import NodeAccount
+from tonnage.scheduling.volumes.nearest_miss import Miss
 
 
 @dataclass(slots=True)
@@ -56,13 +61,23 @@ class Explanation:
     node: str
     message: str
     nodes: list[NodeAnswer]
-    volumes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    volumes: dict[str, NodeAccount] = field(default_factory=dict)
+    """By node, where the bytes of each of the pod's claims come from there, or why they do not; {} without claims."""
     held_back: str = ""
     """Why the pod is not tried at all; empty when it is."""
 
     @property
     def schedulable(self) -> bool:
         return bool(self.node) and not self.held_back
+
+    def miss_on(self, node: NodeAnswer) -> Miss | None:
+        """How near a node that was refused for its storage came; None for other refusals."""
+        account = self.volumes.get(node.name)
+        if account is None or node.feasible:
+            return None
+        if node.rejected_by == NodeVolumeLimits.name:
+            return account.slot_miss
+        return account.room_miss if node.rejected_by == VolumeBinding.name else None
 
     def document(self) -> dict[str, Any]:
         return {
@@ -71,7 +86,7 @@ class Explanation:
             "node": self.node if self.schedulable else None,
             "message": f"not tried: {self.held_back}; otherwise: {self.message}" if self.held_back else self.message,
             "nodes": [answer.document() for answer in self.nodes],
-            "volumes": self.volumes,
+            "volumes": {name: account.document() for name, account in self.volumes.items()},
         }
 
 
@@ -86,21 +101,34 @@ def explain(
     """Decide and account for it. Nodes come best first, refused ones after, each group by name; of equally good ones
     the chosen comes first. `pre_enqueue` are the plugins that may hold the pod back.
     """
+    return explained(decider, cluster, pod, nominated, pre_enqueue=pre_enqueue)[0]
+
+
+def explained(
+    decider: Decider,
+    cluster: Cluster,
+    pod: PodInfo,
+    nominated: Iterable[tuple[str, PodInfo]] = (),
+    *,
+    pre_enqueue: Iterable[PreEnqueuePlugin] = (),
+) -> tuple[Explanation, Decision]:
+    """The same, with the decision itself, for those who are going to act on it."""
     expected = tuple(nominated)
-    decision = decider.decide(cluster, pod, expected, diagnose=True)
+    decision = considered = decider.decide(cluster, pod, expected, diagnose=True)
     chosen, message = decision.node, _message(decision)
     if decision.fits and decision.diagnosis is None:
-        decision = decider.decide(cluster, _without_nomination(pod), expected, diagnose=True)
-        message = f"fits on {chosen}, the node it is nominated to; {_message(decision)}"
+        considered = decider.decide(cluster, _without_nomination(pod), expected, diagnose=True)
+        message = f"fits on {chosen}, the node it is nominated to; {_message(considered)}"
     answers = {row: NodeAnswer(cluster.name(row), False) for row in cluster.row_of.values()}
-    _tell_refusals(decision, answers)
-    _tell_scores(decider, decision, answers)
+    _tell_refusals(considered, answers)
+    _tell_scores(decider, considered, answers)
     ordered = sorted(
         answers.values(), key=lambda each: (not each.feasible, -each.total, each.name != chosen, each.name)
     )
     held = (plugin.pre_enqueue(pod) for plugin in pre_enqueue)
     held_back = next((status.message for status in held if not status.is_success), "")
-    return Explanation(pod.key, chosen, message, ordered, held_back=held_back)
+    volumes = _volumes(considered, [each.name for each in ordered])
+    return Explanation(pod.key, chosen, message, ordered, volumes, held_back), decision
 
 
 def _without_nomination(pod: PodInfo) -> PodInfo:
@@ -137,6 +165,16 @@ def _tell_scores(decider: Decider, decision: Decision, answers: dict[int, NodeAn
             answers[row].scores[name] = score
     for row, total in zip(cycle.feasible.tolist(), totals.tolist(), strict=True):
         answers[row].total = total
+
+
+def _volumes(decision: Decision, names: Iterable[str]) -> dict[str, NodeAccount]:
+    """What VolumeBinding had to judge, node by node; nothing when a claim is missing or the pod has none."""
+    notes = decision.cycle.state.get(VolumeBinding.name)
+    if not isinstance(notes, Notes):
+        return {}
+    cluster = decision.cycle.cluster
+    accounts = VolumeAccount(notes.fit, notes.demand).by_row()
+    return {name: accounts[cluster.row_of[name]] for name in names}
 
 
 def _message(decision: Decision) -> str:

@@ -11,7 +11,9 @@ numbers) and answers with a `Judgement` over exactly those rows; a score answers
 Who finds that too much writes the per-node form instead (`NodeFilter`, `NodeScore`), and the framework loops for them.
 
 `row_local = True` promises that the answer for a row depends on nothing but that row's columns and what
-`PodInfo.signature` covers. Then equal pods share it, and only rows that changed are asked again. `node_only = True`
+`PodInfo.signature` covers. Then equal pods share it, and only rows that changed are asked again. A row-local plugin
+that reads more than the pod (its claims, say) tells in PreFilter what else makes pods equal (`Cycle.tell_apart`), or
+that this pod is like no other (`Cycle.is_unlike_others`): then it is asked every time, for this pod. `node_only = True`
 promises more: nothing but what the row's node says of itself, and `PodInfo.wishes`; then the pods of a row may come and
 go without it being asked again. Whether PreFilter or PreScore of such a plugin says SKIP is to depend on the same. A
 plugin that looks across rows (spreading, pod affinity) says False and is asked every time; it should answer None fast
@@ -23,14 +25,15 @@ Nothing here does I/O. What must (PreBind, Bind) is handed an `Api` by the progr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.objects.meta import Object
 from tonnage.scheduling.columns import Ints, Mask, Rows, row_numbers
 from tonnage.scheduling.events import ClusterEvent, HintFn
 from tonnage.scheduling.reasons import reason_place, with_reasons
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from tonnage.scheduling.pod_info import PodInfo
 
 MAX_SCORE = 100
+
+Kind = TypeVar("Kind", bound=Object)
 
 Bits = npt.NDArray[np.int64]
 
@@ -125,17 +130,47 @@ class Cycle:
     filters, in PreScore and Score; most decisions need only their mask, so that they are listed when first asked for.
     """
 
-    __slots__ = ("_feasible", "cluster", "passing", "pod", "skip_filter", "skip_score", "state")
+    __slots__ = (
+        "_feasible",
+        "apart",
+        "cluster",
+        "held",
+        "passing",
+        "pod",
+        "skip_filter",
+        "skip_score",
+        "state",
+        "unshared",
+    )
 
     def __init__(self, pod: PodInfo, cluster: Cluster) -> None:
         self.pod = pod
         self.cluster = cluster
+        self.held: Mapping[int, Sequence[PodInfo]] = {}
+        """By row, the pods that are expected there and that this one has to leave room for."""
         self.state: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
+        self.apart: tuple[Hashable, ...] = ()
+        """What makes this pod differ, for row-local plugins, from pods of the same signature."""
+        self.unshared: set[str] = set()
+        """Row-local plugins whose answers to this pod are nobody else's."""
         self.passing: Mask | None = None
         """Over all rows: did the row pass the filters? None before they were asked."""
         self._feasible: npt.NDArray[np.intp] | None = None
+
+    @property
+    def signature(self) -> Hashable:
+        """Equal for pods that row-local plugins cannot tell apart."""
+        return (self.pod.signature, self.apart) if self.apart else self.pod.signature
+
+    def tell_apart(self, plugin: str, *facts: Hashable) -> None:
+        """In PreFilter, by a row-local plugin: share its answers only with pods of which it tells the same."""
+        self.apart = (*self.apart, plugin, *facts)
+
+    def is_unlike_others(self, plugin: str) -> None:
+        """In PreFilter, by a row-local plugin: do not share its answers to this pod, ask it every time."""
+        self.unshared.add(plugin)
 
     @property
     def feasible(self) -> npt.NDArray[np.intp]:
@@ -186,13 +221,29 @@ class FilterPlugin(Plugin):
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         """Judge rows; None when all of them pass."""
 
+    def only_relents(self, cycle: Cycle) -> bool:
+        """After PreFilter: a row that passes for this pod would pass as well if any pods of that row were gone.
+
+        Preemption need not ask such a plugin again for every pod that it thinks away.
+        """
+        return self.node_only
+
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """SUCCESS when room is being made on `nominated_node`; else a status that says why that would not help."""
+    """SUCCESS when room can be made on `nominated_node`; else a status that says why that would not help.
+
+    Nothing is done yet: whoever runs the plugin deletes the `victims`, the most important first in the list.
+    """
 
     status: Status
     nominated_node: str = ""
+    victims: tuple[PodInfo, ...] = ()
+    budget_violations: int = 0
+    """How many of the victims go against a PodDisruptionBudget."""
+    withdraws_nomination: bool = False
+    """All nodes were looked at in vain: where nominations are cleared at all, this pod's is. (Upstream: a result
+    without a node, as against no result.)"""
 
 
 class PostFilterPlugin(Plugin):
@@ -215,6 +266,10 @@ class ScorePlugin(Plugin):
     normalizes: ClassVar[bool] = False
     scores_all_rows: ClassVar[bool] = False
     """Ask about all rows in one slice, feasible or not: for a plugin whose answers lie ready and are not normalised."""
+
+    def tie_break(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
+        """Of rows with the same best total, those this prefers have the highest number here; None has no preference."""
+        return None
 
     def is_silent(self, cycle: Cycle) -> bool:
         """True when `score` would be 0 for every row: a decision then does without asking."""
@@ -244,6 +299,25 @@ class Api(Protocol):
     """What a binding may do in the world. The live scheduler has the real one."""
 
     async def bind(self, pod: PodInfo, node_name: str) -> None: ...
+
+    async def patch(self, current: Kind, patch: Mapping[str, Any]) -> Kind:
+        """Merge a patch into an object as it is known here: one that changed meanwhile is a Conflict. Its new state."""
+        ...
+
+    async def settled(self, check: Callable[[], Status | None], timeout_s: float) -> Status:
+        """Ask `check` now and whenever storage, a node or a pod changes, until it has an answer.
+
+        An ERROR "context deadline exceeded" when it has none in time.
+        """
+        ...
+
+    def is_gone(self, pod: PodInfo) -> bool:
+        """The pod was deleted, or another has its name."""
+        ...
+
+    def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
+        """Tell people about an object: a Normal event."""
+        ...
 
 
 class PreBindPlugin(Plugin):

@@ -117,12 +117,12 @@ class Memory:
             self._cluster = cluster
             self._standings, self._answers = _Latest(), _Latest()
         standing = self._standing(cycle)
-        judged_by = _heard(self._row_filters, cycle.skip_filter)
-        answer = self._answers.get(cycle.pod.signature)
+        judged_by = _heard(self._row_filters, cycle.skip_filter, cycle.unshared)
+        answer = self._answers.get(cycle.signature)
         if answer is None or answer.standing is not standing or answer.judged_by != judged_by:
             answer = Answer(cluster, standing, judged_by)
             self._judge_rows(cycle, answer, cluster.all_rows)
-            self._answers.put(cycle.pod.signature, answer)
+            self._answers.put(cycle.signature, answer)
         elif answer.judged_at != cluster.changes.tick:
             if len(answer.passes) < cluster.capacity:
                 answer.grow(cluster.capacity)
@@ -168,7 +168,7 @@ class Memory:
         """Bring an answer that was just recalled to the scores of now. PreScore has run."""
         cluster = cycle.cluster
         self._score_standing(cycle, answer.standing)
-        scored_by = _heard(self._row_scores, cycle.skip_score)
+        scored_by = _heard(self._row_scores, cycle.skip_score, cycle.unshared)
         if answer.scored_by != scored_by:
             answer.scored_by, answer.raw = scored_by, {}
             answer.total.fill(UNFIT)
@@ -211,8 +211,12 @@ def _is_node_only(plugin: Plugin) -> bool:
     return plugin.row_local and plugin.node_only
 
 
-def _heard(plugins: tuple[tuple[P, int], ...], skipped: Set[str]) -> tuple[tuple[P, int], ...]:
-    """Those that have a say about this pod."""
+def _heard(
+    plugins: tuple[tuple[P, int], ...], skipped: Set[str], unshared: Set[str] = frozenset()
+) -> tuple[tuple[P, int], ...]:
+    """Those that have a say about this pod which others may share."""
+    if unshared:
+        skipped = skipped | unshared
     return tuple([each for each in plugins if each[0].name not in skipped])
 
 

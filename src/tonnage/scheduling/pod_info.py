@@ -112,6 +112,19 @@ class PodInfo:
         return tuple([(port.protocol or "TCP", port.host_ip or ANY_ADDRESS, port.host_port) for port in found])
 
     @derived
+    def has_claims(self) -> bool:
+        """It mounts a claim, its own or a generic ephemeral one."""
+        volumes = self.pod.spec.volumes
+        return any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in volumes)
+
+    @derived
+    def claim_keys(self) -> tuple[str, ...]:
+        """The claims it mounts, as namespace/name, each once."""
+        if not self.has_claims:
+            return ()
+        return tuple(dict.fromkeys([f"{self.namespace}/{name}" for name in self.pod.claim_names()]))
+
+    @derived
     def all_containers(self) -> tuple[Container, ...]:
         return (*self.pod.spec.init_containers, *self.pod.spec.containers)
 

@@ -82,13 +82,14 @@ class ResolvedProfile(Record):
 
     `points` are all plugins by extension point, in order, with the weight they score with; `left_out` names those of
     them that Tonnage does not have, each with the reason. `args` holds the arguments by plugin: typed ones of the
-    plugins that run, raw ones of somebody else's plugins that were given any.
+    plugins that run, raw ones of somebody else's plugins that were given any. `gates` are those it was read under.
     """
 
     scheduler_name: str
     points: Points
     args: Mapping[str, Any]
     left_out: Mapping[str, str] = {}
+    gates: Gates = Gates()
 
     def plugins_at(self, point: str) -> tuple[PluginWeight, ...]:
         """The plugins that can run at a point, in order."""
@@ -213,6 +214,7 @@ def resolved(
             for each in sorted(used & catalogue.keys())
             if catalogue[each].absent_because
         },
+        gates=gates,
     )
 
 

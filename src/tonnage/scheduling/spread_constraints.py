@@ -20,8 +20,8 @@ from tonnage.objects.taints import find_untolerated
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.columns import Mask
 from tonnage.scheduling.framework import Cycle
+from tonnage.scheduling.node_matching import matching
 from tonnage.scheduling.plugin_args import PodTopologySpreadArgs
-from tonnage.scheduling.plugins.node_affinity import matching
 from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.pod_matching import NOBODY, Labels, PodMatcher, hold, requirements_of
 from tonnage.scheduling.residents import Residents

@@ -156,11 +156,11 @@ def test_warnings_are_said():
     )
 
 
-def test_a_claim_is_refused_with_a_word_rather_than_placed_blindly():
+def test_a_claim_that_is_not_there_is_named():
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     found, _ = answer(node("a"), pod("web", volumes=volumes))
     assert not found["schedulable"]
-    assert "PersistentVolumeClaims" in found["message"]
+    assert found["message"] == '0/1 nodes are available: persistentvolumeclaim "data" not found.'
 
 
 # -- profiles ---------------------------------------------------------------------------------------------------------

@@ -163,7 +163,8 @@ async def test_a_refused_binding_gives_its_room_back_and_wakes_who_waited_for_it
     rig.add(node("a", cpu="1"), pod("first", cpu="700m"), pod("second", cpu="700m"))
     await rig.step()
     assert rig.world.bound == {} and len(rig.assumed) == 0 and rig.cluster.requested.sum() == 0
-    assert ("default/first", "pod first was changed") in rig.world.conditions
+    told = 'running Bind plugin "DefaultBinder": pod first was changed'
+    assert ("default/first", told) in rig.world.conditions
     rig.clock.advance(11.0)
     rig.queue.flush_backoff_completed(rig.clock.monotonic())
     await rig.step()

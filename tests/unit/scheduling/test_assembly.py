@@ -27,6 +27,10 @@ def test_the_default_profile_runs_upstreams_plugins_in_upstreams_order():
         "OutOfScope",
         "NodeAffinity",
         "NodePorts",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
         "PodTopologySpread",
         "InterPodAffinity",
     ]
@@ -37,6 +41,10 @@ def test_the_default_profile_runs_upstreams_plugins_in_upstreams_order():
         "NodeAffinity",
         "NodePorts",
         "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
         "PodTopologySpread",
         "InterPodAffinity",
     ]
@@ -44,13 +52,17 @@ def test_the_default_profile_runs_upstreams_plugins_in_upstreams_order():
         ("TaintToleration", 3),
         ("NodeAffinity", 2),
         ("NodeResourcesFit", 1),
+        ("VolumeBinding", 1),
         ("PodTopologySpread", 2),
         ("InterPodAffinity", 2),
         ("NodeResourcesBalancedAllocation", 1),
         ("ImageLocality", 1),
     ]
+    assert [each.name for each in made.reserve] == ["VolumeBinding"]
+    assert [each.name for each in made.pre_bind] == ["VolumeBinding"]
     assert [each.name for each in made.bind] == ["DefaultBinder"]
-    assert [each.name for each in made.rules.pre_enqueue] == ["SchedulingGates"]
+    assert [each.name for each in made.rules.pre_enqueue] == ["SchedulingGates", "DefaultPreemption"]
+    assert [each.name for each in made.post_filter] == ["DefaultPreemption"]
 
 
 def test_a_plugin_is_one_instance_wherever_it_takes_part():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Namespace, Pod, ReplicationController, Service
-from tonnage.objects.storage_v1 import CSINode
+from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.snapshot import snapshot_of
+from tonnage.scheduling.snapshot import clock_of, snapshot_of
 from tonnage.testing.builders import node, pod
+from tonnage.testing.storage_builders import attachment, capacity, claim, csi_node, driver, storage_class, volume
 
 
 def test_pods_find_their_nodes_in_any_order():
@@ -64,4 +67,53 @@ def test_services_and_owners_select_their_pods():
 
 
 def test_kinds_that_are_not_looked_at_are_passed_over():
-    assert snapshot_of([convert(CSINode, {"kind": "CSINode", "metadata": {"name": "n1"}})]).cluster.count == 0
+    budget = convert(PodDisruptionBudget, {"kind": "PodDisruptionBudget", "metadata": {"name": "b"}})
+    snapshot = snapshot_of([budget])
+    snapshot.remove(budget)
+    assert snapshot.cluster.count == 0
+
+
+def test_storage_is_loaded_and_goes_again():
+    storage = [
+        claim("c"),
+        volume("v"),
+        storage_class("s"),
+        driver("d"),
+        csi_node("n1", {}),
+        capacity("s", "n1", name="k"),
+        attachment("t", "v", "n1"),
+    ]
+    snapshot = snapshot_of(storage)
+    held = snapshot.cluster.storage
+    assert [list(held.classes), list(held.drivers), list(held.csi_nodes)] == [["s"], ["d"], ["n1"]]
+    assert [list(held.capacities), list(held.attachments)] == [["kube-system/k"], ["t"]]
+    assert (held.claims.get("default/c"), held.volumes.get("v")) == (storage[0], storage[1])
+    for each in storage:
+        snapshot.remove(each)
+    assert not any((held.classes, held.drivers, held.csi_nodes, held.capacities, held.attachments))
+    assert [*held.claims, *held.volumes] == []
+
+
+def test_a_pod_that_is_bound_later_is_no_longer_nominated():
+    snapshot = snapshot_of([node("n1"), pod("a", status={"nominatedNodeName": "n1"})])
+    snapshot.put(pod("a", on="n1"))
+    assert len(snapshot.nominator) == 0
+    assert [info.key for info in snapshot.cluster.pods()] == ["default/a"]
+
+
+def test_what_goes_leaves_nothing_behind():
+    shop = convert(Namespace, {"kind": "Namespace", "metadata": {"name": "shop"}})
+    objects = [node("n1"), pod("a", on="n1"), pod("b", status={"nominatedNodeName": "n1"}), shop]
+    snapshot = snapshot_of(objects)
+    for each in objects:
+        snapshot.remove(each)
+    assert (snapshot.cluster.count, list(snapshot.cluster.pods()), snapshot.pods) == (0, [], {})
+    assert len(snapshot.nominator) == 0
+    assert "shop" not in snapshot.cluster.namespaces
+
+
+def test_the_clock_of_objects_stands_at_the_last_time_they_tell():
+    first = pod("a", metadata={"creationTimestamp": "2026-02-01T00:00:00Z"})
+    second = pod("b", status={"startTime": "2026-02-03T00:00:00Z"})
+    assert clock_of([first, second, node("n1")]).now() == datetime(2026, 2, 3, tzinfo=UTC)
+    assert clock_of([node("n1")]).now() == datetime(2000, 1, 1, tzinfo=UTC)

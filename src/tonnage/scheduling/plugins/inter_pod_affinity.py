@@ -122,6 +122,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             bits[~allowed[_ids(cluster, key)[rows]]] = _NEAR
         return Judgement(bits, self.reasons, bits == _NEAR) if bits.any() else None
 
+    def only_relents(self, cycle: Cycle) -> bool:
+        """Pods that repel are missed by nobody; those this one wants to be near may not go."""
+        rules: _Rules = cycle.state[self.name]
+        return not rules.near
+
     # -- scoring ------------------------------------------------------------------------------------------------------
 
     def pre_score(self, cycle: Cycle) -> Status | None:

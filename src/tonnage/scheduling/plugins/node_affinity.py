@@ -12,10 +12,9 @@ import numpy as np
 
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1 import NodeAffinity as Affinity
-from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm, required_node_affinity
+from tonnage.objects.node_selectors import NODE_NAME_FIELD, NodeSelectorTerm, required_node_affinity
 from tonnage.objects.requirements import Requirement
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ints, Mask, Rows, row_count, row_numbers
+from tonnage.scheduling.columns import Ints, Rows, row_count
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -32,9 +31,8 @@ from tonnage.scheduling.framework import (
     scaled_to_max,
     unresolvable,
 )
+from tonnage.scheduling.node_matching import matching, term_matching
 from tonnage.scheduling.pod_info import PodInfo
-
-_NAME_FIELD = "metadata.name"
 
 
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
@@ -114,37 +112,6 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return scaled_to_max(scores)
 
 
-def matching(cluster: Cluster, selector: NodeSelector, rows: Rows) -> Mask:
-    """Which rows a node selector picks: any of its terms; without terms none."""
-    found: Mask = np.zeros(row_count(rows), dtype=np.bool_)
-    for term in selector.node_selector_terms:
-        found |= term_matching(cluster, term, rows)
-    return found
-
-
-def term_matching(cluster: Cluster, term: NodeSelectorTerm, rows: Rows) -> Mask:
-    """Which rows one term picks: all of its requirements; an empty term picks none."""
-    found: Mask = np.full(row_count(rows), bool(term.match_expressions or term.match_fields))
-    for requirement in term.match_expressions:
-        found &= cluster.labels.meets(requirement, rows)
-    for requirement in term.match_fields:
-        found &= _names_match(cluster, requirement, rows)
-    return found
-
-
-def _names_match(cluster: Cluster, requirement: Requirement, rows: Rows) -> Mask:
-    """A field In or NotIn exactly one value; anything else matches nothing.
-
-    `metadata.name` is the only field there is; others read as empty, as they do upstream.
-    """
-    if requirement.operator not in ("In", "NotIn") or len(requirement.values) != 1:
-        return np.zeros(row_count(rows), dtype=np.bool_)
-    if requirement.key != _NAME_FIELD:
-        return np.full(row_count(rows), requirement.holds(""))
-    is_named: Mask = row_numbers(rows) == cluster.row_of.get(requirement.values[0], -1)
-    return is_named if requirement.operator == "In" else ~is_named
-
-
 def _named(term: NodeSelectorTerm) -> set[str] | None:
     """The node names a term is confined to; None when it is not confined by name."""
     names: set[str] | None = None
@@ -155,4 +122,4 @@ def _named(term: NodeSelectorTerm) -> set[str] | None:
 
 
 def _name_requirements(fields: Iterable[Requirement]) -> Iterable[Requirement]:
-    return (each for each in fields if each.key == _NAME_FIELD and each.operator == "In")
+    return (each for each in fields if each.key == NODE_NAME_FIELD and each.operator == "In")

@@ -39,6 +39,9 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
             return None
         return refuse(among(taken, rows, cycle.cluster.size), self.reason, unresolvable=False)
 
+    def only_relents(self, cycle: Cycle) -> bool:
+        return True
+
 
 def _port_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
     """A pod that was on a node, or expected there, and had a port this one wants."""

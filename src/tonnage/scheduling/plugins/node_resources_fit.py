@@ -13,7 +13,7 @@ do not say):
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cluster = cycle.cluster
-        asked = self._asked(cycle)
+        asked = self.asked(cycle.pod)
         if (row := only_row(rows)) >= 0 and _has_room(cluster, asked, row):
             return None  # the row that took the pod before takes this one too: the usual case
         short: dict[int, Mask] = {}
@@ -110,14 +110,14 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         bits: Ints = np.zeros(row_count(rows), dtype=np.int64)
         for place, is_short in short.items():
             bits |= is_short.astype(np.int64) << min(place, MAX_REASONS - 1)
-        reasons = ["Too many pods", *(f"Insufficient {name}" for name, _ in asked[1:])]
-        if len(reasons) > MAX_REASONS:
-            reasons[MAX_REASONS - 1 :] = [OTHER_REASONS]
-        return Judgement(bits, tuple(reasons), hopeless)
+        return Judgement(bits, reasons_for(asked), hopeless)
 
-    def _asked(self, cycle: Cycle) -> list[tuple[str, int]]:
+    def only_relents(self, cycle: Cycle) -> bool:
+        return True
+
+    def asked(self, pod: PodInfo) -> list[tuple[str, int]]:
         """One pod more, and what the pod asks for, as far as this plugin guards it."""
-        guarded = [each for each in cycle.pod.ordered_requests if each[1] > 0 and not self._is_ignored(each[0])]
+        guarded = [each for each in pod.ordered_requests if each[1] > 0 and not self._is_ignored(each[0])]
         return [(PODS, 1), *guarded]
 
     def _is_ignored(self, name: str) -> bool:
@@ -154,6 +154,16 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         weighted = np.array([found.weights]).T * counts
         total, weights = np.add.reduce(parts * weighted), np.add.reduce(weighted)
         return _mean(2 * total + weights, 2 * weights)
+
+
+def reasons_for(asked: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    """What is said when there is too little of something, in the order of `NodeResourcesFit.asked`; the last stands
+    for all that have no bit of their own.
+    """
+    reasons = ["Too many pods", *(f"Insufficient {name}" for name, _ in asked[1:])]
+    if len(reasons) > MAX_REASONS:
+        reasons[MAX_REASONS - 1 :] = [OTHER_REASONS]
+    return tuple(reasons)
 
 
 def _has_room(cluster: Cluster, asked: list[tuple[str, int]], row: int) -> bool:

@@ -1,8 +1,7 @@
 """OutOfScope: a pod that needs what this scheduler does not do is told so, and is never placed as if it did not.
 
-Devices (resource.k8s.io) and pod groups are out of scope for good. Claims are for now: the plugins that judge volumes
-are not here yet, and without them a pod could be sent to a node that cannot hold its volumes. Every profile runs this
-plugin first; it cannot be switched off.
+Devices (resource.k8s.io) and pod groups are out of scope for good. Every profile runs this plugin first; it cannot be
+switched off.
 """
 
 from __future__ import annotations
@@ -19,6 +18,4 @@ class OutOfScope(PreFilterPlugin):
             return unresolvable("pod asks for devices by resource claims, which Tonnage does not allocate")
         if spec.scheduling_group is not None:
             return unresolvable("pod belongs to a pod group, and Tonnage does not place groups")
-        if spec.volumes and cycle.pod.pod.claim_names():
-            return unresolvable("pod uses PersistentVolumeClaims, which this release of Tonnage does not judge yet")
         return None

@@ -86,6 +86,10 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return None
         return Judgement(bits, self.reasons, bits == UNLABELLED)
 
+    def only_relents(self, cycle: Cycle) -> bool:
+        """With pods of its own gone, a domain's lead over the emptiest shrinks, or it is the emptiest itself."""
+        return True
+
     # -- scoring ------------------------------------------------------------------------------------------------------
 
     def pre_score(self, cycle: Cycle) -> Status | None:

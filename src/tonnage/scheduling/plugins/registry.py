@@ -16,6 +16,7 @@ from tonnage.scheduling.plugin_args import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
     PodTopologySpreadArgs,
+    VolumeBindingArgs,
 )
 from tonnage.scheduling.plugins.default_binder import DefaultBinder
 from tonnage.scheduling.plugins.image_locality import ImageLocality
@@ -26,11 +27,16 @@ from tonnage.scheduling.plugins.node_ports import NodePorts
 from tonnage.scheduling.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from tonnage.scheduling.plugins.priority_sort import PrioritySort
 from tonnage.scheduling.plugins.scheduling_gates import SchedulingGates
 from tonnage.scheduling.plugins.taint_toleration import TaintToleration
+from tonnage.scheduling.plugins.volume_binding import VolumeBinding
+from tonnage.scheduling.plugins.volume_restrictions import VolumeRestrictions
+from tonnage.scheduling.plugins.volume_zone import VolumeZone
 from tonnage.scheduling.profile import ResolvedProfile
+from tonnage.scheduling.storage_capacity_args import StorageCapacityArgs
 
 Factory = Callable[[ResolvedProfile], Plugin]
 ForeignPlugins = Mapping[str, type[Plugin]]
@@ -62,6 +68,10 @@ def _balanced(profile: ResolvedProfile) -> Plugin:
     return NodeResourcesBalancedAllocation(tuple((each.name, each.weight) for each in args.resources))
 
 
+def _volume_binding(profile: ResolvedProfile) -> Plugin:
+    return VolumeBinding(profile.gates, profile.args_of(VolumeBindingArgs), profile.args_of(StorageCapacityArgs))
+
+
 FACTORIES: Mapping[str, Factory] = {
     "DefaultBinder": lambda profile: DefaultBinder(),
     "ImageLocality": lambda profile: ImageLocality(),
@@ -72,8 +82,12 @@ FACTORIES: Mapping[str, Factory] = {
     "NodeResourcesBalancedAllocation": _balanced,
     "NodeResourcesFit": _fit,
     "NodeUnschedulable": lambda profile: NodeUnschedulable(),
+    "NodeVolumeLimits": lambda profile: NodeVolumeLimits(profile.gates),
     "PodTopologySpread": lambda profile: PodTopologySpread(profile.args_of(PodTopologySpreadArgs)),
     "PrioritySort": lambda profile: PrioritySort(),
     "SchedulingGates": lambda profile: SchedulingGates(),
     "TaintToleration": lambda profile: TaintToleration(),
+    "VolumeBinding": _volume_binding,
+    "VolumeRestrictions": lambda profile: VolumeRestrictions(),
+    "VolumeZone": lambda profile: VolumeZone(),
 }

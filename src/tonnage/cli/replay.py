@@ -1,0 +1,95 @@
+"""`tonnage replay`: decisions in sequence, with the scheduler's memory, on virtual time, from files.
+
+The manifests are the cluster at the start, the steps are what happens then (`replay_steps`). Each decision is the live
+scheduler's own code with its reservations kept (scheduling/replay.py), and the same files give the same answers: a
+race can be shown, kept as a test, and sent in a bug report.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+import msgspec
+
+from tonnage.cli.creation import Creation
+from tonnage.cli.explain import configuration_for, from_files, say, written
+from tonnage.cli.options import feature_gates
+from tonnage.cli.replay_account import Deed, show, take
+from tonnage.cli.replay_steps import BrokenStep, Schedule, Step, read_steps
+from tonnage.gates import Gates
+from tonnage.scheduling.replay import Replay, ReplayError
+
+
+@click.command()
+@click.option(
+    "-f", "--filename", "files", multiple=True, metavar="FILE", help="Manifests: files, folders, - for stdin."
+)
+@click.argument("more_files", nargs=-1, metavar="[FILE]...")
+@click.option(
+    "--steps",
+    "steps_file",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="What happens: a YAML list of steps.",
+)
+@click.option(
+    "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="KubeSchedulerConfiguration."
+)
+@feature_gates
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def replay(
+    files: tuple[str, ...],
+    more_files: tuple[str, ...],
+    steps_file: Path,
+    config_file: Path | None,
+    gates: Gates,
+    output: str,
+) -> None:
+    """Decide about pods one after the other, with the scheduler's memory, on virtual time.
+
+    The cluster comes from manifests (-f). A step is one of `schedule: ns/pod` (decide, reserve, assume),
+    `apply: [objects]`, `delete: [{kind, namespace, name}]`, `fail_binding: ns/pod`, `advance: seconds` and
+    `restart: true` (memory is lost, objects are kept). Exit 0 when there are answers, whatever they are.
+    """
+    sources = files + more_files
+    if not sources:
+        raise click.UsageError("give the cluster's manifests with -f")
+    for warning in gates.warnings:
+        say("warning", warning)
+    configuration, foreign = configuration_for(config_file, gates)
+    creation = Creation(gates)
+    world = from_files(sources, creation, without=steps_file)
+    for note in world.notes:
+        say("note", note)
+    warnings: list[str] = []
+    steps = read_steps(steps_file, creation, warnings)
+    for warning in warnings:
+        say("warning", warning)
+    run = Replay(world.objects, configuration.profiles, foreign=foreign, takes_any_pod=config_file is None)
+    deeds = list(_taken(run, steps, str(steps_file)))
+    if output == "json":
+        answers = [deed.answer.document() for deed in deeds if deed.answer is not None]
+        text = msgspec.json.format(msgspec.json.encode(answers), indent=2).decode() + "\n"
+        written(lambda: sys.stdout.write(text))
+    else:
+        written(lambda: show(deeds, sys.stdout))
+
+
+def _taken(run: Replay, steps: Iterable[Step], file: str) -> Iterable[Deed]:
+    """Take the steps; what was done in each. Raises BrokenStep for one that cannot be taken."""
+    foreign_names: set[str] = set()
+    names = {profile.scheduler_name for profile in run.profiles}
+    for number, step in enumerate(steps, 1):
+        try:
+            deed = take(run, number, step)
+        except ReplayError as exc:
+            raise BrokenStep(file, number, exc.message, hint=exc.hint) from exc
+        if isinstance(step, Schedule):
+            wanted = run.pod(step.pod).spec.scheduler_name
+            if wanted not in names | foreign_names:
+                foreign_names.add(wanted)
+                say("note", f"{step.pod} asks for schedulerName {wanted}; this is what the default plugins decide")
+        yield deed

@@ -1,0 +1,237 @@
+"""NodeVolumeLimits: a node takes only so many volumes of a driver.
+
+    fits   used[row] + new <= limit[row]   for every driver the pod brings volumes of that are not mounted there yet
+
+Used volumes and limits lie ready (`volumes/attached_volumes.py`). A volume of the pod that a resident of the node
+mounts is not new there; one that is merely attached is, and counts twice until its attachment goes. A node over its
+limit still takes a pod that brings nothing new. Pods whose volumes nobody mounts anywhere share answers, however the
+volumes are called: only how many of which driver counts.
+
+A driver may want no pods on nodes where it is not installed yet (`preventPodSchedulingIfMissing`, gate
+VolumeLimitScaling); that is asked before any counting. Claims that are missing are told of here in upstream's words;
+usually VolumeRestrictions or VolumeBinding have refused such a pod before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from tonnage.gates import Gates
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
+from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.columns import Ints, Mask, Rows, only_row, row_count
+from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
+from tonnage.scheduling.events import SKIP as NO_HELP
+from tonnage.scheduling.framework import (
+    SKIP,
+    Cycle,
+    EventHint,
+    FilterPlugin,
+    Judgement,
+    PreFilterPlugin,
+    Status,
+    refuse,
+)
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.volumes.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.migrated_plugins import taken_over_by
+from tonnage.scheduling.volumes.pod_claims import is_made_for
+from tonnage.scheduling.volumes.storage import Storage
+from tonnage.scheduling.volumes.volume_ids import VolumeId, id_of_claim, id_of_inline, is_told_in_tree
+
+_Volumes = dict[VolumeId, list[PersistentVolumeClaim | None]]
+"""What a pod brings, each volume once, with the claims that stand for it; None for a disk that the pod names itself."""
+
+
+class _Brought(NamedTuple):
+    """What a pod brings, as far as anybody limits it."""
+
+    view: AttachedVolumes
+    counts: tuple[tuple[str, int], ...]
+    """(driver, how many volumes), for drivers that some node has a limit for."""
+    mounted: tuple[VolumeId, ...]
+    """Those of them that a resident somewhere mounts already."""
+    needed: tuple[tuple[str, bool], ...]
+    """(driver, only where there is a CSINode), for drivers that must be installed."""
+
+
+class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
+    name = "NodeVolumeLimits"
+    row_local = True
+    reason = "node(s) exceed max volume count"
+
+    def __init__(self, gates: Gates) -> None:
+        self._needs_drivers = gates.VolumeLimitScaling
+
+    def events(self) -> Iterable[EventHint]:
+        return (
+            (ClusterEvent(EventResource.CSI_NODE, ActionType.ADD), None),
+            (ClusterEvent(EventResource.CSI_NODE, ActionType.UPDATE), self._more_allowed),
+            (ClusterEvent(EventResource.POD, ActionType.DELETE), _volumes_freed),
+            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), _claim_came),
+            (ClusterEvent(EventResource.VOLUME_ATTACHMENT, ActionType.DELETE), _detached),
+        )
+
+    # -- judging ------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        """Find out once what the pod brings. SKIP when nobody limits it."""
+        pod, cluster = cycle.pod, cycle.cluster
+        if not pod.has_claims and not any(map(taken_over_by, pod.pod.spec.volumes)):
+            return SKIP
+        volumes = _volumes_of(pod.pod, cluster.storage)
+        if isinstance(volumes, str):
+            cycle.state[self.name] = volumes
+            cycle.is_unlike_others(self.name)
+            return None
+        view = cluster.view(AttachedVolumes)
+        view.catch_up()
+        counts: dict[str, int] = {}
+        mounted: list[VolumeId] = []
+        for volume in volumes:
+            if view.limits.is_limited(volume.driver):
+                counts[volume.driver] = counts.get(volume.driver, 0) + 1
+                if view.rows_with(volume):
+                    mounted.append(volume)
+        needed = self._needed(volumes, cluster.storage) if self._needs_drivers else ()
+        if not counts and not needed:
+            return SKIP
+        brought = _Brought(view, tuple(sorted(counts.items())), tuple(mounted), needed)
+        if mounted:
+            cycle.is_unlike_others(self.name)
+        else:
+            cycle.tell_apart(self.name, brought.counts, needed)
+        cycle.state[self.name] = brought
+        return None
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        brought: _Brought | str = cycle.state[self.name]
+        if isinstance(brought, str):
+            return refuse(np.ones(row_count(rows), dtype=np.bool_), brought, unresolvable=True)
+        if (row := only_row(rows)) >= 0 and _takes(brought, row):
+            return None  # the row that took the pod before takes this one too: the usual case
+        bits = _exceeded(cycle.cluster, brought, rows).astype(np.int64)
+        limits = brought.view.limits
+        # Told of instead of a full node: the first of the pod's drivers that is not there.
+        for place, (driver, where_counted) in reversed(list(enumerate(brought.needed, start=1))):
+            is_missing = ~limits.installed(driver)[rows]
+            if where_counted:
+                is_missing &= limits.has_csi_node[rows]
+            bits[is_missing] = 1 << place
+        if not bits.any():
+            return None
+        missing = [f"{driver} CSI driver is not installed on the node" for driver, _ in brought.needed]
+        return Judgement(bits, (self.reason, *missing), unresolvable=False)
+
+    def only_relents(self, cycle: Cycle) -> bool:
+        """When the pod that shares a volume goes, the volume counts as new: a node over its limit then refuses."""
+        brought: _Brought | str = cycle.state[self.name]
+        return not isinstance(brought, str) and not brought.mounted
+
+    def _needed(self, volumes: _Volumes, storage: Storage) -> tuple[tuple[str, bool], ...]:
+        """The drivers that must be on a node; one whose volumes all are in-tree disks, only where those are counted."""
+        found: dict[str, bool] = {}
+        for volume, claims in volumes.items():
+            driver = storage.drivers.get(volume.driver)
+            if driver is not None and driver.spec.prevent_pod_scheduling_if_missing:
+                is_in_tree = all(claim is None or is_told_in_tree(claim, storage) for claim in claims)
+                found[volume.driver] = found.get(volume.driver, True) and is_in_tree
+        return tuple(found.items())
+
+    # -- waking -------------------------------------------------------------------------------------------------------
+
+    def _more_allowed(self, pod: PodInfo, event: ClusterEvent, old: CSINode, new: CSINode) -> Hint:
+        """A count went up, none being 0, so that a limit taken away wakes nobody (KEP-4876).
+
+        Or a driver came to the node, for pods that were told it was missing. (Upstream lets those sleep when the driver
+        comes without a count.)
+        """
+        before = {each.name: each.allocatable.count or 0 for each in old.spec.drivers}
+        for each in new.spec.drivers:
+            is_new = self._needs_drivers and each.name not in before
+            if is_new or (each.allocatable.count or 0) > before.get(each.name, 0):
+                return QUEUE
+        return NO_HELP
+
+
+def _takes(brought: _Brought, row: int) -> bool:
+    """Whether one row passes, in plain numbers."""
+    view = brought.view
+    for driver, where_counted in brought.needed:
+        is_judged = not where_counted or view.limits.has_csi_node.item(row)
+        if is_judged and not view.limits.installed(driver).item(row):
+            return False
+    for driver, count in brought.counts:
+        for volume in brought.mounted:
+            count -= volume.driver == driver and row in view.rows_with(volume)
+        if count and view.used(driver).item(row) + count > view.limits.limits(driver).item(row):
+            return False
+    return True
+
+
+def _exceeded(cluster: Cluster, brought: _Brought, rows: Rows) -> Mask:
+    """Which rows would have more volumes of some driver than they may."""
+    view = brought.view
+    exceeded: Mask = np.zeros(row_count(rows), dtype=np.bool_)
+    for driver, count in brought.counts:
+        used, limits = view.used(driver)[rows], view.limits.limits(driver)[rows]
+        shared = [volume for volume in brought.mounted if volume.driver == driver]
+        if not shared:
+            exceeded |= used + count > limits
+            continue
+        new: Ints = np.full(cluster.capacity, count, dtype=np.int64)
+        for volume in shared:
+            new[list(view.rows_with(volume))] -= 1
+        exceeded |= (new[rows] > 0) & (used + new[rows] > limits)
+    return exceeded
+
+
+def _volumes_of(pod: Pod, storage: Storage) -> _Volumes | str:
+    """The volumes a pod brings, or what is wrong with one of its claims.
+
+    An ephemeral claim that belongs to another pod is an error to upstream, and ends the attempt; here it is the reason
+    that is held against every node.
+    """
+    found: _Volumes = {}
+    for volume in pod.spec.volumes:
+        name, claim = volume.claim_name(pod.name), None
+        if name is None:
+            volume_id = id_of_inline(volume)
+        else:
+            key = f"{pod.namespace}/{name}"
+            claim = storage.claims.get(key)
+            if claim is None:
+                return f'looking up PVC {key}: persistentvolumeclaim "{name}" not found'
+            if volume.ephemeral is not None and not is_made_for(claim, pod):
+                return f"PVC {key} was not created for pod {pod.key} (pod is not owner)"
+            volume_id = id_of_claim(claim, storage)
+        if volume_id is not None:
+            found.setdefault(volume_id, []).append(claim)
+    return found
+
+
+def _may_count(volume: Volume) -> bool:
+    return volume.persistent_volume_claim is not None or volume.ephemeral is not None or taken_over_by(volume) != ""
+
+
+def _volumes_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
+    """A pod with volumes that was on a node, or expected there."""
+    if not old.spec.node_name and not old.status.nominated_node_name:
+        return NO_HELP
+    return QUEUE if any(map(_may_count, old.spec.volumes)) else NO_HELP
+
+
+def _claim_came(pod: PodInfo, event: ClusterEvent, old: None, new: PersistentVolumeClaim) -> Hint:
+    return QUEUE if new.key in pod.claim_keys else NO_HELP
+
+
+def _detached(pod: PodInfo, event: ClusterEvent, old: VolumeAttachment, new: None) -> Hint:
+    """For a pod that names a claim, or has an in-tree disk of the driver that detached; not for ephemeral claims."""
+    for volume in pod.pod.spec.volumes:
+        if volume.persistent_volume_claim is not None or taken_over_by(volume) == old.spec.attacher != "":
+            return QUEUE
+    return NO_HELP

@@ -1,0 +1,278 @@
+"""VolumeBinding: a pod goes only where its volumes are, can be bound, or can be made. The heart of the product.
+
+The rule for all nodes stands in `volumes/volume_fit.py`; here it is asked at the right moments:
+
+    PreFilter   look up the claims; refuse what no node can help; note what the pod demands
+    Filter      judge rows                         Score   by free storage (KEP-4049)
+    Reserve     plan for the chosen node, assume it, keep its capacity back (KEP-5925)
+    PreBind     write what was assumed, wait until the claims are bound
+
+Pods whose claims are all to be made, and of whose classes no free volume exists, share answers with pods that demand
+the same; those with bound claims, free volumes to choose from or a selected node are judged each on their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.errors import TonnageError
+from tonnage.gates import Gates
+from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.columns import Ints, Rows, only_row, row_count
+from tonnage.scheduling.framework import (
+    SKIP,
+    SUCCESS,
+    Api,
+    Code,
+    Cycle,
+    EventHint,
+    FilterPlugin,
+    Judgement,
+    PreBindPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Status,
+    unresolvable,
+)
+from tonnage.scheduling.plugin_args import VolumeBindingArgs
+from tonnage.scheduling.plugins.resource_scores import Shape
+from tonnage.scheduling.storage_capacity_args import PoolFit, Reservation, StorageCapacityArgs
+from tonnage.scheduling.volumes import binding
+from tonnage.scheduling.volumes.binding import Assumed
+from tonnage.scheduling.volumes.capacity_index import CapacityIndex
+from tonnage.scheduling.volumes.class_capacity import Policy, identity
+from tonnage.scheduling.volumes.demand import Demand, demand_of
+from tonnage.scheduling.volumes.hints import volume_binding_events
+from tonnage.scheduling.volumes.ledger import Ledger
+from tonnage.scheduling.volumes.packing import Grade, Sizes, descending
+from tonnage.scheduling.volumes.plan import VolumePlan
+from tonnage.scheduling.volumes.pod_claims import claims_of
+from tonnage.scheduling.volumes.pools import room_of, room_without_gate, scored_capacity
+from tonnage.scheduling.volumes.reservations import Reservations
+from tonnage.scheduling.volumes.volume_fit import REASONS, Making, VolumeFit
+from tonnage.scheduling.volumes.volume_scores import VolumeScores
+
+UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
+RESCHEDULING = "CapacityAwareRescheduling"
+_TO_PERCENT = 10
+"""Shapes are written with scores of 0 to 10; nodes are scored 0 to 100."""
+
+
+@dataclass(slots=True)
+class Notes:
+    """What an attempt remembers from PreFilter to PreBind."""
+
+    demand: Demand
+    fit: VolumeFit
+    making: Making
+    """What is to be made where no free volume is taken."""
+    is_plain: bool
+    """Everything is to be made, and the same on every node."""
+    plan: VolumePlan | None = None
+    assumed: Assumed | None = None
+
+
+class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
+    name = "VolumeBinding"
+    row_local = True
+
+    def __init__(self, gates: Gates, args: VolumeBindingArgs, capacity_args: StorageCapacityArgs) -> None:
+        self._gates = gates
+        self._bind_timeout_s = float(args.bind_timeout_seconds)
+        self._capacity = capacity_args
+        self.is_joint = gates.CSIStorageCapacityV2
+        self.reservation = capacity_args.reservation if self.is_joint else Reservation.NONE
+        shape: Shape = tuple((point.utilization, point.score * _TO_PERCENT) for point in args.shape or ())
+        self._scores = VolumeScores(shape) if shape and gates.StorageCapacityScoring else None
+        self._fit: VolumeFit | None = None
+
+    def events(self) -> Iterable[EventHint]:
+        return volume_binding_events(self._gates, reserves=self.reservation is not Reservation.NONE)
+
+    # -- where does it fit? -------------------------------------------------------------------------------------------
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        if not cycle.pod.has_claims:
+            return SKIP
+        claims = claims_of(cycle)
+        if isinstance(claims, Status):
+            return claims
+        if claims.immediate:
+            return unresolvable(UNBOUND_IMMEDIATE)
+        cluster = cycle.cluster
+        fit = self.fit_of(cluster)
+        if self.reservation is Reservation.LEDGER:
+            cluster.view(Ledger).catch_up()  # nodes that changed their labels may have promises to move
+        demand = demand_of(cluster, claims, is_joint=self.is_joint)
+        is_plain = not (demand.bound or demand.pinned or fit.has_free_volumes(demand))
+        making = fit.all_made(demand)
+        cycle.state[self.name] = Notes(demand, fit, making, is_plain)
+        if is_plain:
+            cycle.tell_apart(self.name, making.units, making.topologies, making.is_hopeless, making.order)
+        else:
+            cycle.is_unlike_others(self.name)
+        return None
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        notes: Notes = cycle.state[self.name]
+        if not notes.is_plain:
+            bits = notes.fit.objections(notes.demand, rows)
+        elif (row := only_row(rows)) >= 0:
+            one = notes.fit.objection_at(notes.making, row)
+            return Judgement(np.array([one]), REASONS) if one else None
+        else:
+            bits = notes.fit.objections_to_making(notes.making, rows)
+        return Judgement(bits, REASONS) if bits.any() else None
+
+    def only_relents(self, cycle: Cycle) -> bool:
+        """Room for volumes is the storage's affair: pods that go give none of it back at once."""
+        return True
+
+    # -- where best? --------------------------------------------------------------------------------------------------
+
+    def pre_score(self, cycle: Cycle) -> Status | None:
+        """Nothing is scored without KEP-4049's gate, or for a pod whose volumes are all there."""
+        notes: Notes | None = cycle.state.get(self.name)
+        return SKIP if self._scores is None or notes is None or notes.demand.is_settled else None
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        notes: Notes | None = cycle.state.get(self.name)
+        if self._scores is None or notes is None:  # a profile may leave out PreScore, which would have said so
+            return np.zeros(row_count(rows), dtype=np.int64)
+        if not notes.is_plain:
+            return self._scores.of(notes.fit, notes.demand, rows)
+        if (row := only_row(rows)) >= 0:
+            return np.array([self._scores.at(notes.fit, notes.making, row)])
+        return self._scores.of_making(notes.fit, notes.making, rows)
+
+    def tie_break(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
+        """Of equally good nodes, those where the volumes fit whatever pools the driver picks."""
+        notes: Notes | None = cycle.state.get(self.name)
+        if not self.is_joint or notes is None or not notes.is_plain:
+            return None
+        grades: Ints | None = None
+        for unit in notes.making.units:
+            found = notes.fit.index.of(unit.class_name)
+            if len(unit.sizes) < 2 and not found.has_promises(notes.fit.policy):
+                continue  # one claim that fits, fits anywhere the driver puts it
+            numbers = found.choices(notes.fit.policy, unit.sizes, rows)
+            of_unit = found.grades(notes.fit.policy, unit.sizes, numbers).astype(np.int64)
+            grades = of_unit if grades is None else np.minimum(grades, of_unit)
+        return grades
+
+    # -- going there --------------------------------------------------------------------------------------------------
+
+    def reserve(self, cycle: Cycle, node_name: str) -> Status:
+        notes: Notes | None = cycle.state.get(self.name)
+        if notes is None:
+            return SUCCESS
+        cluster = cycle.cluster
+        row = cluster.row_of[node_name]
+        if notes.is_plain:
+            plan = VolumePlan(provisions=notes.fit.provisions(notes.making, row))
+        else:
+            plan = notes.fit.plan(notes.demand, row)
+        notes.plan = plan
+        if plan.is_done:
+            return SUCCESS
+        try:
+            notes.assumed = binding.assume(cluster.storage, cycle.pod, plan, node_name)
+        except TonnageError as exc:
+            return Status(Code.ERROR, (exc.message,))
+        self._keep_back(cycle, plan)
+        return SUCCESS
+
+    def _keep_back(self, cycle: Cycle, plan: VolumePlan) -> None:
+        """Nobody else gets what was found for these volumes until the driver's figures show it (KEP-5925)."""
+        if self.reservation is Reservation.NONE:
+            return
+        is_object = self.reservation is Reservation.OBJECT
+        kept: Reservations | Ledger = cycle.cluster.view(Reservations) if is_object else cycle.cluster.view(Ledger)
+        by_object: dict[Key, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
+        for each in plan.provisions:
+            if each.capacity is not None:
+                by_object.setdefault(each.capacity.key, (each.capacity, []))[1].append(each.claim)
+        for capacity, claims in by_object.values():
+            kept.reserve(capacity, cycle.pod, claims)
+
+    def unreserve(self, cycle: Cycle, node_name: str) -> None:
+        notes: Notes | None = cycle.state.get(self.name)
+        if notes is None or notes.assumed is None:
+            return
+        binding.revert(cycle.cluster.storage, notes.assumed)
+        notes.assumed = None
+        if self.reservation is Reservation.OBJECT:
+            cycle.cluster.view(Reservations).release(cycle.pod.uid)
+        elif self.reservation is Reservation.LEDGER:
+            cycle.cluster.view(Ledger).release(cycle.pod.uid)
+
+    def pre_bind_pre_flight(self, cycle: Cycle, node_name: str) -> Status:
+        notes: Notes | None = cycle.state.get(self.name)
+        return SKIP if notes is None or notes.assumed is None else SUCCESS
+
+    async def pre_bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
+        notes: Notes = cycle.state[self.name]
+        assumed, plan = notes.assumed, notes.plan
+        if assumed is None or plan is None:
+            return SUCCESS
+        await binding.write(api, cycle.cluster.storage, assumed)
+        for each in plan.provisions:
+            if each.is_rebuild:
+                before = each.claim.selected_node
+                note = f"Volume of claim {each.claim.key} will be rebuilt on {node_name}: node {before} is out of use"
+                api.event(each.claim, RESCHEDULING, "Binding", note)
+        status = await api.settled(lambda: binding.check(cycle.cluster, assumed, api), self._bind_timeout_s)
+        if status.is_success:
+            return SUCCESS
+        return Status(status.code, (f"binding volumes: {status.message}",))
+
+    # -- one cluster --------------------------------------------------------------------------------------------------
+
+    def fit_of(self, cluster: Cluster) -> VolumeFit:
+        """The rule as this profile has it, on a cluster."""
+        if self._fit is None or self._fit.cluster is not cluster:
+            self._fit = VolumeFit(cluster, self._policy(cluster), is_joint=self.is_joint)
+        return self._fit
+
+    def _policy(self, cluster: Cluster) -> Policy:
+        if not self.is_joint:
+            return Policy(room_without_gate, lambda each: scored_capacity(each, with_pools=False))
+        legacy, index = self._capacity.legacy_pools, cluster.view(CapacityIndex)
+        is_reserved, promised = None, None
+        if self.reservation is Reservation.OBJECT:
+            reservations = cluster.view(Reservations)
+            reservations.timeout_s = float(self._capacity.reservation_timeout_seconds)
+            is_reserved = reservations.is_reserved
+            _once(reservations.on_change, index.held_differs)
+        elif self.reservation is Reservation.LEDGER:
+            ledger = cluster.view(Ledger)
+            ledger.timeout_s = float(self._capacity.reservation_timeout_seconds)
+            _once(ledger.on_change, index.held_differs)
+
+            def promised(capacity: CSIStorageCapacity, own: Collection[Key]) -> Sizes:
+                uid = identity(capacity)
+                if not own:
+                    return ledger.promised(uid)
+                return descending(size for key, size in ledger.promises(uid).items() if key not in own)
+
+        return Policy(
+            lambda each: room_of(each, legacy),
+            lambda each: scored_capacity(each, with_pools=True),
+            is_reserved,
+            promised,
+            Grade.GUARANTEED if self._capacity.pool_fit is PoolFit.GUARANTEED else Grade.POSSIBLE,
+        )
+
+
+def _once(listeners: list[Callable[[str], None]], listener: Callable[[str], None]) -> None:
+    if listener not in listeners:
+        listeners.append(listener)

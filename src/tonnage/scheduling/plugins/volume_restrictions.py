@@ -1,0 +1,101 @@
+"""VolumeRestrictions: disks and claims that only one pod may have.
+
+A claim with the access mode ReadWriteOncePod is taken as soon as any pod on any node mounts it by name; then every node
+refuses. A disk that the pod names itself, in the words of an in-tree plugin, is taken where a resident has it
+(`volumes/mounted_disks.py`). Preemption may help with both: everything is answered from who is there now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key
+from tonnage.scheduling.columns import Rows, among, row_count
+from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
+from tonnage.scheduling.events import SKIP as NO_HELP
+from tonnage.scheduling.framework import (
+    SKIP,
+    Cycle,
+    EventHint,
+    FilterPlugin,
+    Judgement,
+    PreFilterPlugin,
+    Status,
+    unresolvable,
+)
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.volumes.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.mounted_disks import MountedDisks, disks_of, do_conflict
+
+_ONE_POD = "ReadWriteOncePod"
+
+
+class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
+    name = "VolumeRestrictions"
+    disk_reason = "node(s) had no available disk"
+    claim_reason = (
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode"
+        " already in-use by another pod"
+    )
+
+    def events(self) -> Iterable[EventHint]:
+        return (
+            (ClusterEvent(EventResource.POD, ActionType.DELETE), _given_back),
+            (NODE_ADD, None),
+            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), _claim_came),
+        )
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        """SKIP when the pod names no disk, and nobody has a claim that it wants for itself."""
+        pod = cycle.pod
+        if not pod.pod.spec.volumes:
+            return SKIP
+        wanted: list[Key] = []
+        for name in _claim_names(pod.pod):
+            key = f"{pod.namespace}/{name}"
+            claim = cycle.cluster.storage.claims.get(key)
+            if claim is None:
+                return unresolvable(f'persistentvolumeclaim "{name}" not found')
+            if _ONE_POD in claim.spec.access_modes:
+                wanted.append(key)
+        cycle.state[self.name] = wanted
+        return None if disks_of(pod.pod) or self._is_taken(cycle) else SKIP
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        bits = np.full(row_count(rows), 2 if self._is_taken(cycle) else 0, dtype=np.int64)
+        if disks_of(cycle.pod.pod):
+            taken = cycle.cluster.view(MountedDisks).rows_in_conflict(cycle.pod.pod)
+            bits[among(taken, rows, cycle.cluster.size)] = 1
+        return Judgement(bits, (self.disk_reason, self.claim_reason), unresolvable=False) if bits.any() else None
+
+    def only_relents(self, cycle: Cycle) -> bool:
+        return True
+
+    def _is_taken(self, cycle: Cycle) -> bool:
+        """Somebody has one of the claims that this pod must have for itself."""
+        wanted: list[Key] = cycle.state[self.name]
+        return bool(wanted) and any(map(cycle.cluster.view(AttachedVolumes).is_mounted, wanted))
+
+
+def _claim_names(pod: Pod) -> list[str]:
+    """The claims a pod mounts by name."""
+    claims = (volume.persistent_volume_claim for volume in pod.spec.volumes)
+    return [claim.claim_name for claim in claims if claim is not None]
+
+
+def _given_back(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
+    """A pod went that had a disk, or mounted a claim, that this one has too.
+
+    Disks know no namespaces. (Upstream forgets that, and lets a pod sleep whose disk another namespace gave back.)
+    """
+    if do_conflict(pod.pod, old):
+        return QUEUE
+    is_shared = pod.namespace == old.namespace and not set(_claim_names(pod.pod)).isdisjoint(_claim_names(old))
+    return QUEUE if is_shared else NO_HELP
+
+
+def _claim_came(pod: PodInfo, event: ClusterEvent, old: None, new: PersistentVolumeClaim) -> Hint:
+    return QUEUE if new.namespace == pod.namespace and new.name in _claim_names(pod.pod) else NO_HELP

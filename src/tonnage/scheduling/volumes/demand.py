@@ -1,0 +1,112 @@
+"""What a pod still needs of storage, read off its claims once per attempt: the same for every node, where it can be.
+
+    bound       stays with its volume; the node must be able to reach that
+    pinned      is being provisioned for a node already (selected-node); only that node will do
+    loose       takes a free volume that exists, or one is made
+    rebuilds    is bound, but its volume's node is cordoned or gone and the driver makes it anew elsewhere (KEP-5925)
+
+A claim to be rebuilt is counted like a loose one on every node but its own, with two exceptions: its old selected-node
+does not pin it, and its own volume is no free volume to bind. On its own node, if the pod puts up with that node being
+cordoned, it is bound like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
+from tonnage.quantity import Quantity
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.volumes.packing import Sizes
+from tonnage.scheduling.volumes.pod_claims import PodClaims, class_of
+from tonnage.scheduling.volumes.pools import rebuilds_volumes
+from tonnage.scheduling.volumes.storage import Storage
+
+_NOTHING = Quantity.from_int(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Claims of one class whose volumes are to be made together: `sizes` in bytes, descending."""
+
+    class_name: str
+    sizes: Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """A bound claim whose volume may be made anew; `row` is where it is now, -1 for a node that is gone."""
+
+    claim: PersistentVolumeClaim
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    bound: tuple[tuple[PersistentVolumeClaim, PersistentVolume | None], ...] = ()
+    """With the volume, None when it is gone. Those that may be rebuilt are here as well: their volumes are to be
+    reachable all the same."""
+    pinned: tuple[PersistentVolumeClaim, ...] = ()
+    loose: tuple[PersistentVolumeClaim, ...] = ()
+    rebuilds: tuple[Rebuild, ...] = ()
+
+    @property
+    def is_settled(self) -> bool:
+        """Everything is bound and stays where it is."""
+        return not self.pinned and not self.loose and not self.rebuilds
+
+
+def demand_of(cluster: Cluster, claims: PodClaims, *, is_joint: bool) -> Demand:
+    """Sort a pod's claims. With `is_joint` (KEP-5925) one that is mounted twice is one volume, and some are rebuilt."""
+    bound, delayed = claims.bound, claims.delayed
+    if is_joint:
+        bound, delayed = _each_once(bound), _each_once(delayed)
+    storage = cluster.storage
+    found = tuple([(claim, storage.volumes.get(claim.spec.volume_name)) for claim in bound])
+    return Demand(
+        found,
+        tuple([claim for claim in delayed if _is_pinned(claim)]) if delayed else (),
+        tuple([claim for claim in delayed if not _is_pinned(claim)]) if delayed else (),
+        tuple(_rebuilds(cluster, bound)) if is_joint and bound else (),
+    )
+
+
+def _is_pinned(claim: PersistentVolumeClaim) -> bool:
+    """Somebody has selected a node for it; an empty name is one that no node has."""
+    return SELECTED_NODE in claim.metadata.annotations
+
+
+def _rebuilds(cluster: Cluster, bound: Sequence[PersistentVolumeClaim]) -> Iterable[Rebuild]:
+    """The bound claims that KEP-5925 reclassifies: the driver can, and the node that was selected is out of use."""
+    storage = cluster.storage
+    for claim in bound:
+        of_class = storage.classes.get(class_of(claim))
+        if of_class is None or not claim.selected_node:
+            continue
+        if rebuilds_volumes(storage.drivers.get(of_class.provisioner)):
+            row = cluster.row_of.get(claim.selected_node, -1)
+            if row < 0 or cluster.unschedulable.item(row):
+                yield Rebuild(claim, row)
+
+
+def _each_once(claims: tuple[PersistentVolumeClaim, ...]) -> tuple[PersistentVolumeClaim, ...]:
+    if len(claims) < 2:
+        return claims
+    return tuple({claim.key: claim for claim in claims}.values())
+
+
+def by_size(claims: Iterable[PersistentVolumeClaim]) -> list[PersistentVolumeClaim]:
+    """Smallest first, by exact quantity; equals stay in the pod's order."""
+    return sorted(claims, key=lambda claim: claim.requested or _NOTHING)
+
+
+def counted_bytes(claim: PersistentVolumeClaim, storage: Storage) -> int | None:
+    """The bytes that must be free for a claim; None when nobody checks: no such driver, one that does not publish its
+    capacity, or a claim that does not say how much it wants."""
+    if claim.requested is None:
+        return None
+    of_class = storage.classes.get(class_of(claim))
+    driver = storage.drivers.get(of_class.provisioner) if of_class is not None else None
+    return claim.requested.value() if driver is not None and driver.spec.storage_capacity else None

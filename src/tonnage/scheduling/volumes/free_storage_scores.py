@@ -1,0 +1,66 @@
+"""KEP-4049: a node's score by how full its storage would be with the pod's volumes in it.
+
+For each class: utilisation = 100 * requested // capacity, 100 when more is requested than there is, or when there is
+nothing; the score lies on the shape's lines at that point. A node's score is the mean over classes, halves rounded away
+from zero. Mirrors buildScorerFunction, figure by figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tonnage.scheduling.columns import Ints
+from tonnage.scheduling.plugins.resource_scores import Shape, along
+
+_FULL = 100
+_MOST_TIMES_FULL = ((1 << 63) - 1) // _FULL
+
+
+def class_scores(shape: Shape, requested: Ints | int, capacity: Ints) -> Ints:
+    """The score of one class on each row: `requested` bytes of `capacity` bytes."""
+    asked = np.broadcast_to(np.asarray(requested, dtype=np.int64), capacity.shape)
+    is_over = (capacity == 0) | (asked > capacity)
+    whole = np.where(is_over, 1, capacity)
+    # Go's division truncates toward zero; a negative capacity is always over, so that only positive ones are divided.
+    counted = np.where(is_over, 0, asked)
+    if counted.max(initial=0) > _MOST_TIMES_FULL:  # beyond 80 PiB the product needs more than 64 bits
+        percent = (counted.astype(object) * _FULL // whole.astype(object)).astype(np.int64)
+    else:
+        percent = counted * _FULL // whole
+    return along(shape, np.where(is_over, _FULL, percent))
+
+
+def class_score(shape: Shape, requested: int, capacity: int) -> int:
+    """The same for one row, in plain numbers."""
+    if capacity == 0 or requested > capacity:
+        return _at(shape, _FULL)
+    return _at(shape, requested * _FULL // capacity)
+
+
+def mean(scores: Sequence[Ints], counted: Sequence[Ints]) -> Ints:
+    """The mean over the classes that count on a row (1, or 0 where a class is left out); 0 where none does."""
+    total = np.sum([score * count for score, count in zip(scores, counted, strict=True)], axis=0)
+    classes = np.sum(counted, axis=0)
+    safe = np.maximum(classes, 1)
+    return np.where(classes > 0, (2 * total + safe) // (2 * safe), 0)  # scores are not negative
+
+
+def mean_of(scores: Sequence[int]) -> int:
+    """The same for one row."""
+    return (2 * sum(scores) + len(scores)) // (2 * len(scores)) if scores else 0
+
+
+def _at(shape: Shape, utilisation: int) -> int:
+    """The score at one utilisation; division truncates."""
+    previous: tuple[int, int] | None = None
+    for point, score in shape:
+        if utilisation <= point:
+            if previous is None:
+                return score
+            left, low = previous
+            rise = (score - low) * (utilisation - left)
+            return low + (rise // (point - left) if rise >= 0 else -(-rise // (point - left)))
+        previous = point, score
+    return shape[-1][1]

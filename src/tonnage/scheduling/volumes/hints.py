@@ -1,0 +1,159 @@
+"""What may help a pod that VolumeBinding turned away: upstream's hints, and what KEP-5925 adds to them.
+
+| event                     | as upstream                              | with CSIStorageCapacityV2, also         |
+| claim added or changed    | if the pod mounts it                     |                                         |
+| volume added or changed   | always; here not if another claim has it |                                         |
+| class added or changed    | added; its topologies changed            |                                         |
+| node added or changed     | added; its labels changed                | deleted; cordoned, or back              |
+| CSINode added or changed  | added; its migrated plugins changed      |                                         |
+| CSIDriver changed         | capacity off, for inline volumes         | it rebuilds volumes now (or when added) |
+| capacity added or changed | added; a volume may be larger            | its pools, its sum; any, if reserved    |
+
+Why any: a refresh that lifts a reservation mostly lowers the number. A reservation that goes without a refresh is told
+as an update of the object to itself. Why not every volume: one is made for every claim that is provisioned, and each
+would wake all pods that wait for room. Hints see the pod and the object, not the pod's claims: which node or driver a
+claim has they cannot tell, and one try too many is better than a pod that waits for the flush.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tonnage.gates import Gates
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1.volume import EphemeralVolumeSource
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint
+from tonnage.scheduling.framework import EventHint
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.volumes.pools import listed_pools, rebuilds_volumes, volume_limit
+
+_MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
+"""Annotation of a CSINode: the in-tree plugins whose volumes a CSI driver serves there."""
+_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+
+_COMES_OR_CHANGES = ActionType.ADD | ActionType.UPDATE
+
+
+def volume_binding_events(gates: Gates, *, reserves: bool) -> Iterator[EventHint]:
+    """What VolumeBinding registers. `reserves`: capacity is held for pods on their way, so that any update may help."""
+    enhanced = gates.CSIStorageCapacityV2
+    capacity_hint = after_capacity_change
+    if enhanced:
+        capacity_hint = after_reserved_capacity_change if reserves else after_pools_change
+    yield ClusterEvent(EventResource.STORAGE_CLASS, _COMES_OR_CHANGES), after_class_change
+    yield ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _COMES_OR_CHANGES), after_claim_change
+    yield ClusterEvent(EventResource.PERSISTENT_VOLUME, _COMES_OR_CHANGES), after_volume_change
+    yield ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL), None
+    yield ClusterEvent(EventResource.CSI_NODE, _COMES_OR_CHANGES), after_csi_node_change
+    yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE), after_driver_change
+    yield ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, _COMES_OR_CHANGES), capacity_hint
+    if enhanced:
+        yield ClusterEvent(EventResource.NODE, ActionType.DELETE | ActionType.UPDATE_NODE_TAINT), after_node_leaves
+        yield ClusterEvent(EventResource.CSI_DRIVER, _COMES_OR_CHANGES), after_rebuilding_starts
+
+
+# -- as upstream ------------------------------------------------------------------------------------------------------
+
+
+def after_class_change(pod: PodInfo, event: ClusterEvent, old: StorageClass | None, new: StorageClass) -> Hint:
+    if not _may_use(pod, new.name):
+        return SKIP
+    return QUEUE if old is None or old.allowed_topologies != new.allowed_topologies else SKIP
+
+
+def after_claim_change(
+    pod: PodInfo, event: ClusterEvent, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
+) -> Hint:
+    return QUEUE if new.key in pod.claim_keys else SKIP
+
+
+def after_volume_change(pod: PodInfo, event: ClusterEvent, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
+    """It is free, or it is a claim's of this pod: then it may be bound, or reach other nodes than before."""
+    owner = new.spec.claim_ref
+    return QUEUE if owner is None or owner.key in pod.claim_keys else SKIP
+
+
+def after_csi_node_change(pod: PodInfo, event: ClusterEvent, old: CSINode | None, new: CSINode) -> Hint:
+    return QUEUE if old is None or _migrated(old) != _migrated(new) else SKIP
+
+
+def after_driver_change(pod: PodInfo, event: ClusterEvent, old: CSIDriver, new: CSIDriver) -> Hint:
+    """Capacity is no longer looked at; upstream wakes only pods that name the driver themselves, in inline volumes."""
+    if new.spec.storage_capacity or not old.spec.storage_capacity:
+        return SKIP
+    names = [each.csi.driver for each in pod.pod.spec.volumes if each.csi is not None]
+    return QUEUE if new.name in names else SKIP
+
+
+def after_capacity_change(
+    pod: PodInfo, event: ClusterEvent, old: CSIStorageCapacity | None, new: CSIStorageCapacity
+) -> Hint:
+    if not _may_use(pod, new.storage_class_name):
+        return SKIP
+    return QUEUE if old is None or _is_more(volume_limit(old), volume_limit(new)) else SKIP
+
+
+# -- KEP-5925 ---------------------------------------------------------------------------------------------------------
+
+
+def after_pools_change(
+    pod: PodInfo, event: ClusterEvent, old: CSIStorageCapacity | None, new: CSIStorageCapacity
+) -> Hint:
+    """A list of pools may be better though its sum is not; without a list, the sum bounds what is read of it."""
+    if after_capacity_change(pod, event, old, new) is QUEUE:
+        return QUEUE
+    if old is None or not _may_use(pod, new.storage_class_name):
+        return SKIP
+    return QUEUE if listed_pools(old) != listed_pools(new) or _is_more(_sum(old), _sum(new)) else SKIP
+
+
+def after_reserved_capacity_change(
+    pod: PodInfo, event: ClusterEvent, old: CSIStorageCapacity | None, new: CSIStorageCapacity
+) -> Hint:
+    """Whatever changed, or nothing: what was reserved of it may be free."""
+    return QUEUE if _may_use(pod, new.storage_class_name) else SKIP
+
+
+def after_node_leaves(pod: PodInfo, event: ClusterEvent, old: Node, new: Node | None) -> Hint:
+    """A node was deleted, cordoned, or is back: volumes that were made for it may be made anew elsewhere, or stay."""
+    if not pod.has_claims:
+        return SKIP
+    return QUEUE if new is None or old.spec.unschedulable != new.spec.unschedulable else SKIP
+
+
+def after_rebuilding_starts(pod: PodInfo, event: ClusterEvent, old: CSIDriver | None, new: CSIDriver) -> Hint:
+    return QUEUE if pod.has_claims and rebuilds_volumes(new) and not rebuilds_volumes(old) else SKIP
+
+
+# -- behind them ------------------------------------------------------------------------------------------------------
+
+
+def _may_use(pod: PodInfo, class_name: str) -> bool:
+    """Whether a claim of the pod may be of a class. Of named claims nothing is known here, but of those made for it."""
+    for volume in pod.pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            return True
+        if volume.ephemeral is not None and _class_of(volume.ephemeral) in (None, class_name):
+            return True
+    return False
+
+
+def _class_of(source: EphemeralVolumeSource) -> str | None:
+    """The class that a generic ephemeral volume asks for; None leaves it to the default one."""
+    template = source.volume_claim_template
+    annotated = template.get("metadata", {}).get("annotations", {}).get(_BETA_CLASS)
+    asked: str | None = annotated if annotated is not None else template.get("spec", {}).get("storageClassName")
+    return asked
+
+
+def _migrated(node: CSINode) -> str:
+    return node.metadata.annotations.get(_MIGRATED_PLUGINS, "")
+
+
+def _sum(capacity: CSIStorageCapacity) -> int | None:
+    return None if capacity.capacity is None else capacity.capacity.value()
+
+
+def _is_more(before: int | None, after: int | None) -> bool:
+    return after is not None and (before is None or after > before)

@@ -1,0 +1,100 @@
+"""A pod's claims, looked up and sorted by how far they are: bound, to be bound when the pod has a node, or too late.
+
+Every plugin that judges volumes starts from here; `claims_of` looks them up once per attempt. What a claim is asked for
+twice (mounted under two names) stands here twice, in the pod's order.
+
+    bound      names its volume, and the binder has finished
+    delayed    its class waits for the first consumer: this pod, and so this decision
+    immediate  somebody else has to bind it first; until then the pod waits
+
+The words of the refusals are upstream's (VolumeBinding.podHasPVCs).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.scheduling.framework import Cycle, Status, unresolvable
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.volumes.storage import Storage
+
+_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+_STATE = "claims"
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaims:
+    bound: tuple[PersistentVolumeClaim, ...] = ()
+    delayed: tuple[PersistentVolumeClaim, ...] = ()
+    immediate: tuple[PersistentVolumeClaim, ...] = ()
+
+
+NO_CLAIMS = PodClaims()
+
+
+def claims_of(cycle: Cycle) -> PodClaims | Status:
+    """The claims of this attempt's pod, looked up once; or why it has to wait for one of them, for good or for now."""
+    found: PodClaims | Status | None = cycle.state.get(_STATE)
+    if found is None:
+        found = cycle.state[_STATE] = sorted_claims(cycle.pod, cycle.cluster.storage)
+    return found
+
+
+def sorted_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
+    """Look a pod's claims up. A refusal for one that is missing, lost, going away, or made for another pod."""
+    if not pod.has_claims:
+        return NO_CLAIMS
+    bound: list[PersistentVolumeClaim] = []
+    delayed: list[PersistentVolumeClaim] = []
+    immediate: list[PersistentVolumeClaim] = []
+    for volume in pod.pod.spec.volumes:
+        name = volume.claim_name(pod.pod.name)
+        if name is None:
+            continue
+        is_ephemeral = volume.ephemeral is not None
+        claim = storage.claims.get(f"{pod.namespace}/{name}")
+        problem = _missing(name, is_ephemeral) if claim is None else _problem(claim, pod.pod, is_ephemeral)
+        if problem or claim is None:
+            return unresolvable(problem)
+        if claim.is_bound:
+            bound.append(claim)
+        elif not claim.spec.volume_name and is_delayed(claim, storage):
+            delayed.append(claim)
+        else:
+            immediate.append(claim)
+    return PodClaims(tuple(bound), tuple(delayed), tuple(immediate))
+
+
+def _missing(name: str, is_ephemeral: bool) -> str:
+    if is_ephemeral:
+        return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+    return f'persistentvolumeclaim "{name}" not found'
+
+
+def _problem(claim: PersistentVolumeClaim, pod: Pod, is_ephemeral: bool) -> str:
+    if claim.status.phase == "Lost":
+        lost = claim.spec.volume_name
+        return f'persistentvolumeclaim "{claim.name}" bound to non-existent persistentvolume "{lost}"'
+    if claim.metadata.is_terminating:
+        return f'persistentvolumeclaim "{claim.name}" is being deleted'
+    if is_ephemeral and not is_made_for(claim, pod):
+        return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+    return ""
+
+
+def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+    """Whether a claim for a generic ephemeral volume belongs to this very pod, and not to one that had its name."""
+    owner = claim.metadata.controller
+    return claim.namespace == pod.namespace and owner is not None and owner.uid == pod.uid
+
+
+def class_of(each: PersistentVolumeClaim | PersistentVolume) -> str:
+    """The class a claim asks for or a volume has; the annotation of old wins, as it does upstream."""
+    return each.metadata.annotations.get(_BETA_CLASS, each.spec.storage_class_name or "")
+
+
+def is_delayed(claim: PersistentVolumeClaim, storage: Storage) -> bool:
+    """Whether the claim's volume is chosen when its pod is placed. Not without a class, or with an unknown one."""
+    found = storage.classes.get(class_of(claim))
+    return found is not None and found.waits_for_consumer

@@ -1,0 +1,287 @@
+"""Can a node hold a pod's volumes? The rule of VolumeBinding, for all nodes at once and for one.
+
+A pod's `Demand` is judged in upstream's order (FindPodVolumes), each step over all rows:
+
+    bound claims      the volume can be reached from the node        else  didn't match PersistentVolume's node affinity
+    pinned claims     the node is the one that was selected          else  didn't find available persistent volumes
+    loose claims      the smallest free volume that fits, smallest claim first; what finds none is to be made:
+      a class that makes volumes, allowed to make them here          else  didn't find available persistent volumes
+      room in a capacity object                                      else  did not have enough free storage
+
+Room is judged jointly (KEP-5925): all claims of a class must fit one object that is not reserved. Without the gate each
+claim is on its own, as in kube-scheduler 1.36. Where free volumes exist, rows differ in which claims are left to be
+made; rows alike in that are judged together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.meta import Key
+from tonnage.objects.node_selectors import TopologySelectorTerm
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.columns import Rows, row_count, row_numbers
+from tonnage.scheduling.framework import Bits
+from tonnage.scheduling.node_matching import in_topology
+from tonnage.scheduling.volumes.capacity_index import CapacityIndex
+from tonnage.scheduling.volumes.class_capacity import NOTHING, Policy
+from tonnage.scheduling.volumes.demand import Demand, Group, Rebuild, by_size, counted_bytes
+from tonnage.scheduling.volumes.migrated_affinity import reachable
+from tonnage.scheduling.volumes.packing import descending
+from tonnage.scheduling.volumes.plan import BoundVolume, Provision, StaticBinding, VolumePlan
+from tonnage.scheduling.volumes.pod_claims import class_of
+from tonnage.scheduling.volumes.static_volumes import Match, StaticVolumes
+
+NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
+NOT_ENOUGH_SPACE = "node(s) did not have enough free storage"
+VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+REASONS = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_GONE)
+_NODE, _BIND, _SPACE, _GONE = (1 << place for place in range(len(REASONS)))
+
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_MOST_BITS = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """Claims whose volumes are to be made on a node, with what that takes: the same wherever it is asked."""
+
+    claims: tuple[PersistentVolumeClaim, ...]
+    """In upstream's order: those already selected for the node, then by size."""
+    places: tuple[int, ...]
+    """For each claim its place in `units`; -1 for one whose room nobody keeps count of."""
+    units: tuple[Group, ...]
+    """What is looked for in one capacity object: all claims of a class, or without the gate each claim."""
+    topologies: tuple[tuple[TopologySelectorTerm, ...], ...]
+    is_hopeless: bool
+    """One of them is of a class that makes no volumes."""
+    order: tuple[tuple[str, int, tuple[TopologySelectorTerm, ...]], ...] = ()
+    """Without the gate the first claim that fails is what is told: of each its class, its place and its topologies."""
+
+
+class VolumeFit:
+    """Judges one cluster by one profile's rules."""
+
+    def __init__(self, cluster: Cluster, policy: Policy, *, is_joint: bool) -> None:
+        self.cluster = cluster
+        self.policy = policy
+        self.is_joint = is_joint
+        self.index = cluster.view(CapacityIndex)
+        self.static = cluster.view(StaticVolumes)
+
+    # -- what is to be made -------------------------------------------------------------------------------------------
+
+    def making(self, claims: Sequence[PersistentVolumeClaim]) -> Making:
+        """What it takes to make volumes for these claims."""
+        storage, is_joint = self.cluster.storage, self.is_joint
+        topologies: list[tuple[TopologySelectorTerm, ...]] = []
+        names: list[str] = []
+        sizes: list[list[int]] = []
+        places: list[int] = []
+        order: list[tuple[str, int, tuple[TopologySelectorTerm, ...]]] = []
+        is_hopeless = False
+        for claim in claims:
+            name = class_of(claim)
+            of_class = storage.classes.get(name)
+            if of_class is None or of_class.provisioner in ("", NO_PROVISIONER):
+                is_hopeless = True
+            elif of_class.allowed_topologies and of_class.allowed_topologies not in topologies:
+                topologies.append(of_class.allowed_topologies)
+            size = counted_bytes(claim, storage)
+            if size is None:
+                places.append(-1)
+            elif is_joint and name in names:
+                place = names.index(name)
+                sizes[place].append(size)
+                places.append(place)
+            else:
+                places.append(len(names))
+                names.append(name)
+                sizes.append([size])
+            if not is_joint:
+                order.append((name, places[-1], of_class.allowed_topologies if of_class is not None else ()))
+        units = tuple([Group(name, descending(each)) for name, each in zip(names, sizes, strict=True)])
+        return Making(tuple(claims), tuple(places), units, tuple(topologies), is_hopeless, tuple(order))
+
+    def all_made(self, demand: Demand) -> Making:
+        """What is to be made where no free volume is taken and every volume that can be rebuilt is."""
+        if len(demand.loose) == 1 and not demand.pinned and not demand.rebuilds:
+            return self.making(demand.loose)
+        rebuilt = [each.claim for each in demand.rebuilds]
+        return self.making((*demand.pinned, *by_size((*demand.loose, *rebuilt))))
+
+    def has_free_volumes(self, demand: Demand) -> bool:
+        return bool(demand.loose) and self.static.may_match(demand.loose)
+
+    # -- judging rows -------------------------------------------------------------------------------------------------
+
+    def objections_to_making(self, making: Making, rows: Rows) -> Bits:
+        """What stands against making these volumes on each row."""
+        cluster = self.cluster
+        if making.is_hopeless and self.is_joint:
+            return np.full(row_count(rows), _BIND, dtype=np.int64)
+        if not self.is_joint:
+            return self._one_by_one(making, rows)
+        bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
+        own = self.promised_before(making)
+        for unit in making.units:
+            bits[~self.index.of(unit.class_name).fits(self.policy, unit.sizes, rows, own)] = _SPACE
+        for terms in making.topologies:
+            bits[~in_topology(cluster, terms, rows)] = _BIND
+        return bits
+
+    def objection_at(self, making: Making, row: int) -> int:
+        """The same for one row, in plain numbers: the row that took the pod before is asked about most."""
+        if making.is_hopeless or making.topologies or not self.is_joint:
+            return int(self.objections_to_making(making, slice(row, row + 1))[0])
+        for unit in making.units:
+            if self.index.of(unit.class_name).choice_at(self.policy, unit.sizes, row) == NOTHING:
+                return _SPACE
+        return 0
+
+    def objections(self, demand: Demand, rows: Rows) -> Bits:
+        """What stands against each row, as bits of `REASONS`."""
+        bits = self._bound(demand, rows)
+        if demand.is_settled:
+            return bits
+        bits |= self._unbound(demand, demand.rebuilds, rows)
+        for place, row, left in self.own_rows(demand, rows):
+            one = slice(row, row + 1)
+            bits[place] = (self._bound(demand, one) | self._unbound(demand, left, one))[0]
+        return bits
+
+    def own_rows(self, demand: Demand, rows: Rows) -> Iterator[tuple[int, int, tuple[Rebuild, ...]]]:
+        """Which of these rows have volumes that would be rebuilt elsewhere: (place, row, what is rebuilt there).
+
+        On its own node a volume stays where it is: such a row is judged and scored without rebuilding it.
+        """
+        for own in {each.row for each in demand.rebuilds}:
+            for place in np.flatnonzero(row_numbers(rows) == own).tolist():
+                yield place, own, tuple(each for each in demand.rebuilds if each.row != own)
+
+    def _bound(self, demand: Demand, rows: Rows) -> Bits:
+        """The first claim that stands in the way is what is told."""
+        bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
+        for _, volume in demand.bound:
+            if volume is None:
+                bits[bits == 0] = _GONE
+                break
+            bits[(bits == 0) & ~reachable(self.cluster, volume, rows)] = _NODE
+        return bits
+
+    def _unbound(self, demand: Demand, rebuilds: Sequence[Rebuild], rows: Rows) -> Bits:
+        pinned_at = self._pinned_row(demand)
+        if pinned_at is None:
+            return self._loose(demand, rebuilds, rows)
+        bits: Bits = np.full(row_count(rows), _BIND, dtype=np.int64)
+        for place in np.flatnonzero(row_numbers(rows) == pinned_at).tolist():
+            bits[place] = self._loose(demand, rebuilds, slice(pinned_at, pinned_at + 1))[0]
+        return bits
+
+    def _pinned_row(self, demand: Demand) -> int | None:
+        """The row all pinned claims were selected for; -1 when there is none; None when nothing is pinned."""
+        if not demand.pinned:
+            return None
+        nodes = {claim.selected_node for claim in demand.pinned}
+        return self.cluster.row_of.get(nodes.pop(), -1) if len(nodes) == 1 else -1
+
+    def _loose(self, demand: Demand, rebuilds: Sequence[Rebuild], rows: Rows) -> Bits:
+        bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
+        for making, places, _ in self.makings(demand, rebuilds, rows):
+            if making.claims:
+                bits[places] = self.objections_to_making(making, row_numbers(rows)[places])
+        return bits
+
+    def makings(
+        self, demand: Demand, rebuilds: Sequence[Rebuild], rows: Rows
+    ) -> Iterator[tuple[Making, npt.NDArray[np.intp], Match | None]]:
+        """What is to be made on which of these rows, after the free volumes that exist there are taken."""
+        rebuilt = [each.claim for each in demand.rebuilds if each in rebuilds]
+        if not self.has_free_volumes(demand):
+            making = self.making((*demand.pinned, *by_size((*demand.loose, *rebuilt))))
+            yield making, np.arange(row_count(rows)), None
+            return
+        match = self.static.match(demand.loose, rows)
+        # Rows on which the same claims find a volume have the same left to be made: one bit a claim tells them apart.
+        bits = np.int64 if len(match.claims) < _MOST_BITS else object  # plain integers have no end, and are slower
+        pattern = np.zeros(row_count(rows), dtype=bits)
+        for place, chosen in enumerate(match.chosen):
+            pattern |= (chosen >= 0).astype(bits) << place
+        for each in np.unique(pattern).tolist():
+            left = [claim for place, claim in enumerate(match.claims) if not each >> place & 1]
+            making = self.making((*demand.pinned, *by_size((*left, *rebuilt))))
+            yield making, np.flatnonzero(pattern == each), match
+
+    def _one_by_one(self, making: Making, rows: Rows) -> Bits:
+        """Each claim on its own, in order; the first that fails on a row is what is told. As kube-scheduler 1.36."""
+        storage = self.cluster.storage
+        bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
+        for claim in making.claims:
+            of_class = storage.classes.get(class_of(claim))
+            if of_class is None or of_class.provisioner in ("", NO_PROVISIONER):
+                bits[bits == 0] = _BIND
+                break
+            if of_class.allowed_topologies:
+                bits[(bits == 0) & ~in_topology(self.cluster, of_class.allowed_topologies, rows)] = _BIND
+            size = counted_bytes(claim, storage)
+            if size is not None:
+                fits = self.index.of(of_class.name).fits(self.policy, (size,), rows)
+                bits[(bits == 0) & ~fits] = _SPACE
+        return bits
+
+    # -- one node -----------------------------------------------------------------------------------------------------
+
+    def plan(self, demand: Demand, row: int) -> VolumePlan:
+        """What a node that passed would do: the choices behind `objections`."""
+        rebuilds = tuple(each for each in demand.rebuilds if each.row != row)
+        rebuilt = {each.claim.key for each in rebuilds}
+        bound = tuple(
+            BoundVolume(claim, volume)
+            for claim, volume in demand.bound
+            if volume is not None and claim.key not in rebuilt
+        )
+        if demand.is_settled:
+            return VolumePlan(bound)
+        making, _, match = next(self.makings(demand, rebuilds, slice(row, row + 1)))
+        static = () if match is None else tuple(_bindings(match, 0))
+        return VolumePlan(bound, static, self.provisions(making, row, rebuilt))
+
+    def provisions(self, making: Making, row: int, rebuilt: Collection[Key] = ()) -> tuple[Provision, ...]:
+        """What each volume to be made on a node would be made of."""
+        chosen = [
+            None if number == NOTHING else self.index.of(unit.class_name).entries[number].capacity
+            for unit, number in zip(making.units, self.choices_at(making, row), strict=True)
+        ]
+        return tuple(
+            [
+                Provision(claim, chosen[place] if place >= 0 else None, claim.key in rebuilt)
+                for claim, place in zip(making.claims, making.places, strict=True)
+            ]
+        )
+
+    def choices_at(self, making: Making, row: int) -> tuple[int, ...]:
+        """For each unit the number of the object it would take, `NOTHING` if there is none."""
+        own = self.promised_before(making)
+        found = []
+        for unit in making.units:
+            found.append(self.index.of(unit.class_name).choice_at(self.policy, unit.sizes, row, own))
+        return tuple(found)
+
+    def promised_before(self, making: Making) -> tuple[Key, ...]:
+        """Claims that may be in the ledger already: those that a node was selected for. What they have is theirs."""
+        if self.policy.promised is None:
+            return ()
+        return tuple([claim.key for claim in making.claims if claim.selected_node])
+
+
+def _bindings(match: Match, place: int) -> Iterator[StaticBinding]:
+    for claim, chosen in zip(match.claims, match.chosen, strict=True):
+        number = int(chosen[place])
+        if number >= 0:
+            yield StaticBinding(claim, match.volume(number))

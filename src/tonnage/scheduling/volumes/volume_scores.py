@@ -1,0 +1,106 @@
+"""VolumeBinding's score: how much of the free storage a pod's volumes would use (KEP-4049).
+
+A node where the pod takes volumes that exist is scored by how well those are filled; else by the capacity objects its
+new volumes would be made of. The basis is chosen per node, as upstream does. Classes of which nobody keeps count are
+left out; with none left, a node scores 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tonnage.scheduling.columns import Ints, Rows, row_count, row_numbers
+from tonnage.scheduling.plugins.resource_scores import Shape
+from tonnage.scheduling.volumes.class_capacity import NOTHING
+from tonnage.scheduling.volumes.demand import Demand, Rebuild
+from tonnage.scheduling.volumes.free_storage_scores import class_score, class_scores, mean, mean_of
+from tonnage.scheduling.volumes.pod_claims import class_of
+from tonnage.scheduling.volumes.pools import MOST_BYTES
+from tonnage.scheduling.volumes.static_volumes import Match
+from tonnage.scheduling.volumes.volume_fit import Making, VolumeFit
+
+
+class VolumeScores:
+    """Scores by one shape: points of (utilisation in percent, score 0..100)."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+
+    def of_making(self, fit: VolumeFit, making: Making, rows: Rows) -> Ints:
+        """Every row by the objects that these volumes would be made of there."""
+        requested: dict[str, Ints] = {}
+        capacity: dict[str, Ints] = {}
+        own = fit.promised_before(making)
+        for unit in making.units:
+            index = fit.index.of(unit.class_name)
+            numbers = index.choices(fit.policy, unit.sizes, rows, own)
+            is_known = numbers != NOTHING
+            asked = np.where(is_known, min(sum(unit.sizes), MOST_BYTES), 0)
+            # Several units of a class (each claim on its own): requests add up, the capacity is counted once.
+            requested[unit.class_name] = requested.get(unit.class_name, 0) + asked
+            before = capacity.get(unit.class_name)
+            found = np.where(is_known, index.scored_bytes(fit.policy, numbers), _UNKNOWN)
+            capacity[unit.class_name] = found if before is None else np.where(is_known, found, before)
+        if not requested:
+            return np.zeros(row_count(rows), dtype=np.int64)
+        scores = [class_scores(self._shape, requested[name], capacity[name]) for name in requested]
+        if len(scores) == 1:
+            (known,) = capacity.values()
+            return np.where(known != _UNKNOWN, scores[0], 0)
+        return mean(scores, [(capacity[name] != _UNKNOWN).astype(np.int64) for name in requested])
+
+    def at(self, fit: VolumeFit, making: Making, row: int) -> int:
+        """The same for one row, in plain numbers."""
+        requested: dict[str, int] = {}
+        capacity: dict[str, int] = {}
+        for unit in making.units:
+            index = fit.index.of(unit.class_name)
+            number = index.choice_at(fit.policy, unit.sizes, row)
+            if number != NOTHING:
+                requested[unit.class_name] = requested.get(unit.class_name, 0) + sum(unit.sizes)
+                capacity[unit.class_name] = index.scored_at(fit.policy, number)
+        return mean_of([class_score(self._shape, requested[name], capacity[name]) for name in requested])
+
+    def of(self, fit: VolumeFit, demand: Demand, rows: Rows) -> Ints:
+        """Rows of a pod that may take volumes which exist, or whose claims are not all alike everywhere."""
+        found = self._of(fit, demand, demand.rebuilds, rows)
+        for place, row, left in fit.own_rows(demand, rows):
+            found[place] = self._of(fit, demand, left, slice(row, row + 1))[0]
+        return found
+
+    def _of(self, fit: VolumeFit, demand: Demand, rebuilds: Sequence[Rebuild], rows: Rows) -> Ints:
+        found: Ints = np.zeros(row_count(rows), dtype=np.int64)
+        for making, places, match in fit.makings(demand, rebuilds, rows):
+            if match is not None and (match.chosen[:, places] >= 0).any():
+                found[places] = self._of_match(match, places)
+            elif making.units:
+                found[places] = self.of_making(fit, making, row_numbers(rows)[places])
+        return found
+
+    def _of_match(self, match: Match, places: Ints) -> Ints:
+        """Rows where the same claims take volumes that exist: what they ask for of what those hold, by class."""
+        requested: dict[str, Ints] = {}
+        capacity: dict[str, Ints] = {}
+        for claim, chosen in zip(match.claims, match.chosen, strict=True):
+            numbers = chosen[places]
+            if (numbers < 0).any():
+                continue  # this claim finds none on these rows
+            name = class_of(claim)
+            asked = claim.requested.value() if claim.requested is not None else 0
+            distinct, place = np.unique(numbers, return_inverse=True)
+            sizes = [_bytes_of(match, number) for number in distinct.tolist()]
+            requested[name] = requested.get(name, np.zeros(len(places), dtype=np.int64)) + asked
+            capacity[name] = capacity.get(name, np.zeros(len(places), dtype=np.int64)) + np.array(sizes)[place]
+        scores = [class_scores(self._shape, requested[name], capacity[name]) for name in requested]
+        return mean(scores, [np.ones(len(places), dtype=np.int64)] * len(scores))
+
+
+_UNKNOWN = -(1 << 62)
+"""Instead of a capacity: no object is there."""
+
+
+def _bytes_of(match: Match, number: int) -> int:
+    size = match.volume(number).spec.capacity.get("storage")
+    return size.value() if size is not None else 0

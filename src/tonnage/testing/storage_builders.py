@@ -1,0 +1,208 @@
+"""Storage objects in one line, for tests: say what matters, the rest is as an API server would fill it in.
+
+storage_class("fast", delayed=True)        driver("csi.example", capacity=True, rebuilding=True)
+claim("data-0", "20Gi")                    volume("pv-1", "20Gi", on="node-1", claim="default/data-0")
+capacity("fast", "node-1", pools=["100Gi", "60Gi"])                     csi_node("node-1", {"csi.example": 3})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import count
+from typing import Any
+
+from tonnage.objects.codec import convert
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_NODE
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
+from tonnage.testing.builders import Doc, pod
+
+DRIVER = "csi.example"
+CLASS = "fast"
+
+_versions = count(1)
+
+
+def storage_class(
+    name: str = CLASS,
+    *,
+    provisioner: str = DRIVER,
+    delayed: bool = True,
+    topologies: Iterable[Mapping[str, Iterable[str]]] = (),
+) -> StorageClass:
+    """A class. `topologies` are its allowed ones: any of the maps, each label key to the values it may have."""
+    terms = [
+        {"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in term.items()]}
+        for term in topologies
+    ]
+    return convert(
+        StorageClass,
+        {
+            "kind": "StorageClass",
+            "metadata": meta(name),
+            "provisioner": provisioner,
+            "volumeBindingMode": "WaitForFirstConsumer" if delayed else "Immediate",
+            **({"allowedTopologies": terms} if terms else {}),
+        },
+    )
+
+
+def driver(name: str = DRIVER, *, capacity: bool = True, rebuilding: bool = False, **spec: Any) -> CSIDriver:
+    """A driver that publishes its capacity, unless told otherwise. `spec` adds what has no word here."""
+    said = {"storageCapacity": capacity, "volumeRebuilding": rebuilding, **spec}
+    return convert(CSIDriver, {"kind": "CSIDriver", "metadata": meta(name), "spec": said})
+
+
+def claim(
+    name: str,
+    size: str | None = "1Gi",
+    *,
+    namespace: str = "default",
+    class_name: str | None = CLASS,
+    volume: str = "",
+    bound: bool | None = None,
+    selected_node: str = "",
+    modes: Iterable[str] = ("ReadWriteOnce",),
+    phase: str = "",
+    metadata: Doc | None = None,
+    spec: Doc | None = None,
+) -> PersistentVolumeClaim:
+    """A claim; with a `volume` it is bound to it, unless `bound=False` says that the binder has not finished."""
+    is_bound = bool(volume) if bound is None else bound
+    more = dict(metadata or {})
+    annotations = {BIND_COMPLETED: "yes"} if is_bound else {}
+    if selected_node:
+        annotations[SELECTED_NODE] = selected_node
+    annotations |= more.pop("annotations", {})
+    return convert(
+        PersistentVolumeClaim,
+        {
+            "kind": "PersistentVolumeClaim",
+            "metadata": meta(name, namespace, annotations=annotations, **more),
+            "spec": {
+                "accessModes": list(modes),
+                "resources": {"requests": {"storage": size}} if size is not None else {},
+                **({"storageClassName": class_name} if class_name is not None else {}),
+                "volumeName": volume,
+                **(spec or {}),
+            },
+            "status": {"phase": phase or ("Bound" if is_bound else "Pending")},
+        },
+    )
+
+
+def volume(
+    name: str,
+    size: str = "1Gi",
+    *,
+    class_name: str = CLASS,
+    on: str | Iterable[str] | None = None,
+    affinity: Doc | None = None,
+    claim: str = "",
+    claim_uid: str | None = None,
+    phase: str = "",
+    driver: str | None = DRIVER,
+    handle: str = "",
+    modes: Iterable[str] = ("ReadWriteOnce",),
+    labels: Mapping[str, str] | None = None,
+    metadata: Doc | None = None,
+    spec: Doc | None = None,
+) -> PersistentVolume:
+    """A volume. `on` confines it to nodes by their hostname label; `claim` (namespace/name) is who has it."""
+    if on is not None:
+        values = [on] if isinstance(on, str) else list(on)
+        affinity = {"key": "kubernetes.io/hostname", "operator": "In", "values": values}
+    required = {"required": {"nodeSelectorTerms": [{"matchExpressions": [affinity]}]}} if affinity else {}
+    owner: Doc = {}
+    if claim:
+        namespace, _, claim_name = claim.rpartition("/")
+        uid = f"{namespace}-{claim_name}" if claim_uid is None else claim_uid
+        owner = {"claimRef": {"namespace": namespace, "name": claim_name, **({"uid": uid} if uid else {})}}
+    source = {"csi": {"driver": driver, "volumeHandle": handle or name}} if driver else {}
+    return convert(
+        PersistentVolume,
+        {
+            "kind": "PersistentVolume",
+            "metadata": meta(name, labels=dict(labels or {}), **(metadata or {})),
+            "spec": {
+                "capacity": {"storage": size},
+                "accessModes": list(modes),
+                "storageClassName": class_name,
+                **({"nodeAffinity": required} if required else {}),
+                **owner,
+                **source,
+                **(spec or {}),
+            },
+            "status": {"phase": phase or ("Bound" if claim else "Available")},
+        },
+    )
+
+
+def capacity(
+    class_name: str = CLASS,
+    node: str | None = None,
+    free: str | None = None,
+    *,
+    name: str = "",
+    pools: Iterable[str] = (),
+    maximum: str | None = None,
+    topology: Doc | None = None,
+    namespace: str = "kube-system",
+    metadata: Doc | None = None,
+) -> CSIStorageCapacity:
+    """Room for a class on one node, or where a `topology` (a label selector) says; with neither it reaches nobody."""
+    if node is not None:
+        topology = {"matchLabels": {"kubernetes.io/hostname": node}}
+    said = {
+        "nodeTopology": topology,
+        "capacity": free,
+        "maximumVolumeSize": maximum,
+        "availableCapacities": list(pools) or None,
+    }
+    return convert(
+        CSIStorageCapacity,
+        {
+            "kind": "CSIStorageCapacity",
+            "metadata": meta(name or f"{class_name}-{node or 'shared'}", namespace, **(metadata or {})),
+            "storageClassName": class_name,
+            **{key: value for key, value in said.items() if value is not None},
+        },
+    )
+
+
+def csi_node(name: str, limits: Mapping[str, int | None], **metadata: Any) -> CSINode:
+    """The drivers on a node with how many volumes each may attach; None is no limit."""
+    drivers = [
+        {"name": each, "nodeID": name, **({"allocatable": {"count": limit}} if limit is not None else {})}
+        for each, limit in limits.items()
+    ]
+    return convert(CSINode, {"kind": "CSINode", "metadata": meta(name, **metadata), "spec": {"drivers": drivers}})
+
+
+def attachment(name: str, volume: str, node: str, *, attacher: str = DRIVER, attached: bool = True) -> VolumeAttachment:
+    return convert(
+        VolumeAttachment,
+        {
+            "kind": "VolumeAttachment",
+            "metadata": meta(name),
+            "spec": {"attacher": attacher, "nodeName": node, "source": {"persistentVolumeName": volume}},
+            "status": {"attached": attached},
+        },
+    )
+
+
+def pod_with(name: str, *claims: str, **options: Any) -> Pod:
+    """A pod that mounts these claims of its namespace."""
+    volumes = [
+        {"name": f"v{number}", "persistentVolumeClaim": {"claimName": each}} for number, each in enumerate(claims)
+    ]
+    spec = {"volumes": [*volumes, *options.pop("volumes", ())], **options.pop("spec", {})}
+    return pod(name, spec=spec, **options)
+
+
+def meta(name: str, namespace: str = "", **more: Any) -> Doc:
+    """Metadata; uid by name, so that references can be written down; a version newer than all before."""
+    found: Doc = {"name": name, "uid": f"{namespace}-{name}" if namespace else name}
+    if namespace:
+        found["namespace"] = namespace
+    return {"resourceVersion": str(next(_versions)), **found, **more}

@@ -1,0 +1,563 @@
+"""The ledger and the reservations as state machines, against models that look at everything after every step.
+
+The models have no indexes, no deferred work and no heaps: after each event they walk over all claims, objects and nodes
+and say from what they see what is promised and what is reserved. What they keep is one flat record a claim or object.
+So a promise that is lost, one that leaks, and an object of which nobody was told fail here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tonnage.clock import VirtualClock, rfc3339
+from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.selectors import selects
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.volumes.binding import sent_to
+from tonnage.scheduling.volumes.ledger import Ledger
+from tonnage.scheduling.volumes.reservations import Reservations
+from tonnage.testing.builders import node, pod
+from tonnage.testing.storage_builders import capacity, claim, driver, storage_class, volume
+
+TIMEOUT_S = 60
+CLASS_OF = {"a": "fast", "b": "fast", "c": "slow"}
+TOPOLOGIES = {
+    "nowhere": None,
+    "everywhere": {},
+    "n1": {"matchLabels": {"kubernetes.io/hostname": "n1"}},
+    "n2": {"matchLabels": {"kubernetes.io/hostname": "n2"}},
+    "z1": {"matchLabels": {"zone": "z1"}},
+}
+
+claim_names = st.sampled_from(sorted(CLASS_OF))
+node_names = st.sampled_from(["n1", "n1", "n1", "n2"])
+object_names = st.sampled_from(["o1", "o1", "o2", "o3"])
+pod_names = st.sampled_from(["p1", "p2"])
+generations = st.sampled_from(["", "", "", "second"])  # mostly the same object, now and then another of its name
+ages_s = st.sampled_from([0, 20, 70, None])
+seldom = st.sampled_from([False] * 7 + [True])  # for what would undo most of what went before
+
+
+@dataclass
+class Record:
+    """What the model keeps of a claim that is a promise."""
+
+    uid: str
+    node: str
+    volume: str
+    named: str = ""
+    is_rebuild: bool = False
+    made_step: int | None = None
+    made_at: datetime | None = None
+    wait_s: float | None = None
+
+
+class LedgerModel:
+    """Promises by the rules, one claim after the other, by looking at everything."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.records: dict[str, Record] = {}
+        self.before: dict[str, PersistentVolumeClaim] = {}
+        self.met_bound: dict[str, int] = {}
+        self.versions: dict[str, str] = {}
+        self.refreshed: dict[str, int] = {}
+        self.step = 0
+        self.look()
+
+    def look(self) -> None:
+        """Account for whatever happened."""
+        self.step += 1
+        storage = self.cluster.storage
+        versions = {each.uid: each.metadata.resource_version for each in storage.capacities.values()}
+        self.refreshed = {uid: step for uid, step in self.refreshed.items() if uid in versions}
+        for uid, version in versions.items():
+            if self.versions.get(uid, version) != version:
+                self.refreshed[uid] = self.step
+        self.versions = versions
+        claims = {each.key: each for each in storage.claims}
+        for key in {*self.before, *claims}:
+            self._look_at(key, self.before.get(key), claims.get(key))
+        self.before = claims
+        for key in list(self.records):
+            self._end_if_shown(key)
+
+    def _look_at(self, key: str, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        record = self.records.get(key)
+        if record is not None and (new is None or not _is_same(record, new)):
+            del self.records[key]
+            record = None
+        if new is None or not new.selected_node or old is None or old.uid != new.uid:
+            self.met_bound.pop(key, None)
+        if new is None or not new.selected_node:
+            return
+        if record is None and not new.is_bound:
+            record = self.records[key] = Record(new.uid, new.selected_node, "")
+        elif record is None and (old is None or old.uid != new.uid or not old.is_bound):
+            self.met_bound[key] = self.step
+        elif record is not None and new.is_bound and not record.volume:
+            record.volume = new.spec.volume_name
+            record.made_step, record.made_at = self.step, self.cluster.clock.now()
+            record.wait_s = self.cluster.clock.monotonic()
+        found = self.cluster.storage.volumes.get(new.spec.volume_name)
+        if key in self.met_bound and found is not None:
+            met_step, created_at = self.met_bound.pop(key), found.metadata.creation_timestamp
+            if created_at is not None and record is None and self._age_s(created_at) < TIMEOUT_S:
+                record = self.records[key] = Record(new.uid, new.selected_node, new.spec.volume_name)
+                record.made_step, record.made_at = met_step, created_at
+                record.wait_s = self.cluster.clock.monotonic() - self._age_s(created_at)
+        if record is not None and record.is_rebuild:
+            if not self._is_rebuilt(record):
+                record.made_step = None
+            elif record.made_step is None:
+                record.made_step, record.made_at = self.step, self.cluster.clock.now()
+
+    def _age_s(self, created_at: datetime) -> float:
+        return (self.cluster.clock.now() - created_at).total_seconds()
+
+    def _is_rebuilt(self, record: Record) -> bool:
+        found = self.cluster.storage.volumes.get(record.volume)
+        labels = self._labels(record.node)
+        required = found.spec.node_affinity.required if found is not None else None
+        return required is not None and labels is not None and required.matches(record.node, labels)
+
+    def _labels(self, name: str) -> Mapping[str, str] | None:
+        return next(
+            (each.metadata.labels for each in self.cluster.nodes if each is not None and each.name == name), None
+        )
+
+    def reserve(self, keys: list[str], uid: str) -> None:
+        for key in keys:
+            now = self.cluster.storage.claims.get(key)
+            assert now is not None
+            if now.is_bound:
+                self.records[key] = Record(now.uid, now.selected_node, now.spec.volume_name, is_rebuild=True)
+                self.records[key].wait_s = self.cluster.clock.monotonic()
+            self.records[key].named = uid
+        self.look()
+
+    def expire(self) -> None:
+        now_s = self.cluster.clock.monotonic()
+        for key, record in list(self.records.items()):
+            if record.wait_s is not None and record.wait_s + TIMEOUT_S <= now_s:
+                del self.records[key]
+        self.look()
+
+    def _objects(self, key: str) -> list[CSIStorageCapacity]:
+        """Where a record is charged, whatever shows it."""
+        record, class_name = self.records[key], CLASS_OF[key.removeprefix("default/")]
+        labels = self._labels(record.node)
+        of_class = [each for each in self.cluster.storage.capacities.values() if each.storage_class_name == class_name]
+        if labels is None:
+            return [each for each in of_class if each.uid == record.named]
+        reaching = [each for each in of_class if selects(each.node_topology, labels)]
+        return [each for each in reaching if each.uid == record.named] or reaching
+
+    def _is_shown(self, record: Record, each: CSIStorageCapacity) -> bool:
+        if record.made_step is None or record.made_at is None:
+            return False
+        created_at = each.metadata.creation_timestamp
+        is_newer = created_at is not None and created_at > record.made_at
+        return is_newer or self.refreshed.get(each.uid, 0) > record.made_step
+
+    def _end_if_shown(self, key: str) -> None:
+        record, objects = self.records[key], self._objects(key)
+        if [each.uid for each in objects] == [record.named] and self._is_shown(record, objects[0]):
+            del self.records[key]
+
+    def promises(self) -> dict[str, dict[str, int]]:
+        """Bytes by object and claim."""
+        storage, found = self.cluster.storage, dict[str, dict[str, int]]()
+        for key, record in self.records.items():
+            now = storage.claims.get(key)
+            class_name = CLASS_OF[key.removeprefix("default/")]
+            of_class = storage.classes.get(class_name)
+            keeps_count = of_class is not None and storage.drivers[of_class.provisioner].spec.storage_capacity
+            if now is None or now.requested is None or not keeps_count:
+                continue
+            for each in self._objects(key):
+                if not self._is_shown(record, each):
+                    found.setdefault(each.uid, {})[key] = now.requested.value()
+        return found
+
+
+def _is_same(record: Record, now: PersistentVolumeClaim) -> bool:
+    is_there = (now.uid, now.selected_node) == (record.uid, record.node)
+    return is_there and (not record.volume or (now.is_bound and now.spec.volume_name == record.volume))
+
+
+class World(RuleBasedStateMachine):
+    """Everything that can happen to claims, volumes, objects and nodes; those who watch are told by `happened`."""
+
+    def happened(self) -> None:
+        """One event is over."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.clock = VirtualClock()
+        self.clock.advance(1000)
+        self.cluster = Cluster(self.clock)
+        self.storage = self.cluster.storage
+        self.storage.put(driver())
+        self.storage.put(storage_class("fast"))
+        self.storage.put(storage_class("slow"))
+        for name in ("n1", "n2"):
+            self.cluster.put_node(node(name, labels={"zone": "z1"}))
+        self.storage.put(capacity("fast", name="o1", topology=TOPOLOGIES["n1"], free="9Gi"))
+        self.storage.put(capacity("fast", name="o2", topology=TOPOLOGIES["z1"], free="9Gi"))
+        for name in CLASS_OF:
+            self.storage.put(claim(name, class_name=CLASS_OF[name], metadata={"uid": name}))
+        self.watch()
+
+    def watch(self) -> None:
+        """Begin to look at the cluster."""
+
+    @rule(name=claim_names, on=st.sampled_from(["n1", "n2", "n1", ""]), size=st.sampled_from(["1Gi", "2Gi", None]))
+    def write_claim(self, name: str, on: str, size: str | None) -> None:
+        """Somebody writes a claim's selected-node, or removes it. A claim that is bound stays bound."""
+        now = self.storage.claims.get(f"default/{name}")
+        made = now.spec.volume_name if now is not None else ""
+        self._put_claim(name, size, made, on, now.uid if now is not None else name)
+
+    @rule(name=claim_names, on=node_names, of=object_names, by=pod_names, steps=st.sampled_from([1, 2, 3]))
+    def go_on(self, name: str, on: str, of: str, by: str, steps: int) -> None:
+        """A claim comes further in its usual life: reserved, bound where it was sent, shown by the objects."""
+        for _ in range(steps):
+            now = self.storage.claims.get(f"default/{name}")
+            if now is None or not now.selected_node:
+                self.take([name], on, of, by)
+            elif not now.is_bound:
+                size = str(now.requested) if now.requested is not None else None
+                self._put_claim(name, size, f"pv-{name}", now.selected_node, now.uid)
+            else:
+                for each in ("o1", "o2", "o3"):
+                    self._refresh(each)
+
+    @rule(name=claim_names, how=st.sampled_from(["restore", "anew", "anew", "anew", "anew bound", "unbind", "remove"]))
+    def undo_claim(self, name: str, how: str) -> None:
+        now = self.storage.claims.get(f"default/{name}")
+        if how == "restore":
+            self.storage.claims.restore(f"default/{name}")
+            self.happened()
+        elif how == "remove" or now is None:
+            self.storage.claims.remove(f"default/{name}")
+            self.happened()
+        elif how == "unbind":
+            self._put_claim(name, "1Gi", "", now.selected_node, now.uid)
+        elif how == "anew":
+            self._put_claim(name, "1Gi", "", "", f"{now.uid}'")
+        else:
+            self._put_claim(name, "1Gi", f"pv-{name}", "n1", f"{now.uid}'")
+
+    def _put_claim(self, name: str, size: str | None, made: str, on: str, uid: str) -> None:
+        self.storage.put(
+            claim(name, size, class_name=CLASS_OF[name], volume=made, selected_node=on, metadata={"uid": uid})
+        )
+        self.happened()
+
+    @rule(name=claim_names, age_s=ages_s, on=st.sampled_from([None, "n1", "n2", "gone"]))
+    def put_or_remove_volume(self, name: str, age_s: int | None, on: str | None) -> None:
+        created = {} if age_s is None else {"creationTimestamp": rfc3339(self.clock.now() - timedelta(seconds=age_s))}
+        if on == "gone":
+            self.storage.volumes.remove(f"pv-{name}")
+        else:
+            self.storage.put(volume(f"pv-{name}", on=on, claim=f"default/{name}", metadata=created))
+        self.happened()
+
+    @rule(
+        name=object_names,
+        class_name=st.sampled_from(["fast", "fast", "slow"]),
+        where=st.sampled_from(["n1", "n1", "n2", "z1", "everywhere", "nowhere"]),
+        again=generations,
+        is_dated=st.booleans(),
+        is_wanted=seldom,
+    )
+    def put_object(self, name: str, class_name: str, where: str, again: str, is_dated: bool, is_wanted: bool) -> None:
+        if not is_wanted and f"kube-system/{name}" in self.storage.capacities:
+            return
+        metadata = {"uid": f"{name}{again}"} | ({"creationTimestamp": rfc3339(self.clock.now())} if is_dated else {})
+        self.storage.put(capacity(class_name, name=name, topology=TOPOLOGIES[where], free="9Gi", metadata=metadata))
+        self.happened()
+
+    @rule(name=object_names, how=st.sampled_from(["refresh"] * 6 + ["repeat", "remove"]))
+    def refresh_object(self, name: str, how: str) -> None:
+        old = self.storage.capacities.get(f"kube-system/{name}")
+        if old is None:
+            return
+        if how == "remove":
+            self.storage.remove(old)
+        elif how == "repeat":
+            self.storage.put(old)
+        else:
+            self._refresh(name)
+            return
+        self.happened()
+
+    def _refresh(self, name: str) -> None:
+        old = self.storage.capacities.get(f"kube-system/{name}")
+        if old is not None:
+            version = capacity("fast").metadata.resource_version
+            newer = msgspec.structs.replace(old.metadata, resource_version=version)
+            self.storage.put(msgspec.structs.replace(old, metadata=newer))
+            self.happened()
+
+    @rule(name=node_names, zone=st.sampled_from(["z1", "z1", "z1", "z2", "gone"]))
+    def put_or_remove_node(self, name: str, zone: str) -> None:
+        if zone == "gone":
+            self.cluster.remove_node(name)
+        else:
+            self.cluster.put_node(node(name, labels={"zone": zone}))
+        self.happened()
+
+    @rule(seconds=st.sampled_from([1, 5, 15, 60]))
+    def advance(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+
+    @rule(
+        names=st.lists(claim_names, min_size=1, max_size=3, unique=True), on=node_names, of=object_names, by=pod_names
+    )
+    def reserve(self, names: list[str], on: str, of: str, by: str) -> None:
+        self.take(names, on, of, by)
+
+    def take(self, names: list[str], on: str, of: str, by: str) -> None:
+        """Reserve an object for claims, on a node."""
+
+    def assumed(self, names: list[str], on: str) -> list[PersistentVolumeClaim]:
+        """Send those of the claims that are there to a node; as they were planned with."""
+        found = [self.storage.claims.get(f"default/{name}") for name in names]
+        planned = [each for each in found if each is not None]
+        for each in planned:
+            self.storage.claims.assume(sent_to(each, on))
+            self.happened()
+        return planned
+
+
+class LedgerMachine(World):
+    def watch(self) -> None:
+        self.ledger = self.cluster.view(Ledger)
+        self.model = LedgerModel(self.cluster)
+        self.changed: set[str] = set()
+        self.released: set[str] = set()
+        self.ledger.on_change.append(self.changed.add)
+        self.ledger.on_released.append(lambda each: self.released.add(each.uid))
+        self.answers: dict[str, dict[str, int]] = {}
+        self.compare(is_told=False)
+
+    def happened(self) -> None:
+        self.model.look()
+
+    def take(self, names: list[str], on: str, of: str, by: str) -> None:
+        found = self.storage.capacities.get(f"kube-system/{of}")
+        if found is None:
+            return
+        planned = self.assumed(names, on)
+        self.ledger.reserve(found, PodInfo(pod(by)), planned)
+        self.model.reserve([each.key for each in planned], found.uid)
+
+    @rule(by=pod_names, is_deleted=st.booleans())
+    def leave(self, by: str, is_deleted: bool) -> None:
+        """The ledger goes by the claims: nothing follows from this."""
+        end = self.ledger.pod_gone if is_deleted else self.ledger.release
+        end(PodInfo(pod(by)).uid)
+
+    @rule(change=st.sampled_from([driver(), driver(), storage_class("slow"), None, driver(capacity=False)]))
+    def change_rules(self, change: CSIDriver | StorageClass | None) -> None:
+        if change is None:
+            self.storage.remove(storage_class("slow"))
+        else:
+            self.storage.put(change)
+        self.happened()
+
+    @rule()
+    def expire(self) -> None:
+        self.ledger.expire(self.clock.monotonic())
+        self.model.expire()
+
+    @rule(is_wanted=seldom)
+    def restart(self, is_wanted: bool) -> None:
+        """Memory is lost, what the API has is kept."""
+        if not is_wanted:
+            return
+        before, api = self.cluster, self.storage
+        self.cluster = Cluster(self.clock)
+        self.storage = self.cluster.storage
+        for each in before.nodes:
+            if each is not None:
+                self.cluster.put_node(each)
+        for one in (*api.classes.values(), *api.drivers.values(), *api.capacities.values()):
+            self.storage.put(one)
+        for known in list(api.claims):
+            told = api.claims.api(known.key)
+            assert told is not None
+            self.storage.put(told)
+        for found in api.volumes:
+            self.storage.put(found)
+        self.watch()
+
+    @rule()
+    def decide(self) -> None:
+        self.compare(is_told=True)
+
+    def teardown(self) -> None:
+        self.compare(is_told=True)
+
+    def compare(self, *, is_told: bool) -> None:
+        self.ledger.catch_up()
+        expected = self.model.promises()
+        uids = {*self.answers, *expected, *(each.uid for each in self.storage.capacities.values())}
+        found = {uid: dict(self.ledger.promises(uid)) for uid in uids if self.ledger.promises(uid)}
+        assert found == expected
+        assert {promise.key for promise in self.ledger._promises} == set(self.model.records)
+        for uid, of_object in found.items():
+            assert self.ledger.promised(uid) == tuple(sorted(of_object.values(), reverse=True))
+        holds = {(hold.uid, hold.claims[0]): hold.bytes for hold in self.ledger.holds()}
+        assert holds == {(uid, key): size for uid, each in expected.items() for key, size in each.items()}
+        waits = [each.wait_s + TIMEOUT_S for each in self.model.records.values() if each.wait_s is not None]
+        assert self.ledger.next_expiry_at() == min(waits, default=None)
+        if is_told:
+            differing = {uid for uid in uids if self.answers.get(uid) != found.get(uid)}
+            assert differing <= self.changed
+            shrunk = {
+                uid
+                for uid in differing
+                if any(found.get(uid, {}).get(key, 0) < size for key, size in self.answers.get(uid, {}).items())
+            }
+            assert shrunk <= self.released
+        self.answers = found
+        self.changed.clear()
+        self.released.clear()
+
+
+class ReservationsModel:
+    """Reservations by the rules: a record an object, looked at after every step."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.records: dict[str, ReservationRecord] = {}
+        self.resets = {"refresh": 0, "failure": 0, "deletion": 0, "timeout": 0}
+
+    def look(self) -> None:
+        storage = self.cluster.storage
+        current = {each.uid: each for each in storage.capacities.values()}
+        for uid, record in list(self.records.items()):
+            if uid not in current:
+                self.end(uid, "deletion")
+                continue
+            if current[uid].metadata.resource_version != record.version:
+                self.end(uid, "refresh")
+                continue
+            lost = ""
+            for key, claim_uid in list(record.claims.items()):
+                now = storage.claims.get(key)
+                if now is None or now.uid != claim_uid:
+                    lost = "deletion"
+                    del record.claims[key]
+                elif now.selected_node != record.node:
+                    lost = "failure"
+                    del record.claims[key]
+            if lost and not record.claims:
+                self.end(uid, lost)
+                continue
+            is_bound = all(_is_bound(storage.claims.get(key)) for key in record.claims)
+            if not is_bound:
+                record.bound_s = None
+            elif record.bound_s is None:
+                record.bound_s = self.cluster.clock.monotonic()
+
+    def expire(self) -> None:
+        for uid, record in list(self.records.items()):
+            if record.bound_s is not None and record.bound_s + TIMEOUT_S <= self.cluster.clock.monotonic():
+                self.end(uid, "timeout")
+
+    def end(self, uid: str, cause: str) -> None:
+        del self.records[uid]
+        self.resets[cause] += 1
+
+
+@dataclass
+class ReservationRecord:
+    version: str
+    pod: str
+    node: str
+    claims: dict[str, str]
+    bound_s: float | None = None
+
+
+def _is_bound(now: PersistentVolumeClaim | None) -> bool:
+    return now is not None and now.is_bound
+
+
+class ReservationsMachine(World):
+    def watch(self) -> None:
+        self.reservations = self.cluster.view(Reservations)
+        self.model = ReservationsModel(self.cluster)
+        self.is_reserved: dict[str, bool] = {}
+        self.changed: set[str] = set()
+        self.released: set[str] = set()
+        self.reservations.on_change.append(self.changed.add)
+        self.reservations.on_released.append(lambda each: self.released.add(each.uid))
+        self.count = 0
+
+    def happened(self) -> None:
+        self.model.look()
+
+    def take(self, names: list[str], on: str, of: str, by: str) -> None:
+        found = self.storage.capacities.get(f"kube-system/{of}")
+        if found is None or not any(self.storage.claims.get(f"default/{name}") for name in names):
+            return
+        planned = self.assumed(names, on)
+        who = PodInfo(pod(by))
+        self.reservations.reserve(found, who, planned)
+        claims = {each.key: each.uid for each in planned}
+        self.model.records[found.uid] = ReservationRecord(found.metadata.resource_version, who.uid, on, claims)
+        self.count += 1
+        self.model.look()
+
+    @rule(by=pod_names, is_deleted=st.booleans())
+    def leave(self, by: str, is_deleted: bool) -> None:
+        uid = PodInfo(pod(by)).uid
+        end = self.reservations.pod_gone if is_deleted else self.reservations.release
+        end(uid)
+        for of_object, record in list(self.model.records.items()):
+            if record.pod == uid:
+                self.model.end(of_object, "deletion" if is_deleted else "failure")
+
+    @rule()
+    def expire(self) -> None:
+        self.reservations.expire(self.clock.monotonic())
+        self.model.expire()
+
+    @invariant()
+    def says_what_the_model_says(self) -> None:
+        if not hasattr(self, "model"):
+            return
+        records, found = self.model.records, self.reservations
+        is_reserved = {each.uid: found.is_reserved(each) for each in self.storage.capacities.values()}
+        assert is_reserved == {uid: uid in records for uid in is_reserved}
+        assert {hold.uid for hold in found.holds()} == set(records)
+        assert found.resets == self.model.resets
+        assert found.reservations_total == self.count
+        waits = [each.bound_s + TIMEOUT_S for each in records.values() if each.bound_s is not None]
+        assert found.next_expiry_at() == min(waits, default=None)
+        gone = {uid for uid, was in self.is_reserved.items() if was and not is_reserved.get(uid, False)}
+        come = {uid for uid, is_now in is_reserved.items() if is_now and not self.is_reserved.get(uid, False)}
+        assert gone | come <= self.changed
+        assert gone <= self.released
+        self.is_reserved = is_reserved
+        self.changed.clear()
+        self.released.clear()
+
+
+TestLedger = LedgerMachine.TestCase
+TestLedger.settings = settings(max_examples=100, stateful_step_count=60, deadline=None, derandomize=True)
+TestReservations = ReservationsMachine.TestCase
+TestReservations.settings = settings(max_examples=60, stateful_step_count=50, deadline=None, derandomize=True)

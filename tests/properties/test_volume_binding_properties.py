@@ -1,0 +1,500 @@
+"""VolumeBinding says about all nodes at once what its slow twin says about each, whatever happened before.
+
+Names, sizes and labels are few, so that things meet. Between questions nodes come, change, are cordoned and go;
+capacity objects, claims, volumes, classes and drivers change; pods reserve what they were given and some of them fail.
+Every question is asked of all rows, of each alone and of some; every answer is compared in full: reasons, scores, and
+what the node would do. A decider that remembers is compared with one that has just been made.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import volume_twins as twins
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from volume_twins import Outcome, Rules, Seen
+
+from tonnage.gates import Gates
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.columns import Rows, row_numbers
+from tonnage.scheduling.cycle import Decider, Pipeline
+from tonnage.scheduling.framework import SKIP, Cycle, Judgement
+from tonnage.scheduling.plugin_args import VolumeBindingArgs
+from tonnage.scheduling.plugin_args_rules import UtilizationShapePoint
+from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.storage_capacity_args import LegacyPools, PoolFit, Reservation, StorageCapacityArgs
+from tonnage.scheduling.volumes.class_capacity import identity
+from tonnage.scheduling.volumes.ledger import Ledger
+from tonnage.scheduling.volumes.plan import VolumePlan
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
+
+modest = settings(max_examples=60, deadline=None)
+
+NODES = [f"n{number}" for number in range(6)]
+CLAIMS = [f"c{number}" for number in range(8)]
+VOLUMES = [f"v{number}" for number in range(8)]
+OBJECTS = [f"room-{number}" for number in range(7)]
+SIZES = ["1Gi", "2Gi", "3Gi", "4Gi", "5Gi"]
+ROOMS = ["0", "1Gi", "3Gi", "4Gi", "5Gi", "6Gi", "9Gi"]
+ZONES = ["z1", "z2"]
+CLASSES = ["fast", "fast", "fast", "fast", "slow", "zoned", "local", "uncounted"]
+DRIVERS = ["csi.fast", "csi.slow"]
+PROVISIONERS = {
+    "fast": "csi.fast",
+    "slow": "csi.slow",
+    "zoned": "csi.fast",
+    "local": "kubernetes.io/no-provisioner",
+    "uncounted": "csi.unknown",
+}
+HOST = "kubernetes.io/hostname"
+
+
+class World:
+    """A cluster to which things happen by lot, and a plugin that judges it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.cluster = Cluster()
+        self.nodes: dict[str, Node] = {}
+        self.classes: dict[str, StorageClass] = {}
+        self.drivers: dict[str, CSIDriver] = {}
+        self.capacities: dict[str, CSIStorageCapacity] = {}
+        self.kept: list[tuple[Cycle, str]] = []
+        """Pods that reserved and did not fail yet, with their nodes."""
+        self.reserved: dict[str, Reserved] = {}
+        """In mode Object: by object, as the KEP's ReservedCapacity has it."""
+        rng = self.rng
+        self.rules = Rules(
+            is_joint=rng.random() < 0.8,
+            legacy=rng.choice(("Strict", "Strict", "Bounded", "Independent")),
+            must_be_sure=rng.random() < 0.25,
+        )
+        mode = rng.choice((*Reservation, Reservation.LEDGER))
+        self.mode = mode if self.rules.is_joint else Reservation.NONE
+        points = sorted(rng.sample(range(101), rng.randint(1, 4)))
+        self.shape = tuple((point, rng.randint(0, 10)) for point in points)
+        self.plugin = self.new_plugin()
+        for name in PROVISIONERS:
+            self.put_class(name)
+        for name in DRIVERS:
+            self.put_driver(name)
+        for name in NODES[: rng.randint(1, 5)]:
+            self.put_node(name)
+        for make, fewest, most in ((self.put_capacity, 2, 10), (self.put_volume, 0, 6), (self.put_claim, 2, 12)):
+            for _ in range(rng.randint(fewest, most)):
+                make()
+
+    def new_plugin(self) -> VolumeBinding:
+        gates = Gates().with_(CSIStorageCapacityV2=self.rules.is_joint)
+        points = tuple(UtilizationShapePoint(utilization=at, score=score) for at, score in self.shape)
+        args = StorageCapacityArgs(
+            reservation=self.mode,
+            pool_fit=PoolFit.GUARANTEED if self.rules.must_be_sure else PoolFit.POSSIBLE,
+            legacy_pools=LegacyPools(self.rules.legacy),
+        )
+        return VolumeBinding(gates, VolumeBindingArgs(shape=points), args)
+
+    # -- things -------------------------------------------------------------------------------------------------------
+
+    def put_node(self, name: str) -> None:
+        labels = {"zone": self.rng.choice(ZONES)} if self.rng.random() < 0.8 else {}
+        made = self.nodes[name] = node(name, labels=labels, unschedulable=self.rng.random() < 0.3)
+        self.cluster.put_node(made)
+
+    def remove_node(self, name: str) -> None:
+        self.nodes.pop(name, None)
+        self.cluster.remove_node(name)
+
+    def put_class(self, name: str) -> None:
+        rng = self.rng
+        is_zoned = name == "zoned" or rng.random() < 0.2
+        terms = [{"zone": rng.sample(ZONES, rng.randint(1, 2))}, {HOST: rng.sample(NODES, 2)}]
+        made = storage_class(
+            name, provisioner=PROVISIONERS[name], topologies=rng.sample(terms, rng.randint(1, 2)) if is_zoned else ()
+        )
+        self.classes[name] = made
+        self.cluster.storage.put(made)
+
+    def put_driver(self, name: str) -> None:
+        rng = self.rng
+        made = driver(name, capacity=rng.random() < 0.95, rebuilding=rng.random() < 0.6)
+        self.drivers[name] = made
+        self.cluster.storage.put(made)
+
+    def put_capacity(self, name: str = "") -> None:
+        rng = self.rng
+        topology: Any = rng.choice(
+            [
+                None,
+                {},
+                *({"matchLabels": {"zone": each}} for each in (*ZONES, *ZONES)),
+                *({"matchLabels": {HOST: each}} for each in NODES[:4]),
+            ]
+        )
+        pools = rng.choices(ROOMS, k=rng.randint(1, 3)) if rng.random() < 0.5 else []
+        annotations = {}
+        if rng.random() < 0.3:
+            text = rng.choice((",".join(rng.choices(ROOMS, k=2)), "3Gi,lots"))
+            annotations = {"annotations": {twins.POOLS: text}}
+        made = capacity(
+            rng.choice(("fast", "fast", "fast", "slow", "zoned")),
+            free=rng.choice([*ROOMS, None]),
+            maximum=rng.choice([*ROOMS, *[None] * 7]),
+            pools=pools,
+            topology=topology,
+            name=name or rng.choice(OBJECTS),
+            metadata=annotations,
+        )
+        self.capacities[made.key] = made
+        self.cluster.storage.put(made)
+
+    def refresh(self) -> None:
+        """The object says something new about itself, as provisioners do all the time."""
+        if not self.capacities:
+            return
+        rng = self.rng
+        old = rng.choice(sorted(self.capacities.values(), key=lambda each: each.key))
+        pools = rng.choices(ROOMS, k=rng.randint(1, 3)) if old.available_capacities else []
+        made = capacity(
+            old.storage_class_name, free=rng.choice(ROOMS), pools=pools, name=old.name, topology=_doc(old.node_topology)
+        )
+        self.capacities[made.key] = made
+        self.cluster.storage.put(made)
+
+    def remove_capacity(self) -> None:
+        gone = self.capacities.pop(f"kube-system/{self.rng.choice(OBJECTS)}", None)
+        if gone is not None:
+            self.cluster.storage.remove(gone)
+
+    def put_claim(self, name: str = "") -> None:
+        rng = self.rng
+        name = name or rng.choice(CLAIMS)
+        kind = rng.random()
+        options: dict[str, Any] = {}
+        if kind < 0.3:
+            options = {"volume": rng.choice([*VOLUMES, "missing"] if rng.random() < 0.3 else [f"of-{name}"])}
+            if rng.random() < 0.8:
+                options["selected_node"] = rng.choice(NODES)
+            if rng.random() < 0.9:
+                self.cluster.storage.put(
+                    volume(f"of-{name}", claim=f"default/{name}", affinity=self.affinity(), class_name="fast")
+                )
+        elif kind < 0.55:
+            options = {"selected_node": rng.choice(NODES[:4])}
+            if rng.random() < 0.1:
+                options = {"metadata": {"annotations": {twins.SELECTED_NODE: ""}}}
+        size = rng.choice(SIZES) if rng.random() < 0.95 else None
+        self.cluster.storage.put(claim(name, size, class_name=rng.choice(CLASSES), **options))
+
+    def put_volume(self) -> None:
+        rng = self.rng
+        made = volume(
+            rng.choice(VOLUMES),
+            rng.choice(SIZES),
+            class_name=rng.choice(CLASSES),
+            affinity=self.affinity(),
+            claim="other/claim" if rng.random() < 0.2 else "",
+        )
+        self.cluster.storage.put(made)
+
+    def affinity(self) -> dict[str, Any] | None:
+        rng = self.rng
+        if rng.random() < 0.4:
+            return None
+        if rng.random() < 0.5:
+            return {"key": "zone", "operator": "In", "values": [rng.choice(ZONES)]}
+        return {"key": HOST, "operator": "In", "values": rng.sample(NODES, rng.randint(1, 4))}
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def happen(self) -> None:
+        rng = self.rng
+        storage = self.cluster.storage
+        for _ in range(rng.choice((0, 1, 1, 2, 4))):
+            match rng.choice(
+                [
+                    "node",
+                    "node",
+                    "node",
+                    "node_gone",
+                    "class",
+                    "driver",
+                    "capacity",
+                    "capacity",
+                    "refresh",
+                    "refresh",
+                    "capacity_gone",
+                    "claim",
+                    "claim",
+                    "claim_gone",
+                    "unselect",
+                    "volume",
+                    "volume_gone",
+                    "fail",
+                ]
+            ):
+                case "node":
+                    self.put_node(rng.choice(NODES))
+                case "node_gone":
+                    self.remove_node(rng.choice(NODES))
+                case "class":
+                    self.put_class(rng.choice(sorted(PROVISIONERS)))
+                case "driver":
+                    self.put_driver(rng.choice(DRIVERS))
+                case "capacity":
+                    self.put_capacity()
+                case "refresh":
+                    self.refresh()
+                case "capacity_gone":
+                    self.remove_capacity()
+                case "claim":
+                    self.put_claim()
+                case "claim_gone":
+                    storage.remove(claim(rng.choice(CLAIMS)))
+                case "unselect":  # the provisioner gives up
+                    name = rng.choice(CLAIMS)
+                    if (known := storage.claims.get(f"default/{name}")) is not None and not known.is_bound:
+                        storage.put(claim(name, _size(known), class_name=known.spec.storage_class_name))
+                case "volume":
+                    self.put_volume()
+                case "volume_gone":
+                    storage.remove(volume(rng.choice([*VOLUMES, *(f"of-{each}" for each in CLAIMS)])))
+                case "fail":
+                    if self.kept:
+                        self.unreserve(*self.kept.pop(rng.randrange(len(self.kept))))
+            self.lose_claims()
+
+    def lose_claims(self) -> None:
+        """A reservation whose claims are all gone, or given back by the provisioner, is for nobody."""
+        for uid, held in list(self.reserved.items()):
+            for key, (claim_uid, node_name) in list(held.claims.items()):
+                now = self.cluster.storage.claims.get(key)
+                if now is None or now.uid != claim_uid or now.selected_node != node_name:
+                    del held.claims[key]
+            if not held.claims:
+                del self.reserved[uid]
+
+    def reserve(self, cycle: Cycle, node_name: str, outcome: Outcome) -> None:
+        assert self.plugin.reserve(cycle, node_name).is_success
+        self.kept.append((cycle, node_name))
+        if self.mode is Reservation.OBJECT:
+            for each, room, _ in outcome.provisions:
+                if room is not None:
+                    held = self.reserved.get(identity(room))
+                    if held is None or held.version != room.metadata.resource_version:  # what was held, was refreshed
+                        held = self.reserved[identity(room)] = Reserved(cycle.pod.uid, room.metadata.resource_version)
+                    held.claims[each.key] = (each.uid, node_name)
+
+    def unreserve(self, cycle: Cycle, node_name: str) -> None:
+        self.plugin.unreserve(cycle, node_name)
+        self.reserved = {uid: held for uid, held in self.reserved.items() if held.pod != cycle.pod.uid}
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def seen(self) -> Seen:
+        cluster = self.cluster
+
+        def is_reserved(each: CSIStorageCapacity) -> bool:
+            held = self.reserved.get(identity(each))
+            return held is not None and held.version == each.metadata.resource_version
+
+        def promised(each: CSIStorageCapacity) -> dict[str, int]:
+            if self.mode is not Reservation.LEDGER:
+                return {}
+            ledger = cluster.view(Ledger)
+            ledger.catch_up()
+            return dict(ledger.promises(identity(each)))
+
+        return Seen(
+            self.nodes,
+            {each.name: each for each in cluster.storage.volumes},
+            self.classes,
+            self.drivers,
+            list(self.capacities.values()),
+            is_reserved,
+            promised,
+        )
+
+    def pod(self, number: int) -> PodInfo | None:
+        """A pod that mounts some of the claims there are, one of them twice now and then."""
+        known = [each.name for each in self.cluster.storage.claims]
+        if not known:
+            return None
+        chosen = self.rng.choices(known, k=self.rng.choice((1, 1, 2, 3, 4)))
+        return PodInfo(pod_with(f"p{number}", *chosen))
+
+    def claims(self, pod: PodInfo) -> list[PersistentVolumeClaim]:
+        found = [self.cluster.storage.claims.get(f"default/{name}") for name in pod.pod.claim_names()]
+        return [each for each in found if each is not None]
+
+
+class Reserved:
+    def __init__(self, pod: str, version: str) -> None:
+        self.pod, self.version = pod, version
+        self.claims: dict[str, tuple[str, str]] = {}
+
+
+def _doc(topology: Any) -> dict[str, Any] | None:
+    return None if topology is None else {"matchLabels": dict(topology.match_labels)}
+
+
+def _size(known: PersistentVolumeClaim) -> str | None:
+    return str(known.requested) if known.requested is not None else None
+
+
+def told(judgement: Judgement | None, place: int) -> set[str]:
+    if judgement is None:
+        return set()
+    assert judgement.unresolvable is True
+    return {reason for i, reason in enumerate(judgement.reasons) if judgement.bits[place] >> i & 1}
+
+
+def as_planned(plan: VolumePlan) -> tuple[Any, ...]:
+    return (
+        [(each.claim.key, each.volume.name) for each in plan.bound],
+        [(each.claim.key, each.volume.name) for each in plan.static],
+        sorted(
+            (each.claim.key, each.capacity.key if each.capacity is not None else "", each.is_rebuild)
+            for each in plan.provisions
+        ),
+    )
+
+
+def as_judged(outcome: Outcome) -> tuple[Any, ...]:
+    return (
+        outcome.bound,
+        [(each.key, of.name) for each, of in outcome.static],
+        sorted((each.key, of.key if of is not None else "", anew) for each, of, anew in outcome.provisions),
+    )
+
+
+def ask(world: World, pod: PodInfo) -> tuple[Cycle, dict[str, Outcome]]:
+    """Ask the plugin in every form and compare with the twin."""
+    cluster, plugin = world.cluster, world.plugin
+    cycle = Cycle(pod, cluster)
+    assert plugin.pre_filter(cycle) is None
+    first = plugin.filter(cycle, cluster.all_rows)  # before the twin looks, which brings the ledger up to date
+    seen, claims = world.seen(), world.claims(pod)
+    outcomes = {name: twins.judge(seen, world.rules, claims, each) for name, each in world.nodes.items()}
+    some = np.array(world.rng.sample(range(cluster.size), world.rng.randint(1, cluster.size)), dtype=np.intp)
+    asked: list[Rows] = [some, *(slice(row, row + 1) for row in cluster.row_of.values())]
+    for rows, judgement in [(cluster.all_rows, first), *((rows, plugin.filter(cycle, rows)) for rows in asked)]:
+        for place, row in enumerate(row_numbers(rows).tolist()):
+            if cluster.name(row):
+                assert told(judgement, place) == outcomes[cluster.name(row)].reasons, cluster.name(row)
+    notes: Notes = cycle.state[plugin.name]
+    feasible = {name: outcome for name, outcome in outcomes.items() if not outcome.reasons}
+    for name, outcome in feasible.items():
+        plan = notes.fit.plan(notes.demand, cluster.row_of[name])
+        assert as_planned(plan) == as_judged(outcome), name
+    if feasible:
+        compare_scores(world, cycle, feasible)
+    return cycle, outcomes
+
+
+def compare_scores(world: World, cycle: Cycle, outcomes: dict[str, Outcome]) -> None:
+    plugin, rows = world.plugin, np.array([world.cluster.row_of[name] for name in outcomes], dtype=np.intp)
+    cycle.feasible = rows
+    shape = tuple((at, 10 * score) for at, score in world.shape)
+    expected = [twins.score(shape, world.rules, outcome) for outcome in outcomes.values()]
+    if plugin.pre_score(cycle) is SKIP:
+        assert not any(expected)
+        return
+    assert plugin.score(cycle, rows).tolist() == expected
+    assert plugin.score(cycle, world.cluster.all_rows)[rows].tolist() == expected
+    for row, one in zip(rows.tolist(), expected, strict=True):
+        assert plugin.score(cycle, slice(row, row + 1)).tolist() == [one]
+
+
+# -- the properties ---------------------------------------------------------------------------------------------------
+
+
+@modest
+@given(seed=st.integers(0, 2**32))
+def test_every_node_is_judged_and_scored_as_the_twin_does(seed: int) -> None:
+    tell(seed)
+
+
+def tell(seed: int, steps: int = 12) -> set[str]:
+    """A story; what happened in it that is worth having happened."""
+    world = World(seed)
+    met = {str(world.mode) if world.rules.is_joint else "gate off"}
+    for step in range(steps):
+        world.happen()
+        pod = world.pod(step)
+        if pod is None or not world.nodes:
+            continue
+        cycle, outcomes = ask(world, pod)
+        feasible = sorted(name for name, outcome in outcomes.items() if not outcome.reasons)
+        for outcome in outcomes.values():
+            met |= outcome.reasons
+        if feasible and world.rng.random() < 0.7:
+            name = world.rng.choice(feasible)
+            world.reserve(cycle, name, outcomes[name])
+            met |= {"static"} if outcomes[name].static else set()
+            met |= {"rebuilt" if anew else "made" for _, _, anew in outcomes[name].provisions}
+    return met
+
+
+def test_the_stories_are_worth_telling() -> None:
+    met = set[str]()
+    for seed in range(40):
+        met |= tell(seed)
+    reasons = {twins.NODE_CONFLICT, twins.BIND_CONFLICT, twins.NOT_ENOUGH_SPACE, twins.VOLUME_GONE}
+    assert met == reasons | {"Object", "Ledger", "None", "gate off", "static", "made", "rebuilt"}
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def decider(plugin: VolumeBinding, lots: random.Random) -> Decider:
+    return Decider(
+        Pipeline(
+            pre_filter=(plugin,),
+            filter=(NodeUnschedulable(), plugin),
+            pre_score=(plugin,),
+            score=((plugin, 1),),
+        ),
+        lots,
+    )
+
+
+@modest
+@given(seed=st.integers(0, 2**32))
+def test_a_decider_that_remembers_decides_as_a_fresh_one(seed: int) -> None:
+    """Pods come with claims of their own, of few kinds, so that many of them are alike."""
+    world = World(seed)
+    rng = world.rng
+    lots = random.Random()
+    remembering = decider(world.plugin, lots)
+    kinds = [
+        [(rng.choice(("fast", "fast", "slow", "zoned")), rng.choice(SIZES)) for _ in range(rng.choice((1, 1, 2)))]
+        for _ in range(3)
+    ]
+    for step in range(15):
+        world.happen()
+        wanted = rng.choice(kinds)
+        for number, (name, size) in enumerate(wanted):
+            world.cluster.storage.put(claim(f"own-{step}-{number}", size, class_name=name))
+        pod = PodInfo(pod_with(f"p{step}", *(f"own-{step}-{number}" for number in range(len(wanted)))))
+        if rng.random() < 0.2:
+            pod = world.pod(step) or pod
+        lots.seed(step)
+        known = remembering.decide(world.cluster, pod, diagnose=True)
+        fresh = decider(world.new_plugin(), random.Random(step)).decide(world.cluster, pod, diagnose=True)
+        assert (known.node, known.feasible) == (fresh.node, fresh.feasible)
+        assert known.diagnosis is not None and fresh.diagnosis is not None
+        for row in world.cluster.row_of.values():
+            assert known.diagnosis.reasons_of(row) == fresh.diagnosis.reasons_of(row)
+        if known.fits and rng.random() < 0.7:
+            claims = world.claims(pod)
+            outcome = twins.judge(world.seen(), world.rules, claims, world.nodes[known.node])
+            world.reserve(known.cycle, known.node, outcome)

@@ -1,0 +1,376 @@
+"""VolumeBinding once more, slow and plain: one node, one claim, one pool after the other.
+
+`judge` follows upstream's FindPodVolumes step by step; with the gate on it knows what KEP-5925 adds: claims of a class
+share one object, bound claims may be rebuilt, objects may be held. Packing tries every way to share claims out over
+pools; what a driver may do with promised claims is played through in every order and with every choice of pool.
+`score` is KEP-4049's arithmetic with Go's division. Nothing here is shared with what it judges but the objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import inf
+
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
+from tonnage.quantity import InvalidQuantity, Quantity
+
+NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
+NOT_ENOUGH_SPACE = "node(s) did not have enough free storage"
+VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+POOLS = "tonnage.dev/available-capacities"
+REBUILDING = "tonnage.dev/volume-rebuilding"
+ZERO = Quantity.from_int(0)
+
+Shape = tuple[tuple[int, int], ...]
+"""Points of (utilisation in percent, score 0..100)."""
+Pools = tuple[float, ...]
+"""Free bytes; a pool may be without bounds."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a profile reads capacity."""
+
+    is_joint: bool = True
+    legacy: str = "Strict"
+    must_be_sure: bool = False
+
+
+@dataclass
+class Seen:
+    """The world as a decision sees it."""
+
+    nodes: Mapping[str, Node]
+    volumes: Mapping[str, PersistentVolume]
+    classes: Mapping[str, StorageClass]
+    drivers: Mapping[str, CSIDriver]
+    capacities: Sequence[CSIStorageCapacity]
+    is_reserved: Callable[[CSIStorageCapacity], bool] = lambda capacity: False
+    promised: Callable[[CSIStorageCapacity], Mapping[str, int]] = lambda capacity: {}
+
+
+@dataclass
+class Outcome:
+    """What one node says: reasons against it, or what it would do; claims, volumes and objects by their keys."""
+
+    reasons: set[str] = field(default_factory=set)
+    bound: list[tuple[str, str]] = field(default_factory=list)
+    static: list[tuple[PersistentVolumeClaim, PersistentVolume]] = field(default_factory=list)
+    provisions: list[tuple[PersistentVolumeClaim, CSIStorageCapacity | None, bool]] = field(default_factory=list)
+
+
+# -- one node ---------------------------------------------------------------------------------------------------------
+
+
+def judge(seen: Seen, rules: Rules, claims: Sequence[PersistentVolumeClaim], node: Node) -> Outcome:
+    """A pod's claims, bound ones and such as wait for their first consumer, on one node."""
+    if rules.is_joint:  # mounted twice, it is one volume all the same
+        claims = list({claim.key: claim for claim in claims}.values())
+    outcome = Outcome()
+    bound = [claim for claim in claims if is_bound(claim)]
+    for claim in bound:
+        volume = seen.volumes.get(claim.spec.volume_name)
+        if volume is None:
+            outcome.reasons.add(VOLUME_GONE)
+            break
+        if not reaches(volume, node):
+            outcome.reasons.add(NODE_CONFLICT)
+            break
+    rebuilt = [claim for claim in bound if rules.is_joint and is_rebuilt_elsewhere(seen, claim, node)]
+    outcome.bound = [(claim.key, claim.spec.volume_name) for claim in bound if claim not in rebuilt]
+    outcome.reasons |= _unbound(seen, rules, [claim for claim in claims if not is_bound(claim)], rebuilt, node, outcome)
+    return outcome
+
+
+def is_rebuilt_elsewhere(seen: Seen, claim: PersistentVolumeClaim, node: Node) -> bool:
+    """KEP-5925's shouldReclassify; on the node where the volume is, there is nothing to rebuild."""
+    of_class = seen.classes.get(class_name(claim))
+    driver = seen.drivers.get(of_class.provisioner) if of_class is not None else None
+    if driver is None:
+        return False
+    if not (driver.spec.volume_rebuilding or driver.metadata.annotations.get(REBUILDING) == "true"):
+        return False
+    selected = claim.metadata.annotations.get(SELECTED_NODE, "")
+    if not selected or selected == node.name:
+        return False
+    original = seen.nodes.get(selected)
+    return original is None or original.spec.unschedulable
+
+
+def _unbound(
+    seen: Seen,
+    rules: Rules,
+    delayed: Sequence[PersistentVolumeClaim],
+    rebuilt: Sequence[PersistentVolumeClaim],
+    node: Node,
+    outcome: Outcome,
+) -> set[str]:
+    pinned, loose = [], []
+    for claim in delayed:
+        if SELECTED_NODE not in claim.metadata.annotations:
+            loose.append(claim)
+        elif claim.metadata.annotations[SELECTED_NODE] == node.name:
+            pinned.append(claim)
+        else:
+            return {BIND_CONFLICT}
+    left = []
+    taken: set[str] = set()
+    for claim in sorted(loose, key=asked):
+        volume = free_volume(claim, seen.volumes.values(), node, taken)
+        if volume is None:
+            left.append(claim)
+        else:
+            taken.add(volume.name)
+            outcome.static.append((claim, volume))
+    to_make = [*pinned, *sorted([*left, *rebuilt], key=asked)]
+    make = _make_jointly if rules.is_joint else _make_one_by_one
+    return make(seen, rules, to_make, rebuilt, node, outcome)
+
+
+def _make_one_by_one(
+    seen: Seen,
+    rules: Rules,
+    claims: Sequence[PersistentVolumeClaim],
+    rebuilt: Sequence[PersistentVolumeClaim],
+    node: Node,
+    outcome: Outcome,
+) -> set[str]:
+    """checkVolumeProvisions: the first claim that fails is what is told."""
+    for claim in claims:
+        if not may_be_made(seen, claim, node):
+            return {BIND_CONFLICT}
+        size = counted(seen, claim)
+        if size is None:
+            outcome.provisions.append((claim, None, False))
+            continue
+        for capacity in objects_at(seen, class_name(claim), node):
+            limit = volume_limit(capacity)
+            if limit is not None and limit >= size:
+                outcome.provisions.append((claim, capacity, False))
+                break
+        else:
+            return {NOT_ENOUGH_SPACE}
+    return set()
+
+
+def _make_jointly(
+    seen: Seen,
+    rules: Rules,
+    claims: Sequence[PersistentVolumeClaim],
+    rebuilt: Sequence[PersistentVolumeClaim],
+    node: Node,
+    outcome: Outcome,
+) -> set[str]:
+    """All claims of a class in one object that is not held; what was promised to these very claims is theirs."""
+    if not all(may_be_made(seen, claim, node) for claim in claims):
+        return {BIND_CONFLICT}
+    own = {claim.key for claim in claims}
+    chosen: dict[str, CSIStorageCapacity] = {}
+    for name in {class_name(claim) for claim in claims}:
+        sizes = [size for claim in claims if class_name(claim) == name and (size := counted(seen, claim)) is not None]
+        if not sizes:
+            continue
+        for capacity in objects_at(seen, name, node):
+            others = [size for key, size in seen.promised(capacity).items() if key not in own]
+            if not seen.is_reserved(capacity) and holds(rules, capacity, sizes, others):
+                chosen[name] = capacity
+                break
+        else:
+            return {NOT_ENOUGH_SPACE}
+    for claim in claims:
+        of = chosen.get(class_name(claim)) if counted(seen, claim) is not None else None
+        outcome.provisions.append((claim, of, claim in rebuilt))
+    return set()
+
+
+# -- room -------------------------------------------------------------------------------------------------------------
+
+
+def objects_at(seen: Seen, name: str, node: Node) -> Iterator[CSIStorageCapacity]:
+    for capacity in sorted(seen.capacities, key=lambda each: each.key):
+        topology = capacity.node_topology
+        if capacity.storage_class_name == name and topology is not None and topology.matches(node.metadata.labels):
+            yield capacity
+
+
+def volume_limit(capacity: CSIStorageCapacity) -> int | None:
+    limit = capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity
+    return None if limit is None else limit.value()
+
+
+def listed_pools(capacity: CSIStorageCapacity) -> list[int]:
+    if capacity.available_capacities:
+        return [each.value() for each in capacity.available_capacities]
+    try:
+        return [Quantity.parse(text).value() for text in capacity.metadata.annotations[POOLS].split(",")]
+    except (KeyError, InvalidQuantity):
+        return []
+
+
+def holds(rules: Rules, capacity: CSIStorageCapacity, sizes: Sequence[int], promised: Sequence[int]) -> bool:
+    pools: Pools = tuple(listed_pools(capacity))
+    largest: float = inf
+    if not pools:
+        limit = volume_limit(capacity)
+        if limit is None:
+            return False
+        if rules.legacy == "Strict":
+            pools = (limit,)
+        elif rules.legacy == "Bounded":
+            pools, largest = (capacity.capacity.value() if capacity.capacity is not None else inf,), limit
+        else:
+            pools, largest = (inf,), limit
+    if max(sizes) > largest:
+        return False
+    if rules.must_be_sure:
+        return cannot_go_wrong(pools, (*sizes, *promised))
+    return all(is_packed(state, sizes) for state in after(pools, tuple(promised)))
+
+
+def is_packed(state: Pools | None, sizes: Sequence[int]) -> bool:
+    """Some way to share the claims out over the pools keeps within each. None is a state that cannot be."""
+    if state is None:
+        return False
+    for places in product(range(len(state)), repeat=len(sizes)):
+        left = list(state)
+        for place, size in zip(places, sizes, strict=True):
+            left[place] -= size
+        if min(left) >= 0:
+            return True
+    return False
+
+
+def after(pools: Pools, promised: tuple[int, ...]) -> Iterator[Pools | None]:
+    """Every state that a driver may leave behind, in any order and with any choice; None where it gets stuck."""
+    if not promised:
+        yield pools
+    for number, size in enumerate(promised):
+        rest = promised[:number] + promised[number + 1 :]
+        places = [place for place, free in enumerate(pools) if free >= size]
+        if not places:
+            yield None
+        for place in places:
+            yield from after((*pools[:place], pools[place] - size, *pools[place + 1 :]), rest)
+
+
+def cannot_go_wrong(pools: Pools, sizes: tuple[int, ...]) -> bool:
+    return all(state is not None for state in after(pools, sizes))
+
+
+# -- claims and volumes -----------------------------------------------------------------------------------------------
+
+
+def is_bound(claim: PersistentVolumeClaim) -> bool:
+    return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
+
+
+def class_name(each: PersistentVolumeClaim | PersistentVolume) -> str:
+    return each.spec.storage_class_name or ""
+
+
+def asked(claim: PersistentVolumeClaim) -> Quantity:
+    return claim.spec.resources.requests.get("storage", ZERO)
+
+
+def counted(seen: Seen, claim: PersistentVolumeClaim) -> int | None:
+    """The bytes that must be free; None when nobody keeps count."""
+    of_class = seen.classes.get(class_name(claim))
+    driver = seen.drivers.get(of_class.provisioner) if of_class is not None else None
+    if "storage" not in claim.spec.resources.requests or driver is None or not driver.spec.storage_capacity:
+        return None
+    return asked(claim).value()
+
+
+def may_be_made(seen: Seen, claim: PersistentVolumeClaim, node: Node) -> bool:
+    of_class = seen.classes.get(class_name(claim))
+    if of_class is None or of_class.provisioner in ("", "kubernetes.io/no-provisioner"):
+        return False
+    terms = of_class.allowed_topologies
+    return not terms or any(term.matches(node.metadata.labels) for term in terms)
+
+
+def reaches(volume: PersistentVolume, node: Node) -> bool:
+    """By labels alone, as upstream's CheckNodeAffinity has it."""
+    required = volume.spec.node_affinity.required
+    return required is None or required.matches("", node.metadata.labels)
+
+
+def free_volume(
+    claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume], node: Node, taken: set[str]
+) -> PersistentVolume | None:
+    """A volume that is kept for the claim, or none if it is out of reach; else the smallest free one that suits."""
+    large_enough = [
+        volume
+        for volume in sorted(volumes, key=lambda each: (each.spec.capacity["storage"], each.name))
+        if volume.name not in taken
+        and class_name(volume) == class_name(claim)
+        and volume.spec.capacity["storage"] >= asked(claim)
+    ]
+    kept = [volume for volume in large_enough if is_kept_for(volume, claim)]
+    if kept:  # of several, upstream meets any first; here it is one within reach
+        return next((volume for volume in kept if reaches(volume, node)), None)
+    for volume in large_enough:
+        is_free = volume.spec.claim_ref is None and volume.status.phase == "Available"
+        if is_free and set(claim.spec.access_modes) <= set(volume.spec.access_modes) and reaches(volume, node):
+            return volume
+    return None
+
+
+def is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    ref = volume.spec.claim_ref
+    if ref is None or (ref.namespace, ref.name) != (claim.namespace, claim.name):
+        return False
+    return not ref.uid or ref.uid == claim.uid
+
+
+# -- scores -----------------------------------------------------------------------------------------------------------
+
+
+def score(shape: Shape, rules: Rules, outcome: Outcome) -> int:
+    """Of a node that passed, by what it would do."""
+    resources: dict[str, list[int]] = {}
+    if outcome.static:
+        for claim, volume in outcome.static:
+            resource = resources.setdefault(class_name(volume), [0, 0])
+            resource[0] += asked(claim).value()
+            resource[1] += volume.spec.capacity["storage"].value()
+    else:
+        for claim, capacity, _ in outcome.provisions:
+            if capacity is not None:
+                resource = resources.setdefault(class_name(claim), [0, 0])
+                resource[0] += asked(claim).value()
+                resource[1] = free_bytes(rules, capacity)
+    if not resources:
+        return 0
+    total = sum(class_score(shape, requested, capacity) for requested, capacity in resources.values())
+    return (2 * total + len(resources)) // (2 * len(resources))  # the mean, halves rounded up
+
+
+def free_bytes(rules: Rules, capacity: CSIStorageCapacity) -> int:
+    if capacity.capacity is not None:
+        return capacity.capacity.value()
+    pools = listed_pools(capacity) if rules.is_joint else []
+    return sum(pools) if pools else volume_limit(capacity) or 0
+
+
+def class_score(shape: Shape, requested: int, capacity: int) -> int:
+    utilisation = 100 if capacity == 0 or requested > capacity else requested * 100 // capacity
+    for number, (point, at_point) in enumerate(shape):
+        if utilisation <= point:
+            if number == 0:
+                return shape[0][1]
+            before, at_before = shape[number - 1]
+            return at_before + toward_zero((at_point - at_before) * (utilisation - before), point - before)
+    return shape[-1][1]
+
+
+def toward_zero(dividend: int, divisor: int) -> int:
+    """Go's division, of a positive divisor."""
+    return dividend // divisor if dividend >= 0 else -(-dividend // divisor)

@@ -1,0 +1,254 @@
+"""A pod's storage in `explain`: the section of the table, the nearest miss beside the reason, the JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from tonnage.cli.explain import explain
+from tonnage.cli.explanations import MAX_ROWS, show
+from tonnage.objects.meta import Object
+from tonnage.scheduling.configuration import default_configuration, parse
+from tonnage.scheduling.explain import Explanation
+from tonnage.scheduling.replay import Replay
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import (
+    DRIVER,
+    capacity,
+    claim,
+    csi_node,
+    driver,
+    pod_with,
+    storage_class,
+    volume,
+)
+
+LEDGER = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  pluginConfig:
+  - name: StorageCapacity
+    args: {reservation: Ledger}
+"""
+
+
+def replay(*objects: Object, config: str = "") -> Replay:
+    configuration = parse(config, source="config.yaml") if config else default_configuration()
+    return Replay([driver(), storage_class(), *objects], configuration.profiles)
+
+
+def table(answer: Explanation) -> str:
+    out = io.StringIO()
+    show(answer, {}, out)
+    return out.getvalue()
+
+
+def storage(answer: Explanation) -> str:
+    """The last section of the table."""
+    return table(answer).rpartition("\n\n")[2]
+
+
+def refused(answer: Explanation) -> list[str]:
+    """Each line about nodes that do not fit, spaces made single."""
+    lines = table(answer).partition("REFUSED")[2].partition("\n\n")[0].splitlines()[1:]
+    return [" ".join(line.split()) for line in lines]
+
+
+def test_the_storage_section_comes_last_and_tells_where_the_bytes_come_from():
+    run = replay(
+        node("a"), node("b"), capacity(node="a", pools=["100Gi", "60Gi"]), pod_with("x", "data"), claim("data", "80Gi")
+    )
+    assert table(run.schedule("default/x")) == (
+        "default/x goes to a\n"
+        "fits on 1 of 2 nodes\n"
+        "\n"
+        "  NODE\n"
+        "* a\n"
+        "the only node that fits; it is not scored\n"
+        "\n"
+        "REFUSED  BY             WHY                                       "
+        "NEAREST MISS                                        NODES\n"
+        "      1  VolumeBinding  node(s) did not have enough free storage  "
+        "no capacity object of class fast reaches this node  b\n"
+        "\n"
+        "CLAIM         KIND     OF                  POOLS        TAKES          FIT         NODES\n"
+        "default/data  dynamic  kube-system/fast-a  100Gi, 60Gi  80Gi of 100Gi  guaranteed  a\n"
+        "default/data  dynamic                                   needs 80Gi                 b\n"
+    )
+
+
+def test_nodes_alike_stand_in_one_line_however_their_objects_are_called():
+    rooms = [capacity(node=name, free="9Gi") for name in ("a", "b", "c")]
+    run = replay(*(node(name) for name in ("a", "b", "c")), *rooms, pod_with("x", "data"), claim("data", "1Gi"))
+    assert [" ".join(line.split()) for line in storage(run.schedule("default/x")).splitlines()[1:]] == [
+        "default/data dynamic 3 objects 9Gi 1Gi of 9Gi guaranteed b, a, c",  # the chosen one first
+    ]
+
+
+def test_claims_alike_stand_in_one_line():
+    claims = [claim(f"c{i}", "5Gi") for i in range(3)]
+    run = replay(node("a"), capacity(node="a", free="20Gi"), *claims, pod_with("x", "c0", "c1", "c2"))
+    assert storage(run.schedule("default/x")) == (
+        "CLAIM                  KIND     OF                  POOLS  TAKES        FIT         NODES\n"
+        "default/c0 and 2 more  dynamic  kube-system/fast-a  20Gi   5Gi of 20Gi  guaranteed  a\n"
+    )
+
+
+def test_every_kind_of_claim_has_its_line():
+    run = replay(
+        node("a"),
+        node("gone", unschedulable=True),
+        driver(rebuilding=True),
+        capacity(node="a", free="20Gi"),
+        pod_with("x", "bound", "static", "made", "moved"),
+        claim("bound", "1Gi", volume="pv-1"),
+        volume("pv-1", "1Gi", claim="default/bound", on="a"),
+        claim("static", "2Gi", class_name="slow"),
+        storage_class("slow"),
+        volume("pv-2", "2Gi", class_name="slow", on="a"),
+        claim("made", "3Gi"),
+        claim("moved", "4Gi", volume="pv-4", selected_node="gone"),
+        volume("pv-4", "4Gi", claim="default/moved"),
+    )
+    lines = [" ".join(line.split()) for line in storage(run.schedule("default/x")).splitlines()]
+    assert lines[1:5] == [
+        "default/bound bound pv-1 1Gi a",
+        "default/static static pv-2 2Gi",
+        "default/made dynamic kube-system/fast-a 20Gi 3Gi of 20Gi guaranteed",
+        "default/moved rebuild kube-system/fast-a 20Gi 4Gi of 20Gi guaranteed",
+    ]
+
+
+def test_the_section_stays_short_on_thousands_of_nodes():
+    count = MAX_ROWS + 7
+    nodes = [node(f"n{i:02}") for i in range(count)]
+    rooms = [capacity(node=f"n{i:02}", free=f"{i + 1}Gi") for i in range(count)]
+    run = replay(*nodes, *rooms, pod_with("x", "data"), claim("data", "1Gi"))
+    lines = storage(run.schedule("default/x")).splitlines()
+    assert len(lines) == 1 + MAX_ROWS + 1
+    assert lines[-1] == "… and 7 more nodes that differ from these"
+
+
+def test_slots_and_holds_have_columns_of_their_own_when_there_are_any():
+    run = replay(
+        node("a"),
+        csi_node("a", {DRIVER: 5}),
+        capacity(node="a", free="90Gi"),
+        pod_with("y", "d"),
+        claim("d", "9Gi"),
+        pod_with("x", "data"),
+        claim("data", "1Gi"),
+    )
+    run.schedule("default/y")
+    assert storage(run.schedule("default/x")) == (
+        "CLAIM         KIND     OF                  POOLS  TAKES      FIT         "
+        "HELD                                     SLOTS  NODES\n"
+        "default/data  dynamic  kube-system/fast-a  90Gi   needs 1Gi  guaranteed  "
+        "by default/y since 2000-01-01T00:00:00Z  1/5    a\n"
+    )
+
+
+def test_promises_are_told_in_bytes():
+    run = replay(
+        node("a"),
+        capacity(node="a", free="90Gi"),
+        pod_with("y", "d"),
+        claim("d", "9Gi"),
+        pod_with("x", "data"),
+        claim("data", "1Gi"),
+        config=LEDGER,
+    )
+    run.schedule("default/y")
+    assert "9Gi promised" in storage(run.schedule("default/x"))
+
+
+# -- the nearest miss -------------------------------------------------------------------------------------------------
+
+
+def test_of_many_nodes_the_nearest_is_named():
+    rooms = [capacity(node=name, free=free) for name, free in (("a", "10Gi"), ("b", "18Gi"), ("c", "3Gi"))]
+    run = replay(*(node(name) for name in ("a", "b", "c")), *rooms, pod_with("x", "data"), claim("data", "20Gi"))
+    assert refused(run.schedule("default/x")) == [
+        "3 VolumeBinding node(s) did not have enough free storage b: largest free pool 18Gi, needs 20Gi a, b, c",
+    ]
+
+
+def test_a_miss_that_all_share_is_told_without_a_name():
+    rooms = [capacity(node=name, free="10Gi") for name in ("a", "b")]
+    run = replay(node("a"), node("b"), *rooms, pod_with("x", "data"), claim("data", "20Gi"))
+    assert refused(run.schedule("default/x")) == [
+        "2 VolumeBinding node(s) did not have enough free storage largest free pool 10Gi, needs 20Gi a, b",
+    ]
+
+
+def test_full_slots_are_told_beside_the_count():
+    run = replay(
+        node("a"),
+        csi_node("a", {DRIVER: 0}),
+        capacity(node="a", free="9Gi"),
+        pod_with("x", "data"),
+        claim("data", "1Gi"),
+    )
+    assert refused(run.schedule("default/x")) == [
+        "1 NodeVolumeLimits node(s) exceed max volume count attach slots 0 of 0 used (csi.example) a",
+    ]
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_storage_objects_in_manifests_count():
+    example = Path(__file__).parents[3] / "examples" / "01-pools"
+    told = CliRunner().invoke(explain, ["-f", str(example), "--pod", "default/database", "-o", "json"])
+    assert json.loads(told.stdout)["volumes"] == {
+        "node-1": [
+            {
+                "claim": "default/data",
+                "kind": "dynamic",
+                "capacity": "kube-system/node-1-pools",
+                "pools": ["100Gi", "100Gi", "100Gi"],
+                "size": "120Gi",
+                "grade": "none",
+                "attach": {"driver": "pools.tonnage.dev", "used": 0, "limit": 16},
+                "miss": "largest free pool 100Gi, needs 120Gi",
+            }
+        ]
+    }
+
+
+def test_the_document_of_a_replay_is_plain_json():
+    run = replay(node("a"), capacity(node="a", free="9Gi"), pod_with("x", "data"), claim("data", "1Gi"))
+    document = run.schedule("default/x").document()
+    assert msgspec.json.decode(msgspec.json.encode(document)) == document
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_narrow_terminal_names_are_folded_and_numbers_stay_whole(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    long = "a-node-with-a-name-that-goes-on-and-on"
+    run = replay(node(long), capacity(node=long, pools=["90Gi"]), pod_with("x", "data"), claim("data", "80Gi"))
+    out = Terminal()
+    show(run.schedule("default/x"), {}, out)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    head, *lines = plain.rpartition("\n\n")[2].splitlines()
+    assert max(map(len, lines)) <= 70
+    assert head.split() == ["CLAIM", "KIND", "OF", "POOLS", "TAKES", "FIT", "NODES"]
+    assert "dynamic" in lines[0] and "80Gi of 90Gi  guaranteed" in lines[0]

@@ -1,0 +1,260 @@
+"""A scheduling loop with volumes, on virtual time and an API server that lives in memory.
+
+Everything is the program's own but the wire: feed, waits, slots, holds, loop, and the default plugins. `Rig` is the
+server: what is put there or patched reaches the feed at once, as an informer's word would a moment later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from tonnage.clock import VirtualClock
+from tonnage.errors import Conflict, NotFound, TonnageError
+from tonnage.objects import codec
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Object
+from tonnage.objects.patch import merge_patch
+from tonnage.scheduler.assumed import AssumedPods
+from tonnage.scheduler.feed import Feed
+from tonnage.scheduler.holding import CapacityHolds, modes_of
+from tonnage.scheduler.loop import SchedulingLoop
+from tonnage.scheduler.measure import Meter
+from tonnage.scheduler.reports import Reports
+from tonnage.scheduler.slots import Slots
+from tonnage.scheduler.waits import Check, Topic, Waits
+from tonnage.scheduling.assembly import assemble
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.configuration import parse
+from tonnage.scheduling.framework import Plugin, Status
+from tonnage.scheduling.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.queue import SchedulingQueue
+from tonnage.testing.storage_builders import volume
+
+T = TypeVar("T", bound=Object)
+
+_CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins: {{multiPoint: {{enabled: [{plugins}]}}}}
+    pluginConfig:
+      - {{name: VolumeBinding, args: {{bindTimeoutSeconds: {timeout_s}}}}}
+      - {{name: StorageCapacity, args: {{reservation: {reservation}}}}}
+"""
+
+
+class Rig:
+    """`refuse` are failures that the next patches and bindings meet; `hold` lets bindings hang until it is set."""
+
+    def __init__(
+        self,
+        *objects: Object,
+        reservation: str = "Object",
+        timeout_s: int = 600,
+        slots: int = 256,
+        plugins: Iterable[type[Plugin]] = (),
+    ) -> None:
+        self.clock = VirtualClock()
+        self.objects: dict[tuple[type[Object], str], Object] = {}
+        self.writes: list[tuple[str, Mapping[str, Any]]] = []
+        self.bound: dict[str, str] = {}
+        self.conditions: list[tuple[str, str, str]] = []
+        self.events: list[tuple[str, str, str]] = []
+        self.refuse: list[TonnageError] = []
+        self.hold: asyncio.Event | None = None
+        self._version = 1_000_000  # newer than anything the builders made
+        foreign = {each.name: each for each in plugins}
+        configuration = parse(
+            _CONFIGURATION.format(
+                timeout_s=timeout_s,
+                reservation=reservation,
+                plugins=", ".join(f"{{name: {name}}}" for name in foreign),
+            ),
+            source="test",
+            known_plugins=map(KnownPlugin.of, foreign.values()),
+        )
+        self.cluster = Cluster(self.clock)
+        self.assumed = AssumedPods(self.cluster)
+        profile = assemble(configuration.profiles[0], random.Random(1), foreign)
+        profiles = {profile.scheduler_name: profile}
+        self.queue = SchedulingQueue(self.clock, {name: each.rules for name, each in profiles.items()})
+        self.holds = CapacityHolds(self.cluster, self.queue, modes_of(configuration.profiles))
+        self.holds.open()
+        self.waits = Waits(self.clock)
+        self.slots = Slots(slots)
+        self.measures = CollectorRegistry()
+        meter = Meter(self.measures)
+        meter.time_bindings(profile, self.clock)
+        meter.watch(self.holds.families)
+        self._meter = meter
+        self.feed = Feed(
+            self.cluster,
+            self.assumed,
+            self.queue,
+            profiles.keys(),
+            on_change=self.waits.changed,
+            on_pod_gone=self.holds.pod_gone,
+        )
+        self.loop = SchedulingLoop(
+            cluster=self.cluster,
+            assumed=self.assumed,
+            queue=self.queue,
+            profiles=profiles,
+            api=_World(self),
+            reports=Reports(self, self, self.clock),
+            meter=meter,
+            clock=self.clock,
+            newest=self.pod,
+            slots=self.slots,
+            on_second=self._each_second,
+        )
+        self.add(*objects)
+
+    def _each_second(self, now_s: float) -> None:
+        self.holds.expire(now_s)
+        self.waits.sweep()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        """The loop runs; at the end it is told to stop, and does."""
+        task = asyncio.create_task(self.loop.run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def settle(self, seconds: float = 0.0) -> None:
+        await self.clock.run_for(seconds)
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.measures.get_sample_value(name, labels)
+
+    # -- as a server --------------------------------------------------------------------------------------------------
+
+    def add(self, *objects: Object) -> None:
+        for each in objects:
+            self.objects[type(each), each.key] = each
+            match each:
+                case Pod():
+                    self.feed.pod_added(each)
+                case Node():
+                    self.feed.node_added(each)
+                case _:
+                    self.feed.storage_added(each)
+
+    def delete(self, cls: type[Object], key: str) -> None:
+        old = self.objects.pop((cls, key))
+        match old:
+            case Pod():
+                self.feed.pod_deleted(old)
+            case Node():
+                self.feed.node_deleted(old)
+            case _:
+                self.feed.storage_deleted(old)
+
+    def change(self, cls: type[T], key: str, patch: Mapping[str, Any]) -> T:
+        old = self.objects[cls, key]
+        self._version += 1
+        doc = merge_patch(codec.to_doc(old), patch)
+        doc["metadata"]["resourceVersion"] = str(self._version)
+        new = codec.convert(cls, doc)
+        self.objects[cls, key] = new
+        match new:
+            case Pod():
+                self.feed.pod_updated(old, new)
+            case Node():
+                self.feed.node_updated(old, new)
+            case _:
+                self.feed.storage_updated(old, new)
+        return new
+
+    def pod(self, key: str) -> Pod | None:
+        found = self.objects.get((Pod, key))
+        return found if isinstance(found, Pod) else None
+
+    def claim(self, name: str) -> PersistentVolumeClaim:
+        found = self.objects[PersistentVolumeClaim, f"default/{name}"]
+        assert isinstance(found, PersistentVolumeClaim)
+        return found
+
+    def provision(self, name: str) -> None:
+        """Do what provisioner and binder do for a claim that has its node."""
+        claim = self.claim(name)
+        assert claim.selected_node
+        self.add(volume(f"pv-{name}", on=claim.selected_node, claim=claim.key))
+        self.bind_claim(name, f"pv-{name}")
+
+    def bind_claim(self, name: str, volume_name: str) -> None:
+        done = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+        patch = {"metadata": done, "spec": {"volumeName": volume_name}, "status": {"phase": "Bound"}}
+        self.change(PersistentVolumeClaim, f"default/{name}", patch)
+
+    def volume(self, name: str) -> PersistentVolume:
+        found = self.objects[PersistentVolume, name]
+        assert isinstance(found, PersistentVolume)
+        return found
+
+    # -- as the client of reports, and their recorder -----------------------------------------------------------------
+
+    async def patch(self, cls: type[Pod], key: str, patch: Any, *, patch_type: Any, subresource: str) -> Pod:
+        said = patch["status"]["conditions"][0]
+        self.conditions.append((key, said["reason"], said["message"]))
+        return Pod()
+
+    def event(self, regarding: Any, type: Any, reason: str, action: str, note: str) -> None:
+        self.events.append((type, reason, note))
+
+
+class _World:
+    """What bindings do to the server."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        rig = self._rig
+        if rig.hold is not None:
+            await rig.hold.wait()
+        if rig.refuse:
+            raise rig.refuse.pop(0)
+        assert pod.key not in rig.bound, "placed twice"
+        known = rig.pod(pod.key)
+        if known is None:
+            raise NotFound(f'pods "{pod.pod.name}" not found')
+        rig.bound[pod.key] = node_name
+        new = msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, node_name=node_name))
+        rig.objects[Pod, pod.key] = new
+        rig.feed.pod_updated(known, new)
+
+    async def patch(self, current: T, patch: Mapping[str, Any]) -> T:
+        rig = self._rig
+        await asyncio.sleep(0)
+        if rig.refuse:
+            raise rig.refuse.pop(0)
+        stored = rig.objects.get((type(current), current.key))
+        if stored is None:
+            raise NotFound(f'"{current.name}" not found')
+        if stored.metadata.resource_version != current.metadata.resource_version:
+            raise Conflict(f'"{current.name}" has been modified')
+        rig.writes.append((current.key, patch))
+        return rig.change(type(current), current.key, patch)
+
+    async def settled(self, check: Check, timeout_s: float, about: Iterable[Topic] = ()) -> Status:
+        return await self._rig.waits.settled(check, timeout_s, about)
+
+    def is_gone(self, pod: PodInfo) -> bool:
+        return self._rig.pod(pod.key) is None
+
+    def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
+        self._rig.event(regarding, "Normal", reason, action, note)

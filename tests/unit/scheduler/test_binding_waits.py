@@ -1,0 +1,164 @@
+"""Bindings that wait: woken by what concerns them, by all else within a second, and by the clock in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from tonnage.clock import VirtualClock
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
+from tonnage.scheduler.slots import Slots
+from tonnage.scheduler.waits import Waits
+from tonnage.scheduling.framework import SUCCESS, Code, Status
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import claim, volume
+
+
+class Counting:
+    """A check that counts how often it is asked, and has an answer when it is given one."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.answer: Status | None = None
+
+    def __call__(self) -> Status | None:
+        self.asked += 1
+        return self.answer
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_an_answer_that_is_there_is_given_without_waiting():
+    waits, check = Waits(VirtualClock()), Counting()
+    check.answer = SUCCESS
+    assert await waits.settled(check, 600.0) is SUCCESS
+    assert check.asked == 1 and len(waits) == 0
+
+
+async def test_only_what_concerns_a_wait_makes_it_look_at_once():
+    waits, check = Waits(VirtualClock()), Counting()
+    topics = [(PersistentVolumeClaim, "default/data"), (Node, "a")]
+    waiting = asyncio.create_task(waits.settled(check, 600.0, topics))
+    await turns()
+    waits.changed(claim("logs"), claim("logs"))
+    waits.changed(None, node("b"))
+    assert check.asked == 1
+    waits.changed(claim("data"), claim("data", selected_node="a"))
+    waits.changed(None, volume("pv-1", claim="default/data"))  # a volume counts under the claim that it names
+    waits.changed(node("a"), None)
+    assert check.asked == 4
+    check.answer = SUCCESS
+    waits.changed(claim("data"), None)
+    assert await waiting is SUCCESS and len(waits) == 0
+
+
+async def test_anything_else_is_looked_at_by_the_next_sweep_once():
+    waits, check = Waits(VirtualClock()), Counting()
+    waiting = asyncio.create_task(waits.settled(check, 600.0, [(Node, "a")]))
+    await turns()
+    waits.sweep()
+    assert check.asked == 1, "nothing has changed"
+    waits.changed(None, claim("other"))
+    waits.changed(None, claim("another"))
+    waits.sweep()
+    waits.sweep()
+    assert check.asked == 2
+    check.answer = SUCCESS
+    waits.changed(None, claim("other"))
+    waits.sweep()
+    assert await waiting is SUCCESS
+
+
+async def test_a_wait_without_an_answer_ends_by_the_clock():
+    clock, check = VirtualClock(), Counting()
+    waits = Waits(clock)
+    waiting = asyncio.create_task(waits.settled(check, 600.0))
+    await clock.run_for(599.0)
+    assert not waiting.done()
+    await clock.run_for(1.0)
+    assert waiting.result() == Status(Code.ERROR, ("context deadline exceeded",)) and len(waits) == 0
+
+
+async def test_a_cancelled_wait_leaves_nothing_behind():
+    waits, check = Waits(VirtualClock()), Counting()
+    waiting = asyncio.create_task(waits.settled(check, 600.0, [(Node, "a")]))
+    await turns()
+    assert len(waits) == 1
+    waiting.cancel()
+    with suppress(asyncio.CancelledError):
+        await waiting
+    assert len(waits) == 0 and not waits._by_topic
+    assert asyncio.all_tasks() == {asyncio.current_task()}, "the alarm is gone as well"
+
+
+async def test_a_check_that_raises_fails_its_own_wait_and_no_other():
+    waits, good = Waits(VirtualClock()), Counting()
+    times: list[int] = []
+
+    def bad() -> Status | None:
+        times.append(1)
+        if len(times) > 1:
+            raise RuntimeError("boom")
+        return None
+
+    failing = asyncio.create_task(waits.settled(bad, 600.0, [(Node, "a")]))
+    waiting = asyncio.create_task(waits.settled(good, 600.0, [(Node, "a")]))
+    await turns()
+    good.answer = SUCCESS
+    waits.changed(None, node("a"))
+    assert await waiting is SUCCESS
+    with pytest.raises(RuntimeError, match="boom"):
+        await failing
+
+
+# -- slots ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_resting_binding_lends_its_slot():
+    slots, wake = Slots(1), asyncio.Event()
+
+    async def binding() -> None:
+        with slots.rest():
+            await wake.wait()
+
+    slots.take()
+    full = asyncio.create_task(slots.wait_free())
+    await turns()
+    assert not full.done()
+    resting = asyncio.create_task(binding())
+    await turns()
+    assert full.done() and (slots.taken, slots.resting) == (0, 1)
+    wake.set()
+    await resting
+    assert (slots.taken, slots.resting) == (1, 0)
+    slots.give()
+    assert slots.taken == 0
+
+
+async def test_closing_wakes_those_who_rest_and_lets_nobody_rest_again():
+    slots = Slots()
+    never = asyncio.Event()
+
+    async def binding() -> None:
+        with slots.rest():
+            await never.wait()
+
+    slots.take()
+    resting = asyncio.create_task(binding())
+    await turns()
+    slots.close()
+    await asyncio.wait([resting])
+    late = asyncio.create_task(binding())
+    await asyncio.wait([late])
+    assert resting.cancelled() and late.cancelled() and (slots.taken, slots.resting) == (1, 0)
+    slots.open()
+    again = asyncio.create_task(binding())
+    await turns()
+    assert slots.resting == 1
+    again.cancel()
+    await asyncio.wait([again])

@@ -1,0 +1,436 @@
+"""Reservation mode Object: an object is out of bounds from Reserve until it is refreshed, or its pod comes to nothing.
+
+The first tests are the unit tests that KEP-5925 lists for its second enhancement, by the KEP's words, as far as they
+can be asked of the reservations alone.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tonnage.clock import VirtualClock
+from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.volumes.binding import sent_to
+from tonnage.scheduling.volumes.holds import Hold
+from tonnage.scheduling.volumes.reservations import Reservations
+from tonnage.testing.storage_builders import capacity, claim, pod_with
+
+GI = 1 << 30
+
+
+class Rig:
+    """A cluster with two objects of room, a clock that is moved by hand, and everything that was told."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.cluster = Cluster(self.clock)
+        self.storage = self.cluster.storage
+        self.room = self.put(capacity("fast", "node-1", "100Gi"))
+        self.other = self.put(capacity("slow", "node-1", "100Gi"))
+        self.reservations = self.cluster.view(Reservations)
+        self.changed: list[str] = []
+        self.released: list[str] = []
+        self.reservations.on_change.append(self.changed.append)
+        self.reservations.on_released.append(lambda each: self.released.append(each.metadata.resource_version))
+
+    def put(self, new: CSIStorageCapacity) -> CSIStorageCapacity:
+        self.storage.put(new)
+        return new
+
+    def refresh(self, free: str = "80Gi") -> CSIStorageCapacity:
+        return self.put(capacity("fast", "node-1", free))
+
+    def pod(self, name: str, *claims: str, size: str = "20Gi") -> PodInfo:
+        for each in claims:
+            if self.storage.claims.get(f"default/{each}") is None:
+                self.storage.put(claim(each, size))
+        return PodInfo(pod_with(name, *claims))
+
+    def reserve(self, pod: PodInfo, of: CSIStorageCapacity | None = None, *, node: str = "node-1") -> None:
+        """Reserve as the plugin does: the claims are assumed on their node first."""
+        planned = [self.claim(key) for key in pod.claim_keys]
+        for each in planned:
+            self.storage.claims.assume(sent_to(each, node))
+        self.reservations.reserve(of or self.room, pod, planned)
+
+    def claim(self, key: str) -> PersistentVolumeClaim:
+        found = self.storage.claims.get(key)
+        assert found is not None
+        return found
+
+    def bind(self, name: str) -> None:
+        """The informer shows the claim bound, on its node."""
+        self.storage.put(claim(name, "20Gi", volume=f"pv-{name}", selected_node="node-1"))
+
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.reservations.expire(self.clock.monotonic())
+
+    @property
+    def is_reserved(self) -> bool:
+        return self.reservations.is_reserved(self.storage.capacities[self.room.key])
+
+    def causes(self) -> dict[str, int]:
+        return {cause: count for cause, count in self.reservations.resets.items() if count}
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+# -- KEP-5925, unit tests, enhancement 2 ------------------------------------------------------------------------------
+
+
+def test_object_is_reserved_with_matching_resource_version(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    assert rig.reservations.is_reserved(rig.room)
+    assert not rig.reservations.is_reserved(rig.other)
+
+
+def test_object_is_available_when_resource_version_has_changed(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    # A copy of another version, which the informer has not told of yet: the record is for the old one alone.
+    assert not rig.reservations.is_reserved(capacity("fast", "node-1", "100Gi"))
+
+
+def test_reservation_is_recorded_in_reserve_phase(rig: Rig) -> None:
+    assert not rig.is_reserved
+    rig.reserve(rig.pod("web", "data"))
+    assert rig.is_reserved
+    assert rig.reservations.reservations_total == 1
+    assert rig.changed == [rig.room.uid]
+
+
+def test_reservation_is_cleared_on_informer_update(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    refreshed = rig.refresh()
+    assert not rig.is_reserved
+    assert rig.causes() == {"refresh": 1}
+    assert rig.reservations.resets_total == 1
+    assert rig.changed == [rig.room.uid, rig.room.uid]
+    assert rig.released == [refreshed.metadata.resource_version]
+
+
+def test_scheduler_restart_has_no_reservations(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    fresh = Reservations(rig.cluster)
+    assert not fresh.is_reserved(rig.room)
+    assert fresh.holds() == []
+    assert fresh.next_expiry_at() is None
+
+
+def test_first_decision_reserves_and_second_sees_reserved(rig: Rig) -> None:
+    rig.reserve(rig.pod("first", "a"))
+    assert rig.is_reserved  # what the second decision finds
+    rig.refresh()
+    rig.reserve(rig.pod("second", "b"), rig.storage.capacities[rig.room.key])
+    assert rig.is_reserved
+    assert rig.reservations.reservations_total == 2
+
+
+# -- refreshes --------------------------------------------------------------------------------------------------------
+
+
+def test_a_capacity_that_shrank_frees_the_reservation_all_the_same(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.refresh("1Gi")
+    assert not rig.is_reserved
+    assert len(rig.released) == 1
+
+
+def test_the_same_version_told_again_is_no_refresh(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(rig.room)
+    assert rig.is_reserved
+    assert rig.released == []
+
+
+def test_an_object_without_versions_is_refreshed_by_being_handed_in_again() -> None:
+    rig = Rig()
+    unversioned = rig.put(capacity("fast", "node-1", "100Gi", metadata={"resourceVersion": ""}))
+    rig.reserve(rig.pod("web", "data"), unversioned)
+    assert rig.is_reserved
+    rig.put(unversioned)
+    assert not rig.is_reserved
+
+
+def test_an_object_refreshed_since_the_decision_is_held_as_it_is_now(rig: Rig) -> None:
+    stale = rig.room
+    rig.refresh()
+    rig.reserve(rig.pod("web", "data"), stale)
+    assert rig.is_reserved
+
+
+def test_a_refresh_of_another_object_changes_nothing(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(capacity("slow", "node-1", "1Gi"))
+    assert rig.is_reserved
+
+
+# -- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_attempt_frees_all_objects_of_the_pod(rig: Rig) -> None:
+    web = rig.pod("web", "data")
+    rig.reserve(web)
+    rig.reserve(web, rig.other)
+    rig.reservations.release(web.uid)
+    assert rig.reservations.holds() == []
+    assert rig.causes() == {"failure": 2}
+    assert rig.released == [rig.room.metadata.resource_version, rig.other.metadata.resource_version]
+
+
+def test_releasing_twice_does_no_harm(rig: Rig) -> None:
+    web = rig.pod("web", "data")
+    rig.reserve(web)
+    rig.reservations.release(web.uid)
+    rig.reservations.release(web.uid)
+    rig.reservations.release("nobody")
+    assert rig.causes() == {"failure": 1}
+    assert rig.changed == [rig.room.uid, rig.room.uid]
+
+
+def test_a_late_failure_does_not_free_what_another_pod_reserved_since(rig: Rig) -> None:
+    first, second = rig.pod("first", "a"), rig.pod("second", "b")
+    rig.reserve(first)
+    rig.refresh()
+    rig.reserve(second)
+    rig.reservations.release(first.uid)
+    assert rig.is_reserved
+    assert [hold.pod for hold in rig.reservations.holds()] == ["default/second"]
+    rig.reservations.release(second.uid)
+    assert not rig.is_reserved
+
+
+def test_a_pod_that_takes_over_an_object_without_a_refresh_is_its_only_holder(rig: Rig) -> None:
+    first, second = rig.pod("first", "a"), rig.pod("second", "b")
+    rig.reserve(first)
+    rig.reserve(second)
+    assert [hold.pod for hold in rig.reservations.holds()] == ["default/second"]
+    rig.reservations.release(first.uid)
+    rig.storage.remove(rig.claim("default/a"))
+    assert rig.is_reserved
+    assert rig.released == []
+
+
+def test_restored_claims_end_it_as_the_failure_they_are(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.storage.claims.restore("default/data")
+    assert not rig.is_reserved
+    assert rig.causes() == {"failure": 1}
+
+
+def test_claims_that_the_provisioner_gives_back_free_the_object(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.storage.put(claim("data", "20Gi", selected_node="node-1"))  # written by PreBind
+    assert rig.is_reserved
+    rig.storage.put(claim("data", "20Gi"))  # the provisioner asks for another node
+    assert not rig.is_reserved
+    assert rig.causes() == {"failure": 1}
+
+
+def test_a_claim_sent_to_another_node_by_somebody_else_frees_the_object(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.storage.put(claim("data", "20Gi", selected_node="node-2"))
+    assert not rig.is_reserved
+
+
+def test_it_takes_the_loss_of_all_claims_to_free_the_object(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "a", "b"))
+    rig.storage.put(claim("a", "20Gi"))
+    assert rig.is_reserved
+    rig.storage.remove(rig.claim("default/b"))
+    assert not rig.is_reserved
+    assert rig.causes() == {"deletion": 1}
+
+
+def test_assumed_claims_count_before_the_api_knows_them(rig: Rig) -> None:
+    web = rig.pod("web", "data")
+    rig.reserve(web)
+    # The informer repeats what it knew at Reserve: the assumption is newer, and stands.
+    known = rig.storage.claims.api("default/data")
+    assert known is not None
+    rig.storage.put(known)
+    assert rig.is_reserved
+
+
+def test_claims_handed_over_as_assumed_before_they_are_assumed_are_understood(rig: Rig) -> None:
+    web = rig.pod("web", "data")
+    assumed = sent_to(rig.claim("default/data"), "node-1")
+    rig.reservations.reserve(rig.room, web, [assumed])
+    rig.storage.claims.assume(assumed)
+    assert rig.is_reserved
+    rig.storage.claims.restore("default/data")
+    assert not rig.is_reserved
+
+
+# -- deletions --------------------------------------------------------------------------------------------------------
+
+
+def test_a_deleted_object_is_forgotten_with_its_reservation(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.storage.remove(rig.room)
+    assert rig.reservations.holds() == []
+    assert rig.causes() == {"deletion": 1}
+    assert rig.released == [rig.room.metadata.resource_version]
+
+
+def test_an_object_made_anew_under_its_name_is_free(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    # The deletion was missed: the informer shows another object under the same name.
+    rig.put(capacity("fast", "node-1", "100Gi", metadata={"uid": "second"}))
+    assert not rig.is_reserved
+    assert rig.causes() == {"deletion": 1}
+
+
+def test_a_deleted_pod_frees_its_objects(rig: Rig) -> None:
+    web = rig.pod("web", "data")
+    rig.reserve(web)
+    rig.reservations.pod_gone(web.uid)
+    rig.reservations.pod_gone(web.uid)
+    assert not rig.is_reserved
+    assert rig.causes() == {"deletion": 1}
+    assert rig.released == [rig.room.metadata.resource_version]
+
+
+def test_a_claim_made_anew_under_its_name_is_not_the_one_that_was_waited_for(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.storage.put(claim("data", "20Gi", selected_node="node-1", metadata={"uid": "second"}))
+    assert not rig.is_reserved
+    assert rig.causes() == {"deletion": 1}
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_reservation_does_not_expire_while_a_claim_is_unbound(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "a", "b"))
+    rig.bind("a")
+    rig.wait(3600)
+    assert rig.is_reserved
+    assert rig.reservations.next_expiry_at() is None
+
+
+def test_a_reservation_expires_a_timeout_after_the_last_claim_was_bound(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "a", "b"))
+    rig.wait(10)
+    rig.bind("a")
+    rig.wait(10)
+    rig.bind("b")
+    # Bound at 20 s, and 60 s on top of that.
+    assert rig.reservations.next_expiry_at() == 80
+    rig.wait(59.5)
+    assert rig.is_reserved
+    rig.wait(0.5)
+    assert not rig.is_reserved
+    assert rig.causes() == {"timeout": 1}
+    assert rig.reservations.resets_total == 0
+    assert rig.released == [rig.room.metadata.resource_version]
+    assert rig.reservations.next_expiry_at() is None
+
+
+def test_news_of_a_bound_claim_does_not_prolong_the_wait(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.bind("data")
+    rig.wait(30)
+    rig.bind("data")
+    assert rig.reservations.next_expiry_at() == 60
+
+
+def test_a_claim_that_is_bound_no_more_stops_the_wait(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.bind("data")
+    rig.storage.put(claim("data", "20Gi", selected_node="node-1"))
+    assert rig.reservations.next_expiry_at() is None
+    rig.wait(60)
+    rig.bind("data")
+    assert rig.reservations.next_expiry_at() == 120
+
+
+def test_a_lost_claim_does_not_keep_the_others_from_expiring(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "a", "b"))
+    rig.bind("a")
+    rig.wait(5)
+    rig.storage.remove(rig.claim("default/b"))
+    assert rig.is_reserved
+    assert rig.reservations.next_expiry_at() == 65
+
+
+def test_a_rebuild_is_timed_from_reserve(rig: Rig) -> None:
+    rig.storage.put(claim("data", "20Gi", volume="pv-data", selected_node="node-0"))
+    rig.wait(7)
+    rig.reserve(rig.pod("web", "data"))
+    assert rig.reservations.next_expiry_at() == 67
+    assert [hold.why for hold in rig.reservations.holds()] == [
+        "its volumes are rebuilt; waits for the object to be refreshed"
+    ]
+    rig.wait(60)
+    assert rig.causes() == {"timeout": 1}
+
+
+def test_the_timeout_is_the_one_that_was_set(rig: Rig) -> None:
+    rig.reservations.timeout_s = 5
+    rig.reserve(rig.pod("web", "data"))
+    rig.bind("data")
+    rig.wait(5)
+    assert not rig.is_reserved
+
+
+def test_a_wait_that_a_refresh_ended_is_not_ended_again(rig: Rig) -> None:
+    rig.reserve(rig.pod("first", "a"))
+    rig.bind("a")
+    rig.wait(30)
+    rig.refresh()
+    rig.reserve(rig.pod("second", "b"))
+    rig.wait(60)
+    assert rig.is_reserved
+    assert rig.causes() == {"refresh": 1}
+
+
+# -- who holds what ---------------------------------------------------------------------------------------------------
+
+
+def test_a_hold_says_who_since_when_and_why(rig: Rig) -> None:
+    rig.clock.advance(90)
+    rig.reserve(rig.pod("web", "a", "b"))
+    # Two claims of 20Gi.
+    expected = Hold(
+        capacity="kube-system/fast-node-1",
+        uid="kube-system-fast-node-1",
+        pod="default/web",
+        claims=("default/a", "default/b"),
+        bytes=40 * GI,
+        since=VirtualClock().now() + timedelta(seconds=90),
+        why="waits for its claims to be bound",
+    )
+    assert rig.reservations.holds() == [expected]
+    assert rig.reservations.hold_on("kube-system-fast-node-1") == expected
+    assert rig.reservations.hold_on("kube-system-slow-node-1") is None
+    rig.bind("a")
+    rig.bind("b")
+    assert [hold.why for hold in rig.reservations.holds()] == ["bound; waits for the object to be refreshed"]
+
+
+def test_listeners_find_the_change_made(rig: Rig) -> None:
+    seen: list[bool] = []
+    rig.reservations.on_change.append(lambda _: seen.append(rig.is_reserved))
+    rig.reservations.on_released.append(lambda each: seen.append(rig.reservations.is_reserved(each)))
+    web = rig.pod("web", "data")
+    rig.reserve(web)
+    rig.reservations.release(web.uid)
+    assert seen == [True, False, False]
+
+
+def test_nothing_is_kept_of_reservations_that_ended(rig: Rig) -> None:
+    for number in range(20):
+        rig.reserve(rig.pod(f"web-{number}", f"data-{number}"))
+        rig.refresh()
+    kept = rig.reservations
+    assert not kept._by_object and not kept._by_pod and not kept._by_claim
+    assert kept.resets == {"refresh": 20, "failure": 0, "deletion": 0, "timeout": 0}

@@ -1,0 +1,160 @@
+"""A small cluster with storage and a whole profile to judge it: what tests of VolumeBinding start from.
+
+    rig = Rig(node("a"), capacity("fast", "a", "100Gi"), reservation="Ledger")
+    rig.place(rig.pod("web", "20Gi"))      decide, reserve, assume: "a", or the message of a refusal
+
+The class "fast" and its driver, which publishes capacity, are there unless objects of their names are handed in.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from tonnage.gates import Gates
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.meta import Object
+from tonnage.scheduling.assembly import Assembled, assemble
+from tonnage.scheduling.cluster import Cluster, place
+from tonnage.scheduling.configuration import parse
+from tonnage.scheduling.cycle import Decision
+from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.reserving import reserve, unreserve
+from tonnage.testing.storage_builders import claim, driver, pod_with, storage_class
+
+GI = 1 << 30
+FULL = "node(s) did not have enough free storage"
+UNBINDABLE = "node(s) didn't find available persistent volumes to bind"
+ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
+GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+ALL_OFF = {"CSIStorageCapacityV2": False, "StorageCapacityScoring": False}
+
+
+def refused(counts: Mapping[str, int], nodes: int) -> str:
+    """The message of a pod that fits nowhere, with how many of the nodes each reason holds against."""
+    return f"0/{nodes} nodes are available: {', '.join(sorted(f'{n} {reason}' for reason, n in counts.items()))}."
+
+
+class Rig:
+    """A cluster, a profile, and the pods that were decided."""
+
+    def __init__(self, *objects: Object, gates: Mapping[str, bool] | None = None, **settings: Any) -> None:
+        self.cluster = Cluster()
+        self.decided: dict[str, Decision] = {}
+        self.use(gates=gates, **settings)
+        self.put(storage_class(), driver(), *objects)
+
+    def use(
+        self,
+        *,
+        gates: Mapping[str, bool] | None = None,
+        shape: str = "",
+        plugins: str = "",
+        rng: random.Random | None = None,
+        **storage_capacity: Any,
+    ) -> None:
+        """Go on with a new profile, its plugins made anew, on the cluster as it is. Settings are spelt as in files."""
+        ours = {"apiVersion": "tonnage.dev/v1alpha1", "kind": "StorageCapacityArgs", **storage_capacity}
+        entries = [f"{{name: StorageCapacity, args: {_flow(ours)}}}"]
+        if shape:
+            entries.append(f"{{name: VolumeBinding, args: {{shape: {shape}}}}}")
+        profile = f"{{pluginConfig: [{', '.join(entries)}]{f', plugins: {plugins}' if plugins else ''}}}"
+        text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- {profile}\n"
+        configuration = parse(text, source="a test", gates=Gates().with_settings(gates or {}))
+        self.profile: Assembled = assemble(configuration.profiles[0], rng or random.Random(1))
+        (self.plugin,) = [each for each in self.profile.pipeline.filter if isinstance(each, VolumeBinding)]
+
+    def put(self, *objects: Object) -> None:
+        for each in objects:
+            if isinstance(each, Node):
+                self.cluster.put_node(each)
+            elif isinstance(each, Pod):
+                place(self.cluster, each)
+            else:
+                self.cluster.storage.put(each)
+
+    def pod(self, name: str, *sizes: str | None, class_name: str = "fast", **options: Any) -> Pod:
+        """A pod with a claim of its own for each of these sizes: web-0, web-1, …"""
+        for number, size in enumerate(sizes):
+            self.put(claim(f"{name}-{number}", size, class_name=class_name))
+        return pod_with(name, *(f"{name}-{number}" for number in range(len(sizes))), **options)
+
+    # -- deciding -----------------------------------------------------------------------------------------------------
+
+    def decide(self, pod: Pod) -> Decision:
+        return self.profile.decider.decide(self.cluster, PodInfo(pod), diagnose=True)
+
+    def message(self, pod: Pod) -> str:
+        """Why it fits nowhere; empty when it does."""
+        decision = self.decide(pod)
+        if decision.fits:
+            return ""
+        assert decision.diagnosis is not None
+        return decision.diagnosis.message()
+
+    def nodes(self, pod: Pod) -> list[str]:
+        """The nodes it fits on."""
+        decision = self.decide(pod)
+        return [self.cluster.name(row) for row in decision.cycle.feasible.tolist()] if decision.fits else []
+
+    def reasons(self, pod: Pod) -> dict[str, tuple[str, ...]]:
+        """By node, why not."""
+        diagnosis = self.decide(pod).diagnosis
+        assert diagnosis is not None
+        return {name: reasons for name, row in self.cluster.row_of.items() if (reasons := diagnosis.reasons_of(row))}
+
+    def scores(self, pod: Pod) -> dict[str, int]:
+        """By node that fits, VolumeBinding's score; nothing when it has none to give."""
+        cycle = self.decide(pod).cycle
+        for name, _, scores in self.profile.decider.scores(cycle):
+            if name == VolumeBinding.name:
+                rows = cycle.feasible.tolist()
+                return {self.cluster.name(row): score for row, score in zip(rows, scores.tolist(), strict=True)}
+        return {}
+
+    # -- going there --------------------------------------------------------------------------------------------------
+
+    def place(self, pod: Pod) -> str:
+        """Decide and reserve, and take the pod to be where it goes; the node, or the message of a refusal."""
+        decision = self.decide(pod)
+        if not decision.fits:
+            assert decision.diagnosis is not None
+            return decision.diagnosis.message()
+        status = reserve(self.profile.reserve, decision.cycle, decision.node)
+        assert status.is_success, status
+        self.cluster.put_pod(decision.cycle.pod, decision.node)
+        self.decided[pod.name] = decision
+        return decision.node
+
+    def fail(self, pod: Pod) -> None:
+        """Its binding failed: what was reserved is given back."""
+        decision = self.decided.pop(pod.name)
+        unreserve(self.profile.reserve, decision.cycle, decision.node)
+        self.cluster.remove_pod(decision.cycle.pod.uid)
+
+    def notes(self, pod: Pod) -> Notes:
+        """What VolumeBinding remembers of a pod that was placed."""
+        notes: Notes = self.decided[pod.name].cycle.state[VolumeBinding.name]
+        return notes
+
+    def planned(self, pod: Pod, node_name: str) -> dict[str, str]:
+        """What a node would do, by claim: `bound pv`, `static pv`, `made of object`, `rebuilt of object`."""
+        notes: Notes = self.decide(pod).cycle.state[VolumeBinding.name]
+        plan = notes.fit.plan(notes.demand, self.cluster.row_of[node_name])
+        found = {each.claim.name: f"bound {each.volume.name}" for each in plan.bound}
+        found |= {each.claim.name: f"static {each.volume.name}" for each in plan.static}
+        for each in plan.provisions:
+            of = f" of {each.capacity.name}" if each.capacity is not None else ""
+            found[each.claim.name] = f"{'rebuilt' if each.is_rebuild else 'made'}{of}"
+        return found
+
+    def selected_node(self, claim_name: str) -> str:
+        """Of a claim as decisions see it."""
+        found = self.cluster.storage.claims.get(f"default/{claim_name}")
+        return found.selected_node if found is not None else ""
+
+
+def _flow(doc: Mapping[str, Any]) -> str:
+    return "{" + ", ".join(f"{key}: {value}" for key, value in doc.items()) + "}"
