@@ -96,7 +96,12 @@ class LedgerModel:
         if record is not None and (new is None or not _is_same(record, new)):
             del self.records[key]
             record = None
-        if new is None or not new.selected_node or old is None or old.uid != new.uid:
+        if (
+            old is None
+            or new is None
+            or (old.uid, old.selected_node) != (new.uid, new.selected_node)
+            or not new.is_bound
+        ):
             self.met_bound.pop(key, None)
         if new is None or not new.selected_node:
             return

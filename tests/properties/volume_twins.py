@@ -248,16 +248,26 @@ def is_packed(state: Pools | None, sizes: Sequence[int]) -> bool:
 
 
 def after(pools: Pools, promised: tuple[int, ...]) -> Iterator[Pools | None]:
-    """Every state that a driver may leave behind, in any order and with any choice; None where it gets stuck."""
-    if not promised:
-        yield pools
-    for number, size in enumerate(promised):
-        rest = promised[:number] + promised[number + 1 :]
-        places = [place for place, free in enumerate(pools) if free >= size]
-        if not places:
-            yield None
-        for place in places:
-            yield from after((*pools[:place], pools[place] - size, *pools[place + 1 :]), rest)
+    """Every state that a driver may leave behind, in any order and with any choice; None where it gets stuck.
+
+    What it does next depends on the room that is left and on the claims that are: each such pair is looked at once.
+    """
+    pending = [(tuple(sorted(pools)), tuple(sorted(promised)))]
+    met = set(pending)
+    while pending:
+        left, waiting = pending.pop()
+        if not waiting:
+            yield left
+        for number, size in enumerate(waiting):
+            places = [place for place, free in enumerate(left) if free >= size]
+            if not places:
+                yield None
+            for place in places:
+                room = tuple(sorted((*left[:place], left[place] - size, *left[place + 1 :])))
+                following = room, waiting[:number] + waiting[number + 1 :]
+                if following not in met:
+                    met.add(following)
+                    pending.append(following)
 
 
 def cannot_go_wrong(pools: Pools, sizes: tuple[int, ...]) -> bool:

@@ -107,13 +107,14 @@ class CapacityHolds:
             holds = view.holds()
             objects[(str(mode),)] = len({hold.uid for hold in holds})
             bytes_held[(str(mode),)] = sum(hold.bytes for hold in holds)
+        made = sum(view.reservations_total for view in self._views.values())
+        refreshed = sum(view.resets_total for view in self._views.values())
         reserved = self._views.get(Reservation.OBJECT)
-        made, refreshed, ended = 0, 0, dict[tuple[str], float]()
+        ended: dict[tuple[str], float] = {}
         if isinstance(reserved, Reservations):
-            made, refreshed = reserved.reservations_total, reserved.resets_total
             ended = {(cause,): float(times) for cause, times in reserved.resets.items()}
         return (
-            counter("volume_binding_capacity_reservations", "Capacity objects that were reserved.", (), {(): made}),
+            counter("volume_binding_capacity_reservations", "Reservations of capacity that were made.", (), {(): made}),
             counter(
                 "volume_binding_capacity_reservation_resets",
                 "Reservations that ended because their object was published again.",

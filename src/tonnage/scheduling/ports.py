@@ -30,6 +30,14 @@ class HostPorts:
                     if not by_address:
                         del self._taken[protocol, port]
 
+    def is_in_conflict(self, ports: Iterable[HostPort], row: int) -> bool:
+        """Whether any of these ports is taken on one row."""
+        for protocol, address, port in ports:
+            for taken, rows in self._taken.get((protocol, port), {}).items():
+                if row in rows and (ANY_ADDRESS in (address, taken) or address == taken):
+                    return True
+        return False
+
     def rows_in_conflict(self, ports: Iterable[HostPort]) -> set[int]:
         """The rows where any of these ports is taken. "All addresses" clashes with every one."""
         found: set[int] = set()

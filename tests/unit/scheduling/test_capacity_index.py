@@ -16,7 +16,8 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.storage_capacity_args import LegacyPools
 from tonnage.scheduling.volumes.capacity_index import CapacityIndex
-from tonnage.scheduling.volumes.class_capacity import NOTHING, Policy
+from tonnage.scheduling.volumes.capacity_reading import Policy
+from tonnage.scheduling.volumes.class_capacity import NOTHING
 from tonnage.scheduling.volumes.pools import room_of, scored_capacity
 from tonnage.testing.builders import cluster_of, node
 from tonnage.testing.storage_builders import capacity

@@ -645,6 +645,13 @@ def test_a_claim_that_goes_before_its_late_volume_comes_promises_nothing(rig: Ri
     assert rig.gibs() == []
 
 
+def test_a_claim_that_is_sent_elsewhere_before_its_late_volume_comes_promises_nothing(rig: Rig) -> None:
+    rig.put(bound("data"))
+    rig.put(bound("data", node_name="node-2"))
+    rig.put(made("data", rig, age_s=1))
+    assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([], [])
+
+
 def test_an_object_created_after_the_volume_shows_it(rig: Rig) -> None:
     rig.put(written("data"))
     assert rig.gibs() == [20]
@@ -723,3 +730,11 @@ def test_nothing_is_kept_of_promises_that_ended(rig: Rig) -> None:
     ledger = rig.ledger
     assert list(ledger._promises) == [] and list(ledger._charges) == [] and ledger.next_expiry_at() is None
     assert not any(vars(ledger._promises).values())
+
+
+def test_reservations_and_what_a_refresh_ends_of_them_are_counted(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    assert (rig.ledger.reservations_total, rig.ledger.resets_total) == (1, 0)
+    rig.put(bound("data"))
+    rig.refresh()
+    assert (rig.ledger.reservations_total, rig.ledger.resets_total) == (1, 1)

@@ -202,17 +202,20 @@ def test_a_reserved_object_leaves_another_that_reaches_the_node():
     assert reserved(rig) == ["kube-system/fast-a", "kube-system/shared"]
 
 
-def test_the_ledger_counts_on_any_choice_of_pools():
-    rig = Rig(node("a"), capacity("fast", "a", pools=["60Gi", "50Gi"]), reservation="Ledger")
+@pytest.mark.parametrize("others", [0, 3], ids=["one node", "among others"])
+def test_the_ledger_counts_on_any_choice_of_pools(others: int):
+    full = [node(f"full-{number}") for number in range(others)]
+    rig = Rig(node("a"), *full, capacity("fast", "a", pools=["60Gi", "50Gi"]), reservation="Ledger")
+    no_room = refused({FULL: 1 + others}, 1 + others)
     assert rig.place(rig.pod("web", "20Gi")) == "a"
     # The driver may put the 20 into either: 40 + 50 or 60 + 30 are left. 50 fit both times, 51 do not.
-    assert rig.message(rig.pod("db", "51Gi")) == NO_ROOM
+    assert rig.message(rig.pod("db", "51Gi")) == no_room
     assert rig.message(rig.pod("kv", "50Gi")) == ""
-    rig = Rig(node("a"), capacity("fast", "a", pools=["60Gi", "60Gi"]), reservation="Ledger")
+    rig = Rig(node("a"), *full, capacity("fast", "a", pools=["60Gi", "60Gi"]), reservation="Ledger")
     assert rig.place(rig.pod("web", "20Gi")) == "a"
     # 60 + 40 are left, whichever it takes.
     assert rig.message(rig.pod("db", "60Gi", "40Gi")) == ""
-    assert rig.message(rig.pod("kv", "60Gi", "41Gi")) == NO_ROOM
+    assert rig.message(rig.pod("kv", "60Gi", "41Gi")) == no_room
 
 
 def test_a_promise_follows_its_node_to_other_objects():

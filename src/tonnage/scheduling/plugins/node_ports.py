@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.columns import Rows, among
+from tonnage.scheduling.columns import Rows, among, only_row
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -34,7 +36,11 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
         return None if cycle.pod.host_ports else SKIP
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
-        taken = cycle.cluster.ports.rows_in_conflict(cycle.pod.host_ports)
+        ports = cycle.cluster.ports
+        if (row := only_row(rows)) >= 0:
+            is_taken = ports.is_in_conflict(cycle.pod.host_ports, row)
+            return refuse(np.array([True]), self.reason, unresolvable=False) if is_taken else None
+        taken = ports.rows_in_conflict(cycle.pod.host_ports)
         if not taken:
             return None
         return refuse(among(taken, rows, cycle.cluster.size), self.reason, unresolvable=False)

@@ -49,7 +49,8 @@ from tonnage.scheduling.storage_capacity_args import PoolFit, Reservation, Stora
 from tonnage.scheduling.volumes import binding
 from tonnage.scheduling.volumes.binding import Assumed
 from tonnage.scheduling.volumes.capacity_index import CapacityIndex
-from tonnage.scheduling.volumes.class_capacity import Policy, identity
+from tonnage.scheduling.volumes.capacity_reading import Policy
+from tonnage.scheduling.volumes.class_capacity import identity
 from tonnage.scheduling.volumes.demand import Demand, demand_of
 from tonnage.scheduling.volumes.hints import volume_binding_events
 from tonnage.scheduling.volumes.ledger import Ledger

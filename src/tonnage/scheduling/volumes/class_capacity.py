@@ -1,16 +1,14 @@
-"""The capacity objects of one class as columns, and the question they exist for: where does a group of claims fit?
+"""The capacity objects of one class laid out over nodes, and the question they exist for: where does a group fit?
 
-One row of a table is one object: its pools in bytes, largest first, and how large a claim may be. How the figures are
-read depends on the profile (`legacyPools`, the gate), and so does what is held of an object (`reservation`); a `Policy`
-is both. Objects are judged once for all nodes they reach, and the answers are laid out over rows by the layers that
-`capacity_index.py` keeps.
+What an object says is judged once for all nodes it reaches (`capacity_reading.py`); the answers are laid out over rows
+by layers, one of which holds for each row the number of an object that reaches it. `capacity_index.py` shows a picture,
+and tells of objects and nodes that change.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Collection, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +16,9 @@ import numpy.typing as npt
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ids, Ints, Mask, Rows, grown, row_count
-from tonnage.scheduling.volumes import packing
-from tonnage.scheduling.volumes.packing import NO_POOL, Grade, Sizes
+from tonnage.scheduling.columns import Ids, Ints, Mask, Rows, row_count
+from tonnage.scheduling.volumes.capacity_reading import Policy, Reading
+from tonnage.scheduling.volumes.packing import Grade, Sizes
 from tonnage.scheduling.volumes.pools import Room
 
 _FIRST_OBJECTS = 16
@@ -48,109 +46,6 @@ class Entry:
         self.rows = rows
 
 
-@dataclass(frozen=True, eq=False)
-class Policy:
-    """How one profile reads capacity objects and what it takes to be held of them.
-
-    `promised` gives the bytes promised of an object (mode Ledger), but for those to some claims, `is_reserved` whether
-    it is out of bounds (mode Object); both by the object as it is now.
-    """
-
-    room_of: Callable[[CSIStorageCapacity], Room]
-    scored_bytes: Callable[[CSIStorageCapacity], int]
-    is_reserved: Callable[[CSIStorageCapacity], bool] | None = None
-    promised: Callable[[CSIStorageCapacity, Collection[Key]], Sizes] | None = None
-    must_be: Grade = Grade.POSSIBLE
-
-
-class _Reading:
-    """A class's objects as one policy reads them."""
-
-    def __init__(self, policy: Policy, objects: int) -> None:
-        self.policy = policy
-        self.rooms: list[Room] = [Room(())] * objects
-        self.pools: Ints = np.full((objects, 1), NO_POOL, dtype=np.int64)
-        self.limits: Ints = np.full(objects, packing.UNBOUNDED, dtype=np.int64)
-        self.scored: Ints = np.zeros(objects, dtype=np.int64)
-        self.is_limited = False
-        """Some object has a limit for single claims."""
-        self.is_reserved: Mask = np.zeros(objects, dtype=np.bool_)
-        self.promised: dict[int, Sizes] = {}
-
-    def grow(self, objects: int) -> None:
-        self.rooms += [Room(())] * (objects - len(self.rooms))
-        wider = np.full((objects, self.pools.shape[1]), NO_POOL, dtype=np.int64)
-        wider[: len(self.pools)] = self.pools
-        self.pools = wider
-        self.limits, self.scored = grown(self.limits, objects), grown(self.scored, objects)
-        self.is_reserved = grown(self.is_reserved, objects)
-
-    def write(self, number: int, capacity: CSIStorageCapacity | None) -> None:
-        """Bring one object's row to what it says; None blanks it."""
-        room = self.policy.room_of(capacity) if capacity is not None else Room(())
-        if len(room.pools) > self.pools.shape[1]:
-            more = np.full((len(self.pools), len(room.pools) - self.pools.shape[1]), NO_POOL, dtype=np.int64)
-            self.pools = np.hstack((self.pools, more))
-        self.rooms[number] = room
-        self.pools[number] = NO_POOL
-        self.pools[number, : len(room.pools)] = room.pools
-        self.limits[number] = room.claim_limit
-        self.scored[number] = self.policy.scored_bytes(capacity) if capacity is not None else 0
-        self.is_limited = self.is_limited or room.claim_limit != packing.UNBOUNDED
-        self.write_holds(number, capacity)
-
-    def write_holds(self, number: int, capacity: CSIStorageCapacity | None) -> None:
-        policy = self.policy
-        if policy.is_reserved is not None:
-            self.is_reserved[number] = capacity is not None and policy.is_reserved(capacity)
-        if policy.promised is not None:
-            promised = policy.promised(capacity, ()) if capacity is not None else ()
-            if promised:
-                self.promised[number] = promised
-            else:
-                self.promised.pop(number, None)
-
-    # -- judging ------------------------------------------------------------------------------------------------------
-
-    def fits_one(self, number: int, sizes: Sizes, promised: Sizes) -> bool:
-        """Does a group fit one object, beside what is promised of it? In plain numbers, for the row that changed."""
-        room = self.rooms[number]
-        if self.is_reserved.item(number) or not room.pools or (sizes and sizes[0] > room.claim_limit):
-            return False
-        if self.policy.must_be is Grade.GUARANTEED:
-            return packing.grade_one(room.pools, sizes, promised) is Grade.GUARANTEED
-        if promised:
-            return packing.fits_beside_one(room.pools, sizes, promised)
-        return packing.fits_one(room.pools, sizes)
-
-    def grade_of(self, number: int, sizes: Sizes) -> Grade:
-        room = self.rooms[number]
-        if not room.pools or (sizes and sizes[0] > room.claim_limit):
-            return Grade.NONE
-        return packing.grade_one(room.pools, sizes, self.promised.get(number, ()))
-
-    def fits(self, numbers: slice | npt.NDArray[np.intp], sizes: Sizes, promised: Mapping[int, Sizes]) -> Mask:
-        """Which of these objects hold a group, beside what is `promised` of them, by number."""
-        pools = self.pools[numbers]
-        fits = packing.fits(pools, sizes)
-        if self.is_limited and sizes:
-            fits &= self.limits[numbers] >= sizes[0]
-        if self.policy.is_reserved is not None:
-            fits &= ~self.is_reserved[numbers]
-        if self.policy.must_be is Grade.GUARANTEED and len(sizes) > 1:
-            certain = np.flatnonzero(fits)
-            fits[certain] = packing.grades(pools[certain], sizes) == Grade.GUARANTEED
-        if promised:
-            # Few objects are promised at a time; each of them is judged with what it has promised.
-            if isinstance(numbers, slice):
-                places = {number: number - numbers.start for number in promised if number < len(fits)}
-            else:
-                places = {n: place for place, n in enumerate(numbers.tolist()) if n in promised}
-            for number, place in places.items():
-                fits[place] = fits[place] and self.fits_one(number, sizes, promised[number])
-        return fits
-
-
 class ClassCapacity:
     """The objects of one class."""
 
@@ -158,7 +53,7 @@ class ClassCapacity:
         self._cluster = cluster
         self.entries: list[Entry] = []
         self._free: list[int] = []
-        self._readings: dict[Policy, _Reading] = {}
+        self._readings: dict[Policy, Reading] = {}
         self.layers: list[Ids] = []
 
     @property
@@ -173,18 +68,18 @@ class ClassCapacity:
         What is promised to the claims of `own` is not in their way.
         """
         reading = self._reading(policy)
-        promised = self._promised_to_others(reading, own)
+        to_others = self._to_others(reading, own)
         count = row_count(rows)
         found: Mask = np.zeros(count, dtype=np.bool_)
         if self.is_empty:
             return found
         is_few = count * 4 < len(self.entries)
-        by_object = None if is_few else reading.fits(slice(0, len(self.entries)), sizes, promised)
+        by_object = None if is_few else reading.fits(slice(0, len(self.entries)), sizes, to_others)
         for layer in self.layers:
             numbers = layer[rows]
             if by_object is None:
                 asked, place = np.unique(numbers, return_inverse=True)
-                answer = reading.fits(asked.astype(np.intp), sizes, promised)
+                answer = reading.fits(asked.astype(np.intp), sizes, to_others)
                 found |= answer[place] & (numbers != NOTHING)
             else:
                 found |= by_object[numbers] & (numbers != NOTHING)
@@ -193,12 +88,13 @@ class ClassCapacity:
     def choice_at(self, policy: Policy, sizes: Sizes, row: int, own: Collection[Key] = ()) -> int:
         """The number of the object that would hold a group on a row: the first of those that do; `NOTHING` if none."""
         reading = self._reading(policy)
-        promised = self._promised_to_others(reading, own)
+        to_others = self._to_others(reading, own)
         for layer in self.layers:
             number = layer.item(row)
             if number == NOTHING:
                 break
-            if reading.fits_one(number, sizes, promised.get(number, ())):
+            promised = reading.promised.get(number, ())
+            if reading.fits_one(number, sizes, to_others(number) if promised and to_others is not None else promised):
                 return number
         return NOTHING
 
@@ -208,22 +104,19 @@ class ClassCapacity:
         if self.is_empty:
             return found
         reading = self._reading(policy)
-        promised = self._promised_to_others(reading, own)
-        by_object = reading.fits(slice(0, len(self.entries)), sizes, promised)
+        to_others = self._to_others(reading, own)
+        is_few = len(found) * 4 < len(self.entries)
+        by_object = None if is_few else reading.fits(slice(0, len(self.entries)), sizes, to_others)
         for layer in reversed(self.layers):
             numbers = layer[rows]
-            found = np.where((numbers != NOTHING) & by_object[numbers], numbers, found)
+            fits = reading.fits(numbers.astype(np.intp), sizes, to_others) if by_object is None else by_object[numbers]
+            found = np.where((numbers != NOTHING) & fits, numbers, found)
         return found
 
     def grades(self, policy: Policy, sizes: Sizes, numbers: Ids) -> npt.NDArray[np.int8]:
         """How sure a group's fit is on each of these objects; NONE for `NOTHING`."""
-        reading = self._reading(policy)
-        found = packing.grades(reading.pools[numbers], sizes)
-        for place, number in enumerate(numbers.tolist()):
-            if number == NOTHING:
-                found[place] = Grade.NONE
-            elif number in reading.promised:
-                found[place] = reading.grade_of(number, sizes)
+        found = self._reading(policy).grades(numbers.astype(np.intp), sizes)
+        found[numbers == NOTHING] = Grade.NONE
         return found
 
     def grade_of(self, policy: Policy, sizes: Sizes, number: int) -> Grade:
@@ -251,17 +144,17 @@ class ClassCapacity:
             found.append(number)
         return found
 
-    def _promised_to_others(self, reading: _Reading, own: Collection[Key]) -> Mapping[int, Sizes]:
-        """By object, what is promised of it, but for what these claims were promised themselves."""
+    def _to_others(self, reading: Reading, own: Collection[Key]) -> Callable[[int], Sizes] | None:
+        """What is promised of an object but for what these claims were promised themselves; None: all that is."""
         promised = reading.policy.promised
-        if not own or promised is None or not reading.promised:
-            return reading.promised
-        return {number: promised(self.entries[number].capacity, own) for number in reading.promised}
+        if not own or promised is None:
+            return None
+        return lambda number: promised(self.entries[number].capacity, own)
 
-    def _reading(self, policy: Policy) -> _Reading:
+    def _reading(self, policy: Policy) -> Reading:
         reading = self._readings.get(policy)
         if reading is None:
-            reading = self._readings[policy] = _Reading(policy, max(_FIRST_OBJECTS, len(self.entries)))
+            reading = self._readings[policy] = Reading(policy, max(_FIRST_OBJECTS, len(self.entries)))
             gone = set(self._free)
             for number, entry in enumerate(self.entries):
                 reading.write(number, None if number in gone else entry.capacity)

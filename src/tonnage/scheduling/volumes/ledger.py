@@ -31,7 +31,7 @@ from tonnage.scheduling.volumes.class_capacity import identity
 from tonnage.scheduling.volumes.demand import counted_bytes
 from tonnage.scheduling.volumes.holds import DEFAULT_TIMEOUT_S, Hold, Waits, as_assumed
 from tonnage.scheduling.volumes.promised_objects import PromisedObjects
-from tonnage.scheduling.volumes.promises import Charges, Promise, Promises
+from tonnage.scheduling.volumes.promises import Charges, Promise, Promises, is_still
 
 
 class Ledger:
@@ -46,6 +46,10 @@ class Ledger:
         """Called with the uid of an object after what is promised of it changed."""
         self.on_released: list[Callable[[CSIStorageCapacity], None]] = []
         """Called with an object after a promise of it ended or shrank: pods it turned away are worth another try."""
+        self.reservations_total = 0
+        """How often something was kept back for a pod."""
+        self.resets_total = 0
+        """How many promises ended because their object was published again."""
         self._promises = Promises()
         self._charges = Charges()
         self._waits = Waits()
@@ -109,6 +113,7 @@ class Ledger:
 
         The claims are assumed already. One that is bound is to be rebuilt.
         """
+        self.reservations_total += 1
         for claim in [as_assumed(each, self._storage) for each in claims]:
             if not claim.selected_node:
                 continue
@@ -172,16 +177,15 @@ class Ledger:
         if promise is not None and not promise.stands(new):
             self._drop(promise)
             promise = None
-        if new is None:
-            if self._unseen_volumes.get(known.spec.volume_name, ("",))[0] == known.key:
-                del self._unseen_volumes[known.spec.volume_name]
-        elif promise is not None:
+        if old is not None and old.is_bound and not is_still(old, new):
+            self._unseen_volumes.pop(old.spec.volume_name, None)
+        if new is not None and promise is not None:
             if new.is_bound and not promise.claim.is_bound:
                 promise.made_tick, promise.made_at = self._objects.tick, self._clock.now()
                 self._waits.begin(new.key, self._clock.monotonic())
             promise.claim = new
             self._settle(promise)
-        elif not new.is_bound or old is None or old.uid != new.uid or not old.is_bound:
+        elif new is not None and (not new.is_bound or old is None or old.uid != new.uid or not old.is_bound):
             self._meet(new)
         self._tell()
 
@@ -273,6 +277,7 @@ class Ledger:
             tick, at = promise.made_tick, promise.made_at
             unaware = [each for each in objects if not self._objects.shows(each, tick, at)]
             if not unaware and [promise.named] == [identity(each) for each in objects]:
+                self.resets_total += 1
                 self._drop(promise)
                 return
             objects = unaware

@@ -67,13 +67,16 @@ class Promise:
         return Hold(capacity.key, uid, who, (self.key,), self.charged[uid], self.since, self.why)
 
     def stands(self, claim: PersistentVolumeClaim | None) -> bool:
-        """Whether a claim, as it is now, is the one that was promised, for the same node, and has not gone back."""
-        mine = self.claim
-        if claim is None or (claim.uid, claim.selected_node) != (mine.uid, mine.selected_node):
-            return False
-        if mine.is_bound and (not claim.is_bound or claim.spec.volume_name != mine.spec.volume_name):
-            return False
-        return class_of(claim) == class_of(mine)
+        return is_still(self.claim, claim)
+
+
+def is_still(before: PersistentVolumeClaim, now: PersistentVolumeClaim | None) -> bool:
+    """Whether a claim is the same one as before, for the same node, and has not gone back on being bound."""
+    if now is None or (now.uid, now.selected_node) != (before.uid, before.selected_node):
+        return False
+    if before.is_bound and (not now.is_bound or now.spec.volume_name != before.spec.volume_name):
+        return False
+    return class_of(now) == class_of(before)
 
 
 class Promises:

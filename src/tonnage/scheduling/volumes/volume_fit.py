@@ -29,7 +29,8 @@ from tonnage.scheduling.columns import Rows, row_count, row_numbers
 from tonnage.scheduling.framework import Bits
 from tonnage.scheduling.node_matching import in_topology
 from tonnage.scheduling.volumes.capacity_index import CapacityIndex
-from tonnage.scheduling.volumes.class_capacity import NOTHING, Policy
+from tonnage.scheduling.volumes.capacity_reading import Policy
+from tonnage.scheduling.volumes.class_capacity import NOTHING
 from tonnage.scheduling.volumes.demand import Demand, Group, Rebuild, by_size, counted_bytes
 from tonnage.scheduling.volumes.migrated_affinity import reachable
 from tonnage.scheduling.volumes.packing import descending
