@@ -34,5 +34,6 @@ perf: setup  ## measure API server and scheduler; prints tables
 	$(PY) perf/scheduling.py
 	$(PY) perf/volumes.py
 	$(PY) perf/scheduler_live.py
+	$(PY) perf/volumes_live.py
 
 ci: check test  ## what the pipeline runs

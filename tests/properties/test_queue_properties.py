@@ -162,8 +162,12 @@ class QueueMachine(RuleBasedStateMachine):
             return "at once"
         return "backoff" if agreeing else "no"
 
-    def happens(self, event: ClusterEvent, named: Any, at_most_priority: int | None = None) -> None:
+    def happens(
+        self, event: ClusterEvent, named: Any, at_most_priority: int | None = None, but_not: Record | None = None
+    ) -> None:
         for record in self.records.values():
+            if record is but_not:
+                continue
             if at_most_priority is not None and record.pod.spec.priority > at_most_priority:
                 continue
             if record.where == "flight":
@@ -173,8 +177,16 @@ class QueueMachine(RuleBasedStateMachine):
                 if answer != "no":
                     self.place(record, backoff_counts=answer == "backoff")
 
-    def room_was_given_up(self, gone: Pod) -> None:
-        self.happens(ASSIGNED_POD_DELETE, (), gone.spec.priority)
+    def room_was_given_up(self, gone: Pod, but_not: Record | None = None) -> None:
+        self.happens(ASSIGNED_POD_DELETE, (), gone.spec.priority, but_not)
+
+    def activated(self, record: Record) -> None:
+        if record.where == "pool":
+            self.place(record, backoff_counts=False)
+        elif record.where == "backoff":
+            record.where = "active"
+        elif record.where == "flight":
+            record.meanwhile.append((FORCE_ACTIVATE, ()))
 
     # -- pods come, change and go -------------------------------------------------------------------------------------
 
@@ -215,15 +227,14 @@ class QueueMachine(RuleBasedStateMachine):
         )
         record.pod = new
         event = OWN_LABEL if relabel else UNSCHEDULED_POD_UPDATE
+        if new.status.nominated_node_name != was:
+            record.nominated = new.status.nominated_node_name
         if record.where == "flight":
             record.meanwhile.append((event, ()))
-        else:
-            if new.status.nominated_node_name != was:
-                record.nominated = new.status.nominated_node_name
-            if record.where == "pool":
-                answer = self.helps(record, event, ())
-                if answer != "no":
-                    self.place(record, backoff_counts=answer == "backoff")
+        elif record.where == "pool":
+            answer = self.helps(record, event, ())
+            if answer != "no":
+                self.place(record, backoff_counts=answer == "backoff")
         if was and was != new.status.nominated_node_name:
             self.room_was_given_up(old)
         self.queue.update(old, new)
@@ -247,8 +258,41 @@ class QueueMachine(RuleBasedStateMachine):
         if record is None:
             return
         if not record.gone and record.where != "binding":
+            before = record.nominated
             record.nominated = record.pod.status.nominated_node_name if node is None else node
+            if before and before != record.nominated:
+                self.room_was_given_up(record.pod, but_not=record)
         self.queue.nominate(record.pod, node)
+
+    @rule(node=nodes, below=st.sampled_from([0, 5, 9]))
+    def release(self, node: str, below: int) -> None:
+        lesser = [
+            each for each in self.records.values() if each.nominated == node != "" and each.pod.spec.priority < below
+        ]
+        for record in lesser:
+            record.nominated = ""
+            self.activated(record)
+        found = self.queue.release(node, below=below)
+        assert sorted(each.pod.name for each in found) == sorted(record.pod.name for record in lesser)
+
+    @rule(name=names)
+    def the_gate_is_said_to_be_open(self, name: str) -> None:
+        record = self.records.get(name)
+        if record is None:
+            return
+        if record.where == "pool" and record.gated:
+            self.place(record, backoff_counts=True)
+        self.queue.gate_opened(record.pod, "Gate")
+
+    @rule(name=names)
+    def let_down(self, name: str) -> None:
+        record = self.records.get(name)
+        if record is None:
+            return
+        if record.where == "pool":
+            record.queued_at, record.errors = self.now(), record.errors + 1
+            self.place(record, backoff_counts=True)
+        self.queue.let_down(record.pod)
 
     @rule(name=names)
     def open_or_close_the_gate(self, name: str) -> None:
@@ -316,10 +360,12 @@ class QueueMachine(RuleBasedStateMachine):
             record.errors += 1
 
     @precondition(lambda self: self.at("flight"))
-    @rule(data=st.data())
-    def assume_and_bind(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), node=nodes)
+    def assume_and_bind(self, data: st.DataObject, node: str) -> None:
         record = data.draw(st.sampled_from(self.at("flight")))
-        self.queue.nominator.remove(record.pod)
+        if record.nominated not in ("", node):
+            self.room_was_given_up(record.pod, but_not=record)
+        self.queue.settle_on(record.pod, node)
         self.queue.done(record.pod)
         record.where, record.nominated = "binding", ""
 
@@ -355,12 +401,7 @@ class QueueMachine(RuleBasedStateMachine):
     def activate(self, which: frozenset[str]) -> None:
         chosen = [self.records[name] for name in sorted(which & self.records.keys())]
         for record in chosen:
-            if record.where == "pool":
-                self.place(record, backoff_counts=False)
-            elif record.where == "backoff":
-                record.where = "active"
-            elif record.where == "flight":
-                record.meanwhile.append((FORCE_ACTIVATE, ()))
+            self.activated(record)
         self.queue.activate([record.pod for record in chosen])
 
     @rule(quarters=st.integers(1, 9))

@@ -12,6 +12,7 @@ import click
 from tonnage.cli.apiserver import apiserver
 from tonnage.cli.demo import demo
 from tonnage.cli.explain import explain
+from tonnage.cli.node_scaler import node_scaler
 from tonnage.cli.replay import replay
 from tonnage.cli.scheduler import scheduler
 from tonnage.errors import TonnageError
@@ -26,6 +27,7 @@ def cli() -> None:
 cli.add_command(apiserver)
 cli.add_command(demo)
 cli.add_command(explain)
+cli.add_command(node_scaler)
 cli.add_command(replay)
 cli.add_command(scheduler)
 

@@ -1,11 +1,12 @@
 """From a decision to a bound pod, beside the scheduling loop.
 
-    Permit? ─► PreBindPreFlight ─► PreBind ─► Bind ─► PostBind
-       └──────────── any failure ─────────────┴─► unreserve, forget, try again later
+    PreBindPreFlight ─► nominated? ─► Permit? ─► PreBind ─► Bind ─► PostBind
+       └────────────────────── any failure ─────────────────┴─► unreserve, forget, try again later
 
 Bindings run concurrently with decisions and with one another. A pod is assumed before its binding starts and stays so
 until the informer confirms it, so a decision made meanwhile counts it. A failed binding gives back everything that was
-kept for it, in reverse order. While its pod waits, for a Permit plugin or for its volumes, a binding rests (slots.py).
+kept for it, in reverse order. While its pod waits, for a Permit plugin or for its volumes, a binding rests (slots.py),
+and others are told where it goes (nominations.py); a pod with nothing to wait for costs one call, the binding's.
 
 Errors say who ran into them, in upstream's words: `running PreBind plugin "VolumeBinding": …`.
 """
@@ -21,6 +22,7 @@ from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
+from tonnage.scheduler.preparations import Preparations
 from tonnage.scheduler.slots import Slots
 from tonnage.scheduler.waiting import WaitingPod, WaitingPods
 from tonnage.scheduler.waits import Check, Topic
@@ -46,6 +48,8 @@ class Placement:
     profile: Assembled
     cycle: Cycle
     node: str
+    to_prepare: tuple[PreBindPlugin, ...] = ()
+    """The PreBind plugins that have something to do for it, once they were asked."""
 
 
 def reserve(placement: Placement) -> Status:
@@ -90,28 +94,35 @@ async def permitted(placement: Placement, waiting: WaitingPods, clock: Clock, sl
         waiting.remove(uid)
 
 
-async def carry_out(placement: Placement, world: World, slots: Slots) -> Status:
-    """Prepare and bind. Never raises for what the API says or a plugin breaks: that is a Status with code ERROR."""
-    api = _BindingApi(world, placement, slots)
-    status = await _prepare(placement, api)
-    return await _bind(placement, api) if status.is_success else status
-
-
-async def _prepare(placement: Placement, api: Api) -> Status:
-    """Ask all PreBind plugins whether they have something to do, then let those that have do it, one after another."""
-    cycle, node = placement.cycle, placement.node
+def look_ahead(placement: Placement) -> Status:
+    """Ask all PreBind plugins whether they have something to do, and note those that have."""
     due: list[PreBindPlugin] = []
     for plugin in placement.profile.pre_bind:
         try:
-            flight = plugin.pre_bind_pre_flight(cycle, node)
+            flight = plugin.pre_bind_pre_flight(placement.cycle, placement.node)
         except Exception:
             flight = _broken(placement, plugin.name)
         if not flight.is_success:
             return Status(Code.ERROR, (f'running PreBindPreFlight "{plugin.name}": {flight.message}',), plugin.name)
         if flight.code is not Code.SKIP:
             due.append(plugin)
-    for plugin in due:
-        status = await _answer(plugin.pre_bind(cycle, node, api), placement, plugin.name)
+    placement.to_prepare = tuple(due)
+    return Status()
+
+
+async def carry_out(placement: Placement, world: World, slots: Slots, preparations: Preparations) -> Status:
+    """Prepare and bind. Never raises for what the API says or a plugin breaks: that is a Status with code ERROR."""
+    api = _BindingApi(world, placement, slots)
+    status = Status()
+    if placement.to_prepare:
+        status = await preparations.run(placement.queued.uid, _prepare(placement, api))
+    return await _bind(placement, api) if status.is_success else status
+
+
+async def _prepare(placement: Placement, api: Api) -> Status:
+    """Let the PreBind plugins that have something to do for the pod do it, one after another."""
+    for plugin in placement.to_prepare:
+        status = await _answer(plugin.pre_bind(placement.cycle, placement.node, api), placement, plugin.name)
         if not status.is_success:
             return _told("PreBind", plugin.name, status)
     return Status()

@@ -12,8 +12,10 @@ from collections.abc import Callable, Container
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
 from tonnage.objects.meta import Object
+from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.scheduler.assumed import AssumedPods
 from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue import SchedulingQueue
 from tonnage.scheduling.queued_pod import uid_of
 
@@ -23,7 +25,7 @@ Owner = ReplicaSet | StatefulSet | ReplicationController
 class Feed:
     """Handlers for informers. All of them are quick, and run on the loop between two decisions.
 
-    `on_change` is told what a node, a pod that is gone, or an object of storage was and is, None for "not there";
+    `on_change` is told what a node, a pod that goes, or an object of storage was and is, None for "not there";
     `on_pod_gone` the uid of every pod that is gone or has ended.
     """
 
@@ -67,6 +69,8 @@ class Feed:
             self.pod_added(new)
         elif new.spec.node_name:
             self._assumed.confirm(new)
+            if new.metadata.is_terminating and not old.metadata.is_terminating:
+                self._on_change(old, new)
             if old.spec.node_name:
                 self._queue.assigned_pod_updated(old, new)
             else:
@@ -129,6 +133,12 @@ class Feed:
 
     def namespace_deleted(self, namespace: Namespace) -> None:
         self._cluster.namespaces.pop(namespace.metadata.name, None)
+
+    def budget_put(self, budget: PodDisruptionBudget) -> None:
+        self._cluster.view(DisruptionBudgets).put(budget)
+
+    def budget_deleted(self, budget: PodDisruptionBudget) -> None:
+        self._cluster.view(DisruptionBudgets).remove(budget)
 
     def service_put(self, service: Service) -> None:
         self._cluster.workloads.put_service(service.namespace, service.name, service.spec.selector)

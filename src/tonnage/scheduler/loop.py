@@ -2,11 +2,12 @@
 
     queue ──pop──► decide ──► reserve, assume, permit ──► binding (a task of its own)
                       │                                        │ fails
-                      └── nothing fits ──► queue, condition, event ◄┘
+                      │                                        ▼
+                      └── nothing fits ──► room made? ──► queue, condition, event
 
 One loop, one thread: decisions see a cluster that does not change under them, and none waits for the network. The loop
 gives way to the event loop after every few decisions, so that informers and bindings keep up, and pauses while too many
-bindings call the API server (slots.py).
+bindings call the API server (slots.py). Where others may be preempted, that runs beside it too (preemption.py).
 
 Told to stop, it lets calls under way finish. Pods that wait for their volumes do not hold it up: what was kept for them
 is given back, and what was written about them is there for the scheduler that comes next.
@@ -18,13 +19,18 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from tonnage import logs
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduler import binding
+from tonnage.scheduler import binding, relief
 from tonnage.scheduler.assumed import AssumedPods
 from tonnage.scheduler.binding import BROKEN, Placement
 from tonnage.scheduler.measure import Meter
+from tonnage.scheduler.nominations import Nominations
+from tonnage.scheduler.preemption import Preemptions
+from tonnage.scheduler.preparations import Preparations
 from tonnage.scheduler.reports import Reports
 from tonnage.scheduler.slots import Slots
 from tonnage.scheduler.waiting import WaitingPods
@@ -32,8 +38,8 @@ from tonnage.scheduler.world import World
 from tonnage.scheduling.assembly import Assembled
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.cycle import Decision
-from tonnage.scheduling.diagnosis import Diagnosis
-from tonnage.scheduling.framework import Code, Cycle, PostFilterResult, Status
+from tonnage.scheduling.framework import Code, Status
+from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.queue import FLUSH_BACKOFF_EVERY_S, FLUSH_UNSCHEDULABLE_EVERY_S, SchedulingQueue
 from tonnage.scheduling.queued_pod import QueuedPod, uid_of
 
@@ -61,7 +67,11 @@ class SchedulingLoop:
         meter: Meter,
         clock: Clock,
         newest: Callable[[str], Pod | None],
-        slots: Slots | None = None,
+        nominations: Nominations,
+        waiting: WaitingPods,
+        preparations: Preparations,
+        preemptions: Preemptions,
+        slots: Slots,
         on_second: Callable[[float], object] = lambda now_s: None,
     ) -> None:
         self._cluster = cluster
@@ -73,10 +83,13 @@ class SchedulingLoop:
         self._meter = meter
         self._clock = clock
         self._newest = newest
-        self._waiting = WaitingPods()
+        self._nominations = nominations
+        self._waiting = waiting
+        self._preparations = preparations
+        self._preemptions = preemptions
         self._work: set[asyncio.Task[None]] = set()
         self._active = asyncio.Event()
-        self._slots = slots or Slots()
+        self._slots = slots
         self._on_second = on_second
         queue.on_active = self._active.set
 
@@ -151,12 +164,21 @@ class SchedulingLoop:
         self._meter.decision_begins()
         began_at = self._clock.monotonic()
         try:
-            return profile.decider.decide(self._cluster, queued.info, held)
+            return profile.decider.decide(self._cluster, self._as_nominated(queued.info), held)
         except Exception:
             _log.exception("A plugin failed", pod=queued.info.key)
             return None
         finally:
             self._meter.algorithm(self._clock.monotonic() - began_at)
+
+    def _as_nominated(self, info: PodInfo) -> PodInfo:
+        """The pod as the API will show it when the nomination that was made here has arrived there."""
+        expected_on = self._queue.nominator.node_of(info.pod)
+        status = info.pod.status
+        if expected_on in ("", status.nominated_node_name):
+            return info
+        status = msgspec.structs.replace(status, nominated_node_name=expected_on)
+        return PodInfo(msgspec.structs.replace(info.pod, status=status))
 
     def _commit(self, placement: Placement) -> Status:
         """Reserve, assume, permit. On a refusal everything is given back but the place in the queue."""
@@ -165,7 +187,7 @@ class SchedulingLoop:
             self._meter.volume_stage("assume", status)
             return status
         self._assumed.assume(placement.queued.info, placement.node)
-        self._queue.nominator.remove(placement.queued.pod)
+        self._queue.settle_on(placement.queued.pod, placement.node)
         status = binding.permit(placement, self._waiting)
         if not status.is_success and status.code is not Code.WAIT:
             binding.unreserve(placement)
@@ -175,11 +197,15 @@ class SchedulingLoop:
     async def _carry_out(self, placement: Placement, started_at: float) -> None:
         queued = placement.queued
         try:
-            status = await binding.permitted(placement, self._waiting, self._clock, self._slots)
+            status = binding.look_ahead(placement)
+            if status.is_success:
+                if placement.to_prepare or self._waiting.get(queued.uid) is not None:
+                    await self._nominations.show(queued.info, placement.node)
+                status = await binding.permitted(placement, self._waiting, self._clock, self._slots)
             if status.is_success:
                 # No plugin will refuse it any more, so events need not be kept for it.
                 self._queue.done(queued.pod)
-                status = await binding.carry_out(placement, self._api, self._slots)
+                status = await binding.carry_out(placement, self._api, self._slots, self._preparations)
                 self._meter.volume_stage("bind", status)
             self._meter.attempt(placement.profile.scheduler_name, status, self._clock.monotonic() - started_at)
             if status.is_success:
@@ -194,6 +220,7 @@ class SchedulingLoop:
             self._queue.add_unschedulable_if_not_present(queued, pod=self._newest(queued.info.key))
             raise
         finally:
+            self._waiting.remove(queued.uid)
             self._slots.give()
 
     def _withdraw(self, placement: Placement) -> None:
@@ -206,40 +233,59 @@ class SchedulingLoop:
     def _give_back(self, placement: Placement, status: Status) -> None:
         plugins = (status.plugin,) if status.is_rejection and status.plugin else ()
         reason = "Unschedulable" if status.is_rejection else "SchedulerError"
-        self._requeue(placement.queued, plugins, reason, status.message)
+        withdrawn = self._nominations.withdrawn()
+        self._start(self._requeue(placement.queued, plugins, reason, status.message, nomination=withdrawn))
 
     # -- failure ------------------------------------------------------------------------------------------------------
 
     def _not_placed(self, queued: QueuedPod, profile: Assembled, decision: Decision | None, started_at: float) -> None:
         took_s = self._clock.monotonic() - started_at
+        withdrawn = self._nominations.withdrawn()
         if decision is None or decision.diagnosis is None:
             status = decision.error if decision is not None and decision.error is not None else BROKEN
             self._meter.volume_stage("predicate", status)
             self._meter.attempt(profile.scheduler_name, status, took_s)
-            self._requeue(queued, (), "SchedulerError", status.message)
+            self._start(self._requeue(queued, (), "SchedulerError", status.message, nomination=withdrawn))
             return
         diagnosis = decision.diagnosis
         self._meter.attempt(profile.scheduler_name, Status(Code.UNSCHEDULABLE), took_s)
-        relief = _relief(profile, decision.cycle, diagnosis)
-        if relief.nominated_node:
-            self._queue.nominate(queued.pod, relief.nominated_node)
-        message = diagnosis.message("" if relief.nominated_node else relief.status.message)
+        found, plugin = relief.sought(profile, decision.cycle, diagnosis, self._meter)
         plugins = diagnosis.rejecting_plugins()
-        self._requeue(queued, plugins, "Unschedulable", message, nominated_node=relief.nominated_node)
+        if plugin is None:
+            message, nomination = diagnosis.message(found.status.message), None
+            if found.withdraws_nomination:
+                nomination = withdrawn
+            self._start(self._requeue(queued, plugins, "Unschedulable", message, nomination=nomination))
+            return
+        self._preemptions.hold_back(plugin, queued, found)
+        told = self._requeue(
+            queued, plugins, "Unschedulable", diagnosis.message(), nomination=found.nominated_node or None
+        )
+        if told is None:
+            self._preemptions.give_up(plugin, queued)
+        else:
+            self._start(self._preemptions.carry_out(self._preemptions.begin(plugin, queued, found), told))
 
     def _requeue(
-        self, queued: QueuedPod, plugins: Iterable[str], reason: str, message: str, *, nominated_node: str = ""
-    ) -> None:
+        self, queued: QueuedPod, plugins: Iterable[str], reason: str, message: str, *, nomination: str | None
+    ) -> Coroutine[Any, Any, None] | None:
+        """Put a pod back that was not placed. What is to be told about it; None when it is gone, or has a node."""
         newest = self._newest(queued.info.key)
-        self._queue.add_unschedulable_if_not_present(queued, unschedulable_plugins=plugins, pod=newest)
-        if newest is None or uid_of(newest) != queued.uid:
-            return  # deleted meanwhile: there is nobody to tell
+        if newest is not None and uid_of(newest) != queued.uid:
+            newest = None
+        landed = self._queue.add_unschedulable_if_not_present(queued, unschedulable_plugins=plugins, pod=newest)
+        if newest is None or landed is None:
+            return None
+        if nomination is not None:
+            self._queue.nominate(queued.pod, nomination)
         _log.info("Unable to schedule pod", pod=queued.info.key, reason=reason, message=message)
-        self._start(self._reports.failed(queued.info, reason, message, nominated_node=nominated_node))
+        return self._reports.failed(queued.info, reason, message, nomination=nomination)
 
     # -- tasks --------------------------------------------------------------------------------------------------------
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None] | None) -> None:
+        if work is None:
+            return
         task = asyncio.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._ended)
@@ -248,14 +294,3 @@ class SchedulingLoop:
         self._work.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("Work beside the loop failed", error=repr(task.exception()))
-
-
-def _relief(profile: Assembled, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
-    """Ask the PostFilter plugins in order: the first that makes room, or what they all say together."""
-    told: list[str] = []
-    for plugin in profile.post_filter:
-        result = plugin.post_filter(cycle, diagnosis)
-        if result.status.is_success:
-            return result
-        told += result.status.reasons
-    return PostFilterResult(Status(Code.UNSCHEDULABLE, (" ".join(told),) if told else ()))

@@ -18,6 +18,7 @@ from tonnage.scheduling.queued_pod import QueuedPod
 _ATTEMPT_BUCKETS_S = tuple(0.001 * 2**i for i in range(15))
 _SLI_BUCKETS_S = tuple(0.01 * 2**i for i in range(20))
 _ATTEMPTS_BUCKETS = (1, 2, 4, 8, 16)
+_VICTIMS_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
 SAMPLE_EVERY = 10
 """Plugins are timed in one decision of so many."""
 _RESULTS = {Code.SUCCESS: "scheduled", Code.ERROR: "error"}
@@ -88,6 +89,16 @@ class Meter:
             registry=registry,
         )
 
+        self._preemption_attempts = Counter(
+            "scheduler_preemption_attempts", "Times that room was looked for among lesser pods.", registry=registry
+        )
+        self._preemption_victims = Histogram(
+            "scheduler_preemption_victims",
+            "Pods that had to go for one.",
+            buckets=_VICTIMS_BUCKETS,
+            registry=registry,
+        )
+
     def attempt(self, profile: str, status: Status, seconds: float) -> None:
         result = _RESULTS.get(status.code, "unschedulable")
         self._attempts.labels(result, profile).inc()
@@ -108,6 +119,12 @@ class Meter:
         """A stage of an attempt ended so; counts if it is VolumeBinding that failed there."""
         if status.plugin == _VOLUMES and not status.is_success:
             self._volume_errors.labels(operation).inc()
+
+    def preemption_attempt(self) -> None:
+        self._preemption_attempts.inc()
+
+    def victims(self, count: int) -> None:
+        self._preemption_victims.observe(count)
 
     def rescheduled(self) -> None:
         self._reschedulings.inc()

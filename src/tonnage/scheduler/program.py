@@ -23,13 +23,18 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
+from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.scheduler.assumed import AssumedPods
 from tonnage.scheduler.feed import Feed
 from tonnage.scheduler.holding import CapacityHolds, modes_of
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.measure import Meter, gauge
+from tonnage.scheduler.nominations import Nominations
+from tonnage.scheduler.preemption import Preemptions
+from tonnage.scheduler.preparations import Preparations
 from tonnage.scheduler.reports import Reports
 from tonnage.scheduler.slots import Slots
+from tonnage.scheduler.waiting import WaitingPods
 from tonnage.scheduler.waits import Waits
 from tonnage.scheduler.world import LiveWorld
 from tonnage.scheduling.assembly import assemble
@@ -94,16 +99,35 @@ class Program:
                 on_pod_gone=self.holds.pod_gone,
             )
         )
+        events, newest, waiting, preparations = self.recorder, self._pods.get, WaitingPods(), Preparations()
+        is_shown = configuration.profiles[0].gates.NominatedNodeNameForExpectation
+        nominations = Nominations(client, newest, is_shown=is_shown)
         self.loop = SchedulingLoop(
             cluster=self.cluster,
             assumed=self.assumed,
             queue=self.queue,
             profiles=self.profiles,
-            api=LiveWorld(client, self.waits, self.recorder, self.meter, self._pods.get),
-            reports=Reports(client, self.recorder, clock),
+            api=LiveWorld(client, self.waits, events, self.meter, newest),
+            reports=Reports(client, events, clock),
             meter=self.meter,
             clock=clock,
-            newest=self._pods.get,
+            newest=newest,
+            nominations=nominations,
+            waiting=waiting,
+            preparations=preparations,
+            preemptions=Preemptions(
+                client,
+                events,
+                queue=self.queue,
+                nominations=nominations,
+                waiting=waiting,
+                preparations=preparations,
+                waits=self.waits,
+                slots=self.slots,
+                meter=self.meter,
+                clock=clock,
+                newest=newest,
+            ),
             slots=self.slots,
             on_second=self._each_second,
         )
@@ -116,6 +140,7 @@ class Program:
         of(Node).add_handlers(on_add=feed.node_added, on_update=feed.node_updated, on_delete=feed.node_deleted)
         self._pods.add_handlers(on_add=feed.pod_added, on_update=feed.pod_updated, on_delete=feed.pod_deleted)
         _put(of(Namespace), feed.namespace_put, feed.namespace_deleted)
+        _put(of(PodDisruptionBudget), feed.budget_put, feed.budget_deleted)
         _put(of(Service), feed.service_put, feed.service_deleted)
         for owner in (ReplicaSet, StatefulSet, ReplicationController):
             _put(of(owner), feed.owner_put, feed.owner_deleted)

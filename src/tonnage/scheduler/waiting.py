@@ -41,8 +41,17 @@ class WaitingPod:
         if not self._answer.done():
             self._answer.set_result(Status(Code.UNSCHEDULABLE, (reason,), plugin))
 
+    def preempt(self, plugin: str) -> bool:
+        """A more important pod needs the room: nobody refuses this one, it may try again. False if it is past that."""
+        if self._answer.done():
+            return False
+        self._answer.set_result(Status(Code.ERROR, ("waiting on permit for pod: preempted",), plugin))
+        return True
+
     async def wait(self, clock: Clock) -> Status:
         """The word of the plugins, or of the first deadline."""
+        if self._answer.done():
+            return self._answer.result()
         first, seconds = min(self._deadlines.items(), key=lambda each: each[1])
         alarm = asyncio.create_task(_sleep(clock, seconds))
         try:

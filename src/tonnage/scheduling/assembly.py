@@ -30,6 +30,7 @@ from tonnage.scheduling.framework import (
     ScorePlugin,
 )
 from tonnage.scheduling.hints import QueueingRules
+from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.out_of_scope import OutOfScope
 from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
 from tonnage.scheduling.profile import ResolvedProfile
@@ -96,9 +97,13 @@ def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugi
         "bind": plain("bind", BindPlugin),
         "post_bind": plain("postBind", PostBindPlugin),
     }
+    decider = Decider(pipeline, rng)
+    for plugin in made.values():
+        if isinstance(plugin, DefaultPreemption):
+            plugin.search_with(decider, rng)
     return Assembled(
         scheduler_name=profile.scheduler_name,
-        decider=Decider(pipeline, rng),
+        decider=decider,
         pipeline=pipeline,
         rules=QueueingRules(pre_enqueue, {name: tuple(plugin.events()) for name, plugin in made.items()}),
         sort_key=sorts[0].sort_key if sorts else by_priority,

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.scheduling.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.columns import Ints
 from tonnage.scheduling.diagnosis import Diagnosis
@@ -34,6 +35,10 @@ from tonnage.scheduling.framework import (
 from tonnage.scheduling.memory import Answer, Memory
 from tonnage.scheduling.objections import NARROWED, NOBODY
 from tonnage.scheduling.pod_info import PodInfo
+
+
+_NATIVE = ((CPU, 0), (MEMORY, 1))
+"""Resources that every node has from its first day, with their places in `Cluster.allocatable`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +199,13 @@ class Decider:
     def filters(self) -> tuple[FilterPlugin, ...]:
         return self._pipeline.filter
 
-    def looked_anew(self, cluster: Cluster, pod: PodInfo) -> Cycle | Status:
-        """A cycle of its own, PreFilter done, for questions about a cluster as it might be; or who refuses the pod."""
+    def looked_anew(self, cluster: Cluster, pod: PodInfo, guests: Sequence[PodInfo] = ()) -> Cycle | Status:
+        """A cycle of its own, PreFilter done, for questions about a cluster as it might be; or who refuses the pod.
+
+        `guests` are pods that were put on the row in question, and what they still need of storage is theirs too.
+        """
         cycle = Cycle(pod, cluster)
+        cycle.guests = guests
         refusal = self._pre_filter(cycle)
         return refusal if isinstance(refusal, Status) else cycle
 
@@ -216,11 +225,13 @@ class Decider:
         their own, so that nothing of it stays.
         """
         cluster = cycle.cluster
-        guests = [guest for guest in held if cluster.node_of(guest.uid) is None]
+        guests = still_to_come(cluster, row, held)
+        if not guests:
+            return None
         try:
             for guest in guests:
                 cluster.put_pod(guest, cluster.name(row))
-            inner = self.looked_anew(cluster, cycle.pod)
+            inner = self.looked_anew(cluster, cycle.pod, guests)
             if isinstance(inner, Status):
                 return None  # the pod-level answer stands already; it does not depend on who is where
             return self.objection(inner, row)
@@ -308,6 +319,19 @@ class Decider:
             elif not answer.is_success:
                 return _failure("PreScore", plugin.name, answer)
         return None
+
+
+def still_to_come(cluster: Cluster, row: int, expected: Iterable[PodInfo]) -> list[PodInfo]:
+    """The pods expected on a row that are not counted anywhere yet.
+
+    One that asks for more than the whole node has will never be there: it must not keep others out.
+    """
+    return [
+        pod
+        for pod in expected
+        if cluster.node_of(pod.uid) is None
+        and all(pod.requests.get(name, 0) <= cluster.allocatable.item(number, row) for name, number in _NATIVE)
+    ]
 
 
 def _by_row(cluster: Cluster, nominated: Iterable[tuple[str, PodInfo]], pod: PodInfo) -> dict[int, list[PodInfo]]:

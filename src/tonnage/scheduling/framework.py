@@ -134,6 +134,7 @@ class Cycle:
         "_feasible",
         "apart",
         "cluster",
+        "guests",
         "held",
         "passing",
         "pod",
@@ -146,6 +147,8 @@ class Cycle:
     def __init__(self, pod: PodInfo, cluster: Cluster) -> None:
         self.pod = pod
         self.cluster = cluster
+        self.guests: Sequence[PodInfo] = ()
+        """Pods that are expected on the row in question and count as if they were there; see Decider.looked_anew."""
         self.held: Mapping[int, Sequence[PodInfo]] = {}
         """By row, the pods that are expected there and that this one has to leave room for."""
         self.state: dict[str, Any] = {}

@@ -118,6 +118,12 @@ class PodInfo:
         return any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in volumes)
 
     @derived
+    def named_claims(self) -> tuple[tuple[str, str], ...]:
+        """(name, namespace/name) of the claims it mounts by name, in the order of its volumes; not ephemeral ones."""
+        named = [each.persistent_volume_claim for each in self.pod.spec.volumes]
+        return tuple([(each.claim_name, f"{self.namespace}/{each.claim_name}") for each in named if each is not None])
+
+    @derived
     def claim_keys(self) -> tuple[str, ...]:
         """The claims it mounts, as namespace/name, each once."""
         if not self.has_claims:

@@ -112,7 +112,8 @@ class SchedulingQueue:
         """A pod without a node changed. It keeps its place, unless the change lets it out of the unschedulable pool.
 
         A pod in flight keeps the version it was popped with, and comes back with the newest. One that is not known is
-        added. When `status.nominatedNodeName` leaves a node, pods that left room there are tried again.
+        added. Wherever the pod is, its nomination counts at once, and when `status.nominatedNodeName` leaves a node,
+        pods that left room there are tried again.
         """
         uid = uid_of(new)
         if uid_of(old) != uid:  # deleted and made again between two looks
@@ -122,6 +123,7 @@ class SchedulingQueue:
         flight = self._in_flight.get(uid)
         if flight is not None:
             flight.info, flight.is_gone = PodInfo(new), False
+            self.nominator.update(old, new)
             for event in pod_events(old, new):
                 self._in_flight.record(Seen(event, old, new, only=uid))
         elif (queued := self._places.get(uid)) is not None:
@@ -134,7 +136,7 @@ class SchedulingQueue:
         else:
             self._enter(new, UNSCHEDULED_POD_UPDATE)
         if old.status.nominated_node_name not in ("", new.status.nominated_node_name):
-            self._room_was_given_up(old)
+            self._room_was_given_up(old, old.status.nominated_node_name)
 
     def delete(self, pod: Pod, *, bound_to: str = "") -> None:
         """A pod was deleted or has ended, or, with `bound_to`, has got its node. One in flight will not come back.
@@ -148,15 +150,53 @@ class SchedulingQueue:
             flight.is_gone = True
         self._places.remove(uid_of(pod))
         if nominated_to not in ("", bound_to):
-            # Hints ask the pod where it was expected, and the nomination may not have reached the API.
-            status = msgspec.structs.replace(pod.status, nominated_node_name=nominated_to)
-            self._room_was_given_up(msgspec.structs.replace(pod, status=status))
+            self._room_was_given_up(pod, nominated_to)
+
+    # -- who is expected where ----------------------------------------------------------------------------------------
 
     def nominate(self, pod: Pod, node_name: str | None = None) -> None:
-        """As Nominator.nominate, for a pod that still waits: one that is gone or has its node is expected nowhere."""
+        """As Nominator.nominate, for a pod that still waits: one that is gone or has its node is expected nowhere.
+
+        Others that left room for it where it was expected before are tried again.
+        """
         known = self._known(uid_of(pod))
         if known is not None:
+            before = self.nominator.node_of(pod)
             self.nominator.nominate(known.pod, node_name)
+            if before not in ("", self.nominator.node_of(pod)):
+                self._room_was_given_up(known.pod, before, but_not_for=known.uid)
+
+    def settle_on(self, pod: Pod, node_name: str) -> None:
+        """The pod is on its way to a node. It is counted there from now on, and expected nowhere."""
+        expected_on = self.nominator.node_of(pod)
+        if expected_on:
+            self.nominator.remove(pod)
+            if expected_on != node_name:
+                self._room_was_given_up(pod, expected_on, but_not_for=uid_of(pod))
+
+    def release(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
+        """Expect no pod of lower priority than `below` on a node any more, and try those again; who they were."""
+        lesser = tuple(each for each in self.nominator.pods_on(node_name) if each.priority < below)
+        for each in lesser:
+            self.nominator.remove(each.pod)
+        self.activate(each.pod for each in lesser)
+        return lesser
+
+    def _room_was_given_up(self, pod: Pod, node_name: str, *, but_not_for: str = "") -> None:
+        """For pods of its priority or lower, a nominated pod is as good as there; now it is as good as deleted."""
+        if pod.status.nominated_node_name != node_name:
+            # Hints ask the pod where it was expected, and the nomination may not have reached the API.
+            status = msgspec.structs.replace(pod.status, nominated_node_name=node_name)
+            pod = msgspec.structs.replace(pod, status=status)
+        priority = pod.spec.priority
+        self.move_all_to_active_or_backoff(
+            ASSIGNED_POD_DELETE,
+            pod,
+            None,
+            pre_check=lambda other: other.spec.priority <= priority and uid_of(other) != but_not_for,
+        )
+
+    # -- pods in their places -----------------------------------------------------------------------------------------
 
     def _enter(self, pod: Pod, event: ClusterEvent) -> None:
         queued = QueuedPod(PodInfo(pod), self._clock.monotonic(), next(self._sequence))
@@ -172,13 +212,6 @@ class SchedulingQueue:
                 self._tell(self._places.requeue(queued, how, event.label))
             if queued.uid not in self._places.pool:
                 return
-
-    def _room_was_given_up(self, pod: Pod) -> None:
-        """For pods of its priority or lower, a nominated pod is as good as there; now it is as good as deleted."""
-        priority = pod.spec.priority
-        self.move_all_to_active_or_backoff(
-            ASSIGNED_POD_DELETE, pod, None, pre_check=lambda other: other.spec.priority <= priority
-        )
 
     # -- attempts -----------------------------------------------------------------------------------------------------
 
@@ -212,8 +245,8 @@ class SchedulingQueue:
         """A popped pod failed: refused by these plugins, or, when none is named, by something that broke.
 
         It goes where the events since its pop send it. Returns where that is; None if the pod is gone, has got a node,
-        or is in the queue already. After `done` the queue has lost sight of it: hand in its newest version as `pod`, or
-        it counts as gone.
+        or is in the queue already. Hand in its newest version as `pod`: after `done` the queue has lost sight of it,
+        and without one it counts as gone.
         """
         uid, before, newest = queued.uid, queued.pod, self._newest(queued, pod)
         if newest is None:
@@ -242,7 +275,7 @@ class SchedulingQueue:
         if self._places.get(queued.uid) is not None:
             return None
         flight = self._in_flight.get(queued.uid)
-        if flight is not None:
+        if flight is not None and (flight.is_gone or pod is None or pod is flight.info.pod):
             return None if flight.is_gone else flight.info
         if pod is None or uid_of(pod) != queued.uid or pod.spec.node_name:
             return None
@@ -309,6 +342,20 @@ class SchedulingQueue:
                 self._tell(places.to_active(queued, why, has_passed_gates=True))
             elif uid in self._in_flight:
                 self._in_flight.record(Seen(FORCE_ACTIVATE, None, None, only=uid))
+
+    def gate_opened(self, pod: Pod, plugin: str) -> None:
+        """A PreEnqueue plugin lets this pod past from now on: if it held it, what it was kept from is made up for."""
+        queued = self._places.pool.get(uid_of(pod))
+        if queued is not None and queued.gating_plugin == plugin:
+            self._tell(self._places.requeue(queued, Requeue.AFTER_BACKOFF, FORCE_ACTIVATE.label))
+
+    def let_down(self, pod: Pod) -> None:
+        """What was begun for an unschedulable pod has failed: it is tried again, after a backoff as for an error."""
+        queued = self._places.pool.get(uid_of(pod))
+        if queued is not None:
+            queued.queued_at, queued.backoff_until = self._clock.monotonic(), None
+            queued.consecutive_errors += 1
+            self._tell(self._places.requeue(queued, Requeue.AFTER_BACKOFF, SCHEDULE_ATTEMPT_FAILURE))
 
     def flush_backoff_completed(self, now_s: float) -> None:
         """Make pods active whose backoff is over. Call it every second, or at `next_backoff_completion_at`."""

@@ -18,7 +18,9 @@ from tonnage.clock import Clock, VirtualClock
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.scheduling.cluster import Cluster, place
+from tonnage.scheduling.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.nominator import Nominator
 from tonnage.scheduling.queued_pod import uid_of
 from tonnage.scheduling.volumes.storage import STORAGE_KINDS
@@ -57,6 +59,8 @@ class Snapshot:
                 cluster.workloads.put_service(each.namespace, each.name, each.spec.selector)
             case ReplicaSet() | StatefulSet() | ReplicationController():
                 cluster.workloads.put_owner(type(each).__name__, each.namespace, each.name, each.spec.selector)
+            case PodDisruptionBudget():
+                cluster.view(DisruptionBudgets).put(each)
             case _ if isinstance(each, STORAGE_KINDS):
                 cluster.storage.put(each)
 
@@ -76,6 +80,8 @@ class Snapshot:
                 cluster.workloads.remove_service(each.namespace, each.name)
             case ReplicaSet() | StatefulSet() | ReplicationController():
                 cluster.workloads.remove_owner(type(each).__name__, each.namespace, each.name)
+            case PodDisruptionBudget():
+                cluster.view(DisruptionBudgets).remove(each)
             case _ if isinstance(each, STORAGE_KINDS):
                 cluster.storage.remove(each)
 

@@ -1,33 +1,39 @@
-"""A scheduling loop with volumes, on virtual time and an API server that lives in memory.
+"""A scheduling loop on virtual time and an API server that lives in memory.
 
-Everything is the program's own but the wire: feed, waits, slots, holds, loop, and the default plugins. `Rig` is the
-server: what is put there or patched reaches the feed at once, as an informer's word would a moment later.
+Everything is the program's own but the wire: feed, waits, slots, holds, preemptions, loop, and the default plugins.
+`Rig` is the server: what is put there or patched reaches the feed at once, as an informer's word would a moment later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from tonnage.clock import VirtualClock
+from tonnage.clock import VirtualClock, rfc3339
 from tonnage.errors import Conflict, NotFound, TonnageError
+from tonnage.gates import Gates
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.patch import merge_patch
+from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.scheduler.assumed import AssumedPods
 from tonnage.scheduler.feed import Feed
 from tonnage.scheduler.holding import CapacityHolds, modes_of
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.measure import Meter
+from tonnage.scheduler.nominations import Nominations
+from tonnage.scheduler.preemption import Preemptions
+from tonnage.scheduler.preparations import Preparations
 from tonnage.scheduler.reports import Reports
 from tonnage.scheduler.slots import Slots
+from tonnage.scheduler.waiting import WaitingPods
 from tonnage.scheduler.waits import Check, Topic, Waits
 from tonnage.scheduling.assembly import assemble
 from tonnage.scheduling.cluster import Cluster
@@ -53,7 +59,11 @@ profiles:
 
 
 class Rig:
-    """`refuse` are failures that the next patches and bindings meet; `hold` lets bindings hang until it is set."""
+    """`refuse` are failures that the next patches and bindings meet; `refuse_status` and `refuse_delete` those of
+    writes to a pod's status and of deletions. `calls` are all writes, in order, and `at_call` is what happens when one
+    comes in. `hold` lets bindings hang until it is set. With `is_graceful`, deleted pods that have a node go on
+    terminating until `delete` is called.
+    """
 
     def __init__(
         self,
@@ -62,8 +72,15 @@ class Rig:
         timeout_s: int = 600,
         slots: int = 256,
         plugins: Iterable[type[Plugin]] = (),
+        is_shown: bool = True,
+        is_graceful: bool = False,
     ) -> None:
         self.clock = VirtualClock()
+        self.calls: list[tuple[str, str]] = []
+        self.at_call: dict[tuple[str, str], Callable[[], object]] = {}
+        self.refuse_status: list[TonnageError] = []
+        self.refuse_delete: list[TonnageError] = []
+        self.is_graceful = is_graceful
         self.objects: dict[tuple[type[Object], str], Object] = {}
         self.writes: list[tuple[str, Mapping[str, Any]]] = []
         self.bound: dict[str, str] = {}
@@ -81,10 +98,11 @@ class Rig:
             ),
             source="test",
             known_plugins=map(KnownPlugin.of, foreign.values()),
+            gates=Gates().with_(NominatedNodeNameForExpectation=is_shown),
         )
         self.cluster = Cluster(self.clock)
         self.assumed = AssumedPods(self.cluster)
-        profile = assemble(configuration.profiles[0], random.Random(1), foreign)
+        self.profile = profile = assemble(configuration.profiles[0], random.Random(1), foreign)
         profiles = {profile.scheduler_name: profile}
         self.queue = SchedulingQueue(self.clock, {name: each.rules for name, each in profiles.items()})
         self.holds = CapacityHolds(self.cluster, self.queue, modes_of(configuration.profiles))
@@ -104,16 +122,35 @@ class Rig:
             on_change=self.waits.changed,
             on_pod_gone=self.holds.pod_gone,
         )
+        client = _Client(self)
+        nominations = Nominations(client, self.pod, is_shown=is_shown)
+        self.waiting, preparations = WaitingPods(), Preparations()
         self.loop = SchedulingLoop(
             cluster=self.cluster,
             assumed=self.assumed,
             queue=self.queue,
             profiles=profiles,
             api=_World(self),
-            reports=Reports(self, self, self.clock),
+            reports=Reports(client, self, self.clock),
             meter=meter,
             clock=self.clock,
             newest=self.pod,
+            nominations=nominations,
+            waiting=self.waiting,
+            preparations=preparations,
+            preemptions=Preemptions(
+                client,
+                self,
+                queue=self.queue,
+                nominations=nominations,
+                waiting=self.waiting,
+                preparations=preparations,
+                waits=self.waits,
+                slots=self.slots,
+                meter=meter,
+                clock=self.clock,
+                newest=self.pod,
+            ),
             slots=self.slots,
             on_second=self._each_second,
         )
@@ -140,6 +177,10 @@ class Rig:
     def metric(self, name: str, **labels: str) -> float | None:
         return self.measures.get_sample_value(name, labels)
 
+    def called(self, verb: str, key: str) -> None:
+        self.calls.append((verb, key))
+        self.at_call.pop((verb, key), lambda: None)()
+
     # -- as a server --------------------------------------------------------------------------------------------------
 
     def add(self, *objects: Object) -> None:
@@ -150,6 +191,8 @@ class Rig:
                     self.feed.pod_added(each)
                 case Node():
                     self.feed.node_added(each)
+                case PodDisruptionBudget():
+                    self.feed.budget_put(each)
                 case _:
                     self.feed.storage_added(each)
 
@@ -205,15 +248,55 @@ class Rig:
         assert isinstance(found, PersistentVolume)
         return found
 
-    # -- as the client of reports, and their recorder -----------------------------------------------------------------
+    # -- as a recorder ------------------------------------------------------------------------------------------------
+
+    def event(self, regarding: Any, type: Any, reason: str, action: str, note: str, related: Any = None) -> None:
+        self.events.append((type, reason, note))
+
+
+class _Client:
+    """What is written to pods beside bindings."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
 
     async def patch(self, cls: type[Pod], key: str, patch: Any, *, patch_type: Any, subresource: str) -> Pod:
-        said = patch["status"]["conditions"][0]
-        self.conditions.append((key, said["reason"], said["message"]))
-        return Pod()
+        assert (patch_type, subresource) == ("strategic", "status")
+        rig = self._rig
+        rig.called("patch status", key)
+        await asyncio.sleep(0)
+        if rig.refuse_status:
+            raise rig.refuse_status.pop(0)
+        known = rig.pod(key)
+        if known is None:
+            raise NotFound(f'pods "{key}" not found')
+        assert known.metadata.uid == patch["metadata"]["uid"]
+        status = dict(patch["status"])
+        for said in status.get("conditions", ()):
+            if said["type"] == "PodScheduled":
+                rig.conditions.append((key, said["reason"], said["message"]))
+        if "conditions" in status:  # a list that is merged by type
+            new = {said["type"]: said for said in status["conditions"]}
+            kept = [codec.to_doc(each) for each in known.status.conditions]
+            merged = {each["type"]: each | new.pop(each["type"], {}) for each in kept}
+            status["conditions"] = [*merged.values(), *new.values()]
+        return rig.change(Pod, key, {"status": status})
 
-    def event(self, regarding: Any, type: Any, reason: str, action: str, note: str) -> None:
-        self.events.append((type, reason, note))
+    async def delete(self, kind: type[Pod], key: str, *, uid: str = "") -> None:
+        rig = self._rig
+        rig.called("delete", key)
+        await asyncio.sleep(0)
+        if rig.refuse_delete:
+            raise rig.refuse_delete.pop(0)
+        known = rig.pod(key)
+        if known is None:
+            raise NotFound(f'pods "{key}" not found')
+        if known.metadata.uid != uid:
+            raise Conflict(f"the UID in the precondition ({uid}) does not match the UID in record")
+        if rig.is_graceful and known.spec.node_name:
+            rig.change(Pod, key, {"metadata": {"deletionTimestamp": rfc3339(rig.clock.now())}})
+        else:
+            rig.delete(Pod, key)
 
 
 class _World:
@@ -224,6 +307,7 @@ class _World:
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         rig = self._rig
+        rig.called("bind", pod.key)
         if rig.hold is not None:
             await rig.hold.wait()
         if rig.refuse:
@@ -233,12 +317,17 @@ class _World:
         if known is None:
             raise NotFound(f'pods "{pod.pod.name}" not found')
         rig.bound[pod.key] = node_name
-        new = msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, node_name=node_name))
+        new = msgspec.structs.replace(
+            known,
+            spec=msgspec.structs.replace(known.spec, node_name=node_name),
+            status=msgspec.structs.replace(known.status, nominated_node_name=""),
+        )
         rig.objects[Pod, pod.key] = new
         rig.feed.pod_updated(known, new)
 
     async def patch(self, current: T, patch: Mapping[str, Any]) -> T:
         rig = self._rig
+        rig.called("patch", current.key)
         await asyncio.sleep(0)
         if rig.refuse:
             raise rig.refuse.pop(0)

@@ -16,7 +16,13 @@ from tonnage.scheduler.assumed import AssumedPods
 from tonnage.scheduler.feed import Feed
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.measure import Meter
+from tonnage.scheduler.nominations import Nominations
+from tonnage.scheduler.preemption import Preemptions
+from tonnage.scheduler.preparations import Preparations
 from tonnage.scheduler.reports import Reports
+from tonnage.scheduler.slots import Slots
+from tonnage.scheduler.waiting import WaitingPods
+from tonnage.scheduler.waits import Waits
 from tonnage.scheduling.assembly import assemble
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.configuration import parse
@@ -56,10 +62,14 @@ class World:
         self.bound[info.key] = node_name
 
     async def patch(self, cls: type[Pod], key: str, patch: Any, *, patch_type: Any, subresource: str) -> Pod:
-        self.conditions.append((key, patch["status"]["conditions"][0]["message"]))
+        if "conditions" in patch["status"]:
+            self.conditions.append((key, patch["status"]["conditions"][0]["message"]))
         return Pod()
 
-    def event(self, regarding: Any, type: Any, reason: str, action: str, note: str) -> None:
+    async def delete(self, kind: type[Pod], key: str, *, uid: str = "") -> None:
+        raise AssertionError(f"nobody has to go here, least of all {key}")
+
+    def event(self, regarding: Any, type: Any, reason: str, action: str, note: str, related: Any = None) -> None:
         self.events.append((reason, note))
 
 
@@ -94,7 +104,9 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
   - schedulerName: default-scheduler
-    plugins: {permit: {enabled: [{name: HeldBack}]}, postFilter: {enabled: [{name: MakesRoom}]}}
+    plugins:
+      permit: {enabled: [{name: HeldBack}]}
+      postFilter: {enabled: [{name: MakesRoom}], disabled: [{name: DefaultPreemption}]}
 """
 FOREIGN = {"HeldBack": HeldBack, "MakesRoom": MakesRoom}
 
@@ -111,6 +123,8 @@ class Rig:
         self.profile = profile = assemble(configuration.profiles[0], random.Random(1), FOREIGN)
         self.queue = SchedulingQueue(self.clock, {profile.scheduler_name: profile.rules})
         self.pods: dict[str, Pod] = {}
+        meter, waiting, preparations, slots = Meter(CollectorRegistry()), WaitingPods(), Preparations(), Slots()
+        nominations = Nominations(self.world, self.pods.get, is_shown=True)
         self.loop = SchedulingLoop(
             cluster=self.cluster,
             assumed=self.assumed,
@@ -118,9 +132,26 @@ class Rig:
             profiles={profile.scheduler_name: profile},
             api=self.world,
             reports=Reports(self.world, self.world, self.clock),
-            meter=Meter(CollectorRegistry()),
+            meter=meter,
             clock=self.clock,
             newest=self.pods.get,
+            nominations=nominations,
+            waiting=waiting,
+            preparations=preparations,
+            preemptions=Preemptions(
+                self.world,
+                self.world,
+                queue=self.queue,
+                nominations=nominations,
+                waiting=waiting,
+                preparations=preparations,
+                waits=Waits(self.clock),
+                slots=slots,
+                meter=meter,
+                clock=self.clock,
+                newest=self.pods.get,
+            ),
+            slots=slots,
         )
         self.feed = Feed(self.cluster, self.assumed, self.queue, {profile.scheduler_name})
 

@@ -64,12 +64,12 @@ def test_preemption_nominates_a_pod_in_flight_and_it_stays_so() -> None:
     assert expected(rig, "n") == ["a"]
 
 
-def test_a_nomination_that_comes_in_flight_counts_when_the_pod_is_back() -> None:
+def test_a_nomination_that_comes_in_flight_counts_at_once_and_when_the_pod_is_back() -> None:
     rig = Rig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.update(pod("a"), nominated("a", "n"))
-    assert is_empty(rig)  # the pod is being placed with what it was popped with
+    assert expected(rig, "n") == ["a"]
     rig.queue.add_unschedulable_if_not_present(popped, unschedulable_plugins=["Room"])
     assert expected(rig, "n") == ["a"]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from tonnage.scheduling.framework import Plugin
 from tonnage.scheduling.plugin_args import (
+    DefaultPreemptionArgs,
     InterPodAffinityArgs,
     NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
@@ -19,6 +20,7 @@ from tonnage.scheduling.plugin_args import (
     VolumeBindingArgs,
 )
 from tonnage.scheduling.plugins.default_binder import DefaultBinder
+from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.image_locality import ImageLocality
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.node_affinity import NodeAffinity
@@ -74,6 +76,7 @@ def _volume_binding(profile: ResolvedProfile) -> Plugin:
 
 FACTORIES: Mapping[str, Factory] = {
     "DefaultBinder": lambda profile: DefaultBinder(),
+    "DefaultPreemption": lambda profile: DefaultPreemption(profile.args_of(DefaultPreemptionArgs)),
     "ImageLocality": lambda profile: ImageLocality(),
     "InterPodAffinity": lambda profile: InterPodAffinity(profile.args_of(InterPodAffinityArgs)),
     "NodeAffinity": _node_affinity,

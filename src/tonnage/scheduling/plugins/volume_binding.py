@@ -56,7 +56,7 @@ from tonnage.scheduling.volumes.hints import volume_binding_events
 from tonnage.scheduling.volumes.ledger import Ledger
 from tonnage.scheduling.volumes.packing import Grade, Sizes, descending
 from tonnage.scheduling.volumes.plan import VolumePlan
-from tonnage.scheduling.volumes.pod_claims import claims_of
+from tonnage.scheduling.volumes.pod_claims import claims_of, sorted_claims
 from tonnage.scheduling.volumes.pools import room_of, room_without_gate, scored_capacity
 from tonnage.scheduling.volumes.reservations import Reservations
 from tonnage.scheduling.volumes.volume_fit import REASONS, Making, VolumeFit
@@ -114,6 +114,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if self.reservation is Reservation.LEDGER:
             cluster.view(Ledger).catch_up()  # nodes that changed their labels may have promises to move
         demand = demand_of(cluster, claims, is_joint=self.is_joint)
+        if cycle.guests and self.is_joint:
+            demand = self._with_guests(cycle, demand)
         is_plain = not (demand.bound or demand.pinned or fit.has_free_volumes(demand))
         making = fit.all_made(demand)
         cycle.state[self.name] = Notes(demand, fit, making, is_plain)
@@ -122,6 +124,24 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         else:
             cycle.is_unlike_others(self.name)
         return None
+
+    def _with_guests(self, cycle: Cycle, demand: Demand) -> Demand:
+        """What this pod needs, and beside it what pods expected on the row still do: their volumes go there too.
+
+        Not what the ledger holds for them already. A guest with a claim that cannot be judged has none to be counted.
+        """
+        cluster = cycle.cluster
+        loose, rebuilds = list(demand.loose), list(demand.rebuilds)
+        for guest in cycle.guests:
+            claims = sorted_claims(guest, cluster.storage)
+            if isinstance(claims, Status):
+                continue
+            theirs = demand_of(cluster, claims, is_joint=True)
+            loose += theirs.loose
+            rebuilds += theirs.rebuilds
+            if self.reservation is not Reservation.LEDGER:
+                loose += theirs.pinned
+        return demand._replace(loose=tuple(loose), rebuilds=tuple(rebuilds))
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         notes: Notes = cycle.state[self.name]

@@ -54,9 +54,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         if not pod.pod.spec.volumes:
             return SKIP
         wanted: list[Key] = []
-        for name in _claim_names(pod.pod):
-            key = f"{pod.namespace}/{name}"
-            claim = cycle.cluster.storage.claims.get(key)
+        claims = cycle.cluster.storage.claims
+        for name, key in pod.named_claims:
+            claim = claims.get(key)
             if claim is None:
                 return unresolvable(f'persistentvolumeclaim "{name}" not found')
             if _ONE_POD in claim.spec.access_modes:
@@ -80,12 +80,6 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         return bool(wanted) and any(map(cycle.cluster.view(AttachedVolumes).is_mounted, wanted))
 
 
-def _claim_names(pod: Pod) -> list[str]:
-    """The claims a pod mounts by name."""
-    claims = (volume.persistent_volume_claim for volume in pod.spec.volumes)
-    return [claim.claim_name for claim in claims if claim is not None]
-
-
 def _given_back(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
     """A pod went that had a disk, or mounted a claim, that this one has too.
 
@@ -93,9 +87,8 @@ def _given_back(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
     """
     if do_conflict(pod.pod, old):
         return QUEUE
-    is_shared = pod.namespace == old.namespace and not set(_claim_names(pod.pod)).isdisjoint(_claim_names(old))
-    return QUEUE if is_shared else NO_HELP
+    return NO_HELP if set(pod.named_claims).isdisjoint(PodInfo(old).named_claims) else QUEUE
 
 
 def _claim_came(pod: PodInfo, event: ClusterEvent, old: None, new: PersistentVolumeClaim) -> Hint:
-    return QUEUE if new.namespace == pod.namespace and new.name in _claim_names(pod.pod) else NO_HELP
+    return QUEUE if any(new.key == key for _, key in pod.named_claims) else NO_HELP

@@ -68,8 +68,8 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         if not cycle.pod.has_claims:
             return SKIP
         places: dict[Place, None] = {}
-        for name in _claim_names(cycle.pod):
-            found = _volume_of(f"{cycle.pod.namespace}/{name}", name, cycle.cluster.storage)
+        for name, key in cycle.pod.named_claims:
+            found = _volume_of(key, name, cycle.cluster.storage)
             if isinstance(found, Status):
                 return found
             if found is not None:
@@ -91,12 +91,6 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
     def only_relents(self, cycle: Cycle) -> bool:
         return True
-
-
-def _claim_names(pod: PodInfo) -> list[str]:
-    """The claims the pod mounts by name; ephemeral ones are none of this plugin's business."""
-    claims = (volume.persistent_volume_claim for volume in pod.pod.spec.volumes)
-    return [claim.claim_name for claim in claims if claim is not None]
 
 
 def _volume_of(key: str, name: str, storage: Storage) -> PersistentVolume | Status | None:
@@ -168,7 +162,9 @@ def _class_waits(pod: PodInfo, event: ClusterEvent, old: None, new: StorageClass
 def _is_the_pods(
     pod: PodInfo, event: ClusterEvent, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
 ) -> Hint:
-    return QUEUE if new.namespace == pod.namespace and new.name in _claim_names(pod) else NO_HELP
+    return (
+        QUEUE if new.namespace == pod.namespace and any(new.name == name for name, _ in pod.named_claims) else NO_HELP
+    )
 
 
 def _place_changed(pod: PodInfo, event: ClusterEvent, old: PersistentVolume | None, new: PersistentVolume) -> Hint:

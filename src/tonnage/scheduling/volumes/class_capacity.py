@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ids, Ints, Mask, Rows, row_count
+from tonnage.scheduling.columns import Ints, Mask, Rows, row_count
 from tonnage.scheduling.volumes.capacity_reading import Policy, Reading
 from tonnage.scheduling.volumes.packing import Grade, Sizes
 from tonnage.scheduling.volumes.pools import Room
@@ -26,6 +26,9 @@ _FEW_ROWS = 64
 """An object of so many rows is entered row by row; past that the layers are made anew."""
 NOTHING = -1
 """In a layer: no object reaches the row."""
+
+Numbers = npt.NDArray[np.intp]
+"""Objects by their numbers in their class, `NOTHING` for none."""
 
 
 def identity(capacity: CSIStorageCapacity) -> str:
@@ -54,7 +57,7 @@ class ClassCapacity:
         self.entries: list[Entry] = []
         self._free: list[int] = []
         self._readings: dict[Policy, Reading] = {}
-        self.layers: list[Ids] = []
+        self.layers: list[Numbers] = []
 
     @property
     def is_empty(self) -> bool:
@@ -71,18 +74,23 @@ class ClassCapacity:
         to_others = self._to_others(reading, own)
         count = row_count(rows)
         found: Mask = np.zeros(count, dtype=np.bool_)
-        if self.is_empty:
-            return found
-        is_few = count * 4 < len(self.entries)
-        by_object = None if is_few else reading.fits(slice(0, len(self.entries)), sizes, to_others)
-        for layer in self.layers:
-            numbers = layer[rows]
-            if by_object is None:
+        if count * 4 < len(self.entries):
+            for layer in self.layers:
+                numbers = layer[rows]
                 asked, place = np.unique(numbers, return_inverse=True)
-                answer = reading.fits(asked.astype(np.intp), sizes, to_others)
-                found |= answer[place] & (numbers != NOTHING)
-            else:
-                found |= by_object[numbers] & (numbers != NOTHING)
+                found |= reading.fits(asked, sizes, to_others)[place] & (numbers != NOTHING)
+            return found
+        if self.layers:
+            by_object = self._by_object(reading, sizes, to_others)
+            found = by_object[self.layers[0][rows]]
+            for layer in self.layers[1:]:
+                found |= by_object[layer[rows]]
+        return found
+
+    def _by_object(self, reading: Reading, sizes: Sizes, to_others: Callable[[int], Sizes] | None) -> Mask:
+        """Which objects hold a group, by number; the last answer is that of `NOTHING`, which holds none."""
+        found: Mask = np.zeros(len(self.entries) + 1, dtype=np.bool_)
+        found[:-1] = reading.fits(slice(0, len(self.entries)), sizes, to_others)
         return found
 
     def choice_at(self, policy: Policy, sizes: Sizes, row: int, own: Collection[Key] = ()) -> int:
@@ -98,24 +106,47 @@ class ClassCapacity:
                 return number
         return NOTHING
 
-    def choices(self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Ids:
+    def choices(self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Numbers:
         """The same for many rows: the number of the object that would hold a group there."""
-        found: Ids = np.full(row_count(rows), NOTHING, dtype=np.int32)
-        if self.is_empty:
-            return found
+        found: Numbers = np.full(row_count(rows), NOTHING, dtype=np.intp)
         reading = self._reading(policy)
         to_others = self._to_others(reading, own)
         is_few = len(found) * 4 < len(self.entries)
-        by_object = None if is_few else reading.fits(slice(0, len(self.entries)), sizes, to_others)
+        by_object = None if is_few or not self.layers else self._by_object(reading, sizes, to_others)
         for layer in reversed(self.layers):
             numbers = layer[rows]
-            fits = reading.fits(numbers.astype(np.intp), sizes, to_others) if by_object is None else by_object[numbers]
-            found = np.where((numbers != NOTHING) & fits, numbers, found)
+            if by_object is not None:
+                found = np.where(by_object[numbers], numbers, found)
+            else:
+                found = np.where((numbers != NOTHING) & reading.fits(numbers, sizes, to_others), numbers, found)
         return found
 
-    def grades(self, policy: Policy, sizes: Sizes, numbers: Ids) -> npt.NDArray[np.int8]:
+    def by_choice(
+        self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key], value_of: Callable[[Ints], Ints]
+    ) -> Ints:
+        """By row, what `value_of` makes of the free bytes of the object that would hold a group; 0 where none would.
+
+        Made once for each object, however many rows it reaches.
+        """
+        reading = self._reading(policy)
+        if row_count(rows) * 4 < len(self.entries):
+            numbers = self.choices(policy, sizes, rows, own)
+            return np.where(numbers != NOTHING, value_of(reading.scored[numbers]), 0)
+        fits = self._by_object(reading, sizes, self._to_others(reading, own))
+        values = np.zeros(len(fits), dtype=np.int64)
+        values[:-1] = value_of(reading.scored[: len(self.entries)])
+        values[~fits] = 0
+        if len(self.layers) == 1:
+            return values[self.layers[0][rows]]
+        found: Ints = np.zeros(row_count(rows), dtype=np.int64)
+        for layer in reversed(self.layers):
+            numbers = layer[rows]
+            found = np.where(fits[numbers], values[numbers], found)
+        return found
+
+    def grades(self, policy: Policy, sizes: Sizes, numbers: Numbers) -> npt.NDArray[np.int8]:
         """How sure a group's fit is on each of these objects; NONE for `NOTHING`."""
-        found = self._reading(policy).grades(numbers.astype(np.intp), sizes)
+        found = self._reading(policy).grades(numbers, sizes)
         found[numbers == NOTHING] = Grade.NONE
         return found
 
@@ -128,7 +159,7 @@ class ClassCapacity:
     def room_of(self, policy: Policy, number: int) -> Room:
         return self._reading(policy).rooms[number]
 
-    def scored_bytes(self, policy: Policy, numbers: Ids) -> Ints:
+    def scored_bytes(self, policy: Policy, numbers: Numbers) -> Ints:
         """The free bytes that scores are made of, of each of these objects; anything for `NOTHING`."""
         return self._reading(policy).scored[numbers]
 
@@ -163,8 +194,8 @@ class ClassCapacity:
                 self.layers[place] = self._widened(layer)
         return reading
 
-    def _widened(self, layer: Ids) -> Ids:
-        wider = np.full(self._cluster.capacity, NOTHING, dtype=np.int32)
+    def _widened(self, layer: Numbers) -> Numbers:
+        wider = np.full(self._cluster.capacity, NOTHING, dtype=np.intp)
         wider[: len(layer)] = layer
         return wider
 
@@ -235,7 +266,7 @@ class ClassCapacity:
         starts = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]]) if len(rows) else np.zeros(0, dtype=np.intp)
         depth = np.arange(len(rows)) - np.repeat(starts, np.diff(np.r_[starts, len(rows)]))
         for level in range(int(depth.max(initial=-1)) + 1):
-            layer = np.full(self._cluster.capacity, NOTHING, dtype=np.int32)
+            layer = np.full(self._cluster.capacity, NOTHING, dtype=np.intp)
             layer[rows[depth == level]] = numbers[depth == level]
             self.layers.append(layer)
 
@@ -249,7 +280,7 @@ class ClassCapacity:
 
     def _write_row(self, row: int, numbers: list[int]) -> None:
         while len(self.layers) < len(numbers):
-            self.layers.append(np.full(self._cluster.capacity, NOTHING, dtype=np.int32))
+            self.layers.append(np.full(self._cluster.capacity, NOTHING, dtype=np.intp))
         for level, layer in enumerate(self.layers):
             if row >= len(layer):
                 layer = self.layers[level] = self._widened(layer)

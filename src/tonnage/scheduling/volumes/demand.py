@@ -13,7 +13,7 @@ cordoned, it is bound like any other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
@@ -27,24 +27,21 @@ from tonnage.scheduling.volumes.storage import Storage
 _NOTHING = Quantity.from_int(0)
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """Claims of one class whose volumes are to be made together: `sizes` in bytes, descending."""
 
     class_name: str
     sizes: Sizes
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuild:
+class Rebuild(NamedTuple):
     """A bound claim whose volume may be made anew; `row` is where it is now, -1 for a node that is gone."""
 
     claim: PersistentVolumeClaim
     row: int
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(NamedTuple):
     bound: tuple[tuple[PersistentVolumeClaim, PersistentVolume | None], ...] = ()
     """With the volume, None when it is gone. Those that may be rebuilt are here as well: their volumes are to be
     reachable all the same."""

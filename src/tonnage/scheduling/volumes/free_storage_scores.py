@@ -8,6 +8,7 @@ from zero. Mirrors buildScorerFunction, figure by figure.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -29,7 +30,13 @@ def class_scores(shape: Shape, requested: Ints | int, capacity: Ints) -> Ints:
         percent = (counted.astype(object) * _FULL // whole.astype(object)).astype(np.int64)
     else:
         percent = counted * _FULL // whole
-    return along(shape, np.where(is_over, _FULL, percent))
+    return _table(shape)[np.where(is_over, _FULL, percent)]
+
+
+@cache
+def _table(shape: Shape) -> Ints:
+    """The score at each whole percent."""
+    return along(shape, np.arange(_FULL + 1))
 
 
 def class_score(shape: Shape, requested: int, capacity: int) -> int:
@@ -52,6 +59,7 @@ def mean_of(scores: Sequence[int]) -> int:
     return (2 * sum(scores) + len(scores)) // (2 * len(scores)) if scores else 0
 
 
+@cache
 def _at(shape: Shape, utilisation: int) -> int:
     """The score at one utilisation; division truncates."""
     previous: tuple[int, int] | None = None

@@ -6,30 +6,27 @@ out in PreBind (`binding.py`). `explain` shows it for every node.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 
 
-@dataclass(frozen=True, slots=True)
-class BoundVolume:
+class BoundVolume(NamedTuple):
     """A claim that has its volume, where it is."""
 
     claim: PersistentVolumeClaim
     volume: PersistentVolume
 
 
-@dataclass(frozen=True, slots=True)
-class StaticBinding:
+class StaticBinding(NamedTuple):
     """A claim that takes a volume which exists and is free."""
 
     claim: PersistentVolumeClaim
     volume: PersistentVolume
 
 
-@dataclass(frozen=True, slots=True)
-class Provision:
+class Provision(NamedTuple):
     """A claim whose volume is to be made here, of the room that `capacity` tells of; None where nobody keeps count.
 
     `is_rebuild`: the claim is bound, its node is cordoned or gone, and the driver will make the volume anew (KEP-5925).
@@ -40,8 +37,7 @@ class Provision:
     is_rebuild: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class VolumePlan:
+class VolumePlan(NamedTuple):
     bound: tuple[BoundVolume, ...] = ()
     static: tuple[StaticBinding, ...] = ()
     provisions: tuple[Provision, ...] = ()

@@ -12,7 +12,7 @@ The words of the refusals are upstream's (VolumeBinding.podHasPVCs).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.scheduling.framework import Cycle, Status, unresolvable
@@ -23,8 +23,7 @@ _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _STATE = "claims"
 
 
-@dataclass(frozen=True, slots=True)
-class PodClaims:
+class PodClaims(NamedTuple):
     bound: tuple[PersistentVolumeClaim, ...] = ()
     delayed: tuple[PersistentVolumeClaim, ...] = ()
     immediate: tuple[PersistentVolumeClaim, ...] = ()

@@ -16,7 +16,7 @@ made; rows alike in that are judged together.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,8 +49,7 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _MOST_BITS = 63
 
 
-@dataclass(frozen=True, slots=True)
-class Making:
+class Making(NamedTuple):
     """Claims whose volumes are to be made on a node, with what that takes: the same wherever it is asked."""
 
     claims: tuple[PersistentVolumeClaim, ...]

@@ -30,9 +30,15 @@ class VolumeScores:
 
     def of_making(self, fit: VolumeFit, making: Making, rows: Rows) -> Ints:
         """Every row by the objects that these volumes would be made of there."""
+        own = fit.promised_before(making)
+        if len(making.units) == 1:
+            (unit,) = making.units
+            asked_bytes = min(sum(unit.sizes), MOST_BYTES)
+            return fit.index.of(unit.class_name).by_choice(
+                fit.policy, unit.sizes, rows, own, lambda scored: class_scores(self._shape, asked_bytes, scored)
+            )
         requested: dict[str, Ints] = {}
         capacity: dict[str, Ints] = {}
-        own = fit.promised_before(making)
         for unit in making.units:
             index = fit.index.of(unit.class_name)
             numbers = index.choices(fit.policy, unit.sizes, rows, own)
@@ -46,9 +52,6 @@ class VolumeScores:
         if not requested:
             return np.zeros(row_count(rows), dtype=np.int64)
         scores = [class_scores(self._shape, requested[name], capacity[name]) for name in requested]
-        if len(scores) == 1:
-            (known,) = capacity.values()
-            return np.where(known != _UNKNOWN, scores[0], 0)
         return mean(scores, [(capacity[name] != _UNKNOWN).astype(np.int64) for name in requested])
 
     def at(self, fit: VolumeFit, making: Making, row: int) -> int:

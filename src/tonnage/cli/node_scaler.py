@@ -1,0 +1,128 @@
+"""`tonnage node-scaler`: nodes from a template for pods that find none, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from tonnage.cli.creation import created
+from tonnage.cli.manifests import read
+from tonnage.cli.options import logging_options, start_logging
+from tonnage.client import kubeconfig
+from tonnage.client.http import Client
+from tonnage.clock import SystemClock
+from tonnage.controllers.node_pool import MAX_NODES, InvalidPool, NodePool
+from tonnage.controllers.node_scaler import PROGRAM, NodeScaler
+from tonnage.controllers.pool_storage import KINDS
+from tonnage.gates import Gates
+from tonnage.objects.document import Doc, copy
+
+_SECONDS = click.FloatRange(min=0.0)
+
+
+@click.command("node-scaler")
+@click.option(
+    "--kubeconfig",
+    "kubeconfig_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="How to reach the API server; else $KUBECONFIG and the usual place.",
+)
+@click.option(
+    "--template",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="A Node manifest; its name is the pool's, and nodes are named NAME-1, NAME-2 and so on. CSINode and "
+    "CSIStorageCapacity beside it say what a node's driver will publish.",
+)
+@click.option("--max", "max_nodes", type=click.IntRange(0, MAX_NODES), required=True, help="Never more nodes.")
+@click.option(
+    "--min", "min_nodes", type=click.IntRange(0, MAX_NODES), default=0, show_default=True, help="Never fewer nodes."
+)
+@click.option(
+    "--unneeded-seconds",
+    type=_SECONDS,
+    default=600.0,
+    show_default=True,
+    help="How long a node is idle before it goes.",
+)
+@click.option(
+    "--provision-seconds", type=_SECONDS, default=5.0, show_default=True, help="How long a node takes to appear."
+)
+@click.option(
+    "--ready-seconds", type=_SECONDS, default=5.0, show_default=True, help="How long it is not ready after that."
+)
+@logging_options
+def node_scaler(
+    kubeconfig_file: Path | None,
+    template: Path,
+    max_nodes: int,
+    min_nodes: int,
+    unneeded_seconds: float,
+    provision_seconds: float,
+    ready_seconds: float,
+    logging_format: str,
+    verbosity: int,
+) -> None:
+    """Add nodes for pods that cannot be placed, and remove them when nobody needs them: for demo clusters.
+
+    There is no cloud behind it: a node is a Node object, made from the template and deleted again. Pods are nominated
+    to their node before it exists. Prints "ready" once it follows the cluster; SIGTERM and Ctrl-C stop it, and the
+    nodes it made stay.
+    """
+    start_logging(logging_format, verbosity)
+    node, storage = template_of(template)
+    pool = NodePool.of(
+        node,
+        max_nodes=max_nodes,
+        min_nodes=min_nodes,
+        unneeded_s=unneeded_seconds,
+        provision_s=provision_seconds,
+        ready_s=ready_seconds,
+        storage=storage,
+    )
+    asyncio.run(_run(pool, kubeconfig_file))
+
+
+def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
+    """The one Node of a file, and the storage objects beside it, checked as a server would.
+
+    Raises BrokenManifest, InvalidPool.
+    """
+    manifests = read([str(path)])
+    docs = [copy(manifest.doc) for manifest in manifests.by_key.values()]
+    nodes = [doc for doc in docs if doc["kind"] == "Node"]
+    storage = tuple(doc for doc in docs if doc["kind"] in KINDS)
+    if len(nodes) != 1 or len(storage) + 1 != len(docs) + len(manifests.passed_over):
+        held = ", ".join(sorted([doc["kind"] for doc in docs] + [kind for kind, _ in manifests.passed_over]))
+        raise InvalidPool(
+            f"{path}: a template is one Node, and this file holds {held}",
+            hint=f"beside the Node there may be {' and '.join(KINDS)}, for what its driver will publish",
+        )
+    created(manifests, Gates())
+    for warning in manifests.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return nodes[0], storage
+
+
+async def _run(pool: NodePool, kubeconfig_file: Path | None) -> None:
+    clock = SystemClock()
+    client = Client.connect(kubeconfig.load(kubeconfig_file), clock=clock, user_agent=PROGRAM)
+    async with client, NodeScaler(client, pool, clock=clock, rng=random.Random(secrets.randbits(64))) as scaler:
+        running = asyncio.create_task(_scale(scaler))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, running.cancel)
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def _scale(scaler: NodeScaler) -> None:
+    await scaler.wait_synced()
+    click.echo("ready")
+    await scaler.run()

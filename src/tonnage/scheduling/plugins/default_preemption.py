@@ -1,0 +1,75 @@
+"""DefaultPreemption: when a pod fits nowhere, find a node where it would fit without some lesser pods.
+
+The search is `scheduling/preemption.py`. What is found is carried out elsewhere and takes a while: the victims are
+deleted, and until that is done the pod is not to be tried again, or it would look for another node with other victims.
+Whoever carries it out names the pod in `preempting` for so long; PreEnqueue holds it back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.amounts import CPU, MEMORY, PODS
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.cycle import Decider
+from tonnage.scheduling.diagnosis import Diagnosis
+from tonnage.scheduling.events import SKIP as NO_HELP
+from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource, Hint
+from tonnage.scheduling.framework import (
+    SUCCESS,
+    Cycle,
+    EventHint,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+    Status,
+    unresolvable,
+)
+from tonnage.scheduling.plugin_args import DefaultPreemptionArgs
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.preemption import Preemption
+from tonnage.scheduling.ranked_residents import RankedResidents
+
+IN_PROGRESS = "waiting for the preemption for this pod to be finished"
+
+
+class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
+    """Made by a profile, it is handed the profile's decider before it is first asked (`search_with`)."""
+
+    name = "DefaultPreemption"
+
+    def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
+        self._args = args or DefaultPreemptionArgs()
+        self._search: Preemption | None = None
+        self.preempting: set[str] = set()
+        """The uids of pods whose victims are being deleted."""
+
+    def search_with(self, decider: Decider, rng: random.Random) -> None:
+        self._search = Preemption(decider, self._args, rng)
+
+    @staticmethod
+    def prepare(cluster: Cluster) -> None:
+        """Read every pod once, which the first preemption does otherwise; a program may while nobody waits for it."""
+        ranked = cluster.view(RankedResidents)
+        ranked.catch_up()
+        for resource in (PODS, CPU, MEMORY):
+            ranked.amounts(resource)
+
+    def post_filter(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
+        if self._search is None:
+            raise RuntimeError(f"{self.name} was asked before search_with gave it a decider")
+        return self._search.attempt(cycle, diagnosis)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        return unresolvable(IN_PROGRESS) if pod.uid in self.preempting else SUCCESS
+
+    def events(self) -> Iterable[EventHint]:
+        """Victims that are gone may let the pod past PreEnqueue; whether to try it, those say who refused it."""
+        return ((ClusterEvent(EventResource.POD, ActionType.DELETE), _leave_it_to_others),)
+
+
+def _leave_it_to_others(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Any) -> Hint:
+    return NO_HELP

@@ -1,0 +1,183 @@
+"""KEP-5278's stories of the cluster autoscaler: API server, scheduler and node scaler as real processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tonnage.testing.processes import Cluster, start_cluster
+
+Doc = dict[str, Any]
+
+PODS = "/api/v1/namespaces/default/pods"
+NODES = "/api/v1/nodes"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+ROOM = {"cpu": "4", "memory": "8Gi", "pods": "20"}
+TEMPLATE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "burst", "labels": {"disk": "ssd"}},
+    "status": {"allocatable": ROOM, "capacity": ROOM},
+}
+MANAGER = "tonnage-node-scaler-burst"
+
+
+def eventually(holds: Callable[[], Any], within_s: float = 60.0) -> Any:
+    """Ask until the answer is true; what it was. The bound is for a hung test, not a measure of speed."""
+    ends_at = time.monotonic() + within_s
+    while not (answer := holds()):
+        assert time.monotonic() < ends_at, "it did not come true"
+        time.sleep(0.05)
+    return answer
+
+
+@contextmanager
+def program(cluster: Cluster, name: str, *flags: str) -> Iterator[subprocess.Popen[str]]:
+    """A `tonnage` process beside the server; ended at the end, if it still runs."""
+    command = [sys.executable, "-m", "tonnage", name, "--kubeconfig", str(cluster.kubeconfig), *flags]
+    with (cluster.folder / f"{name}.log").open("a") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout is not None
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
+        process.stdout.close()
+
+
+@contextmanager
+def scheduler(cluster: Cluster) -> Iterator[None]:
+    with program(cluster, "scheduler", "--secure-port", "0", "--no-leader-elect"):
+        yield
+
+
+@contextmanager
+def scaler(cluster: Cluster, max_nodes: int, **seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """A scaler that follows; `min`, `unneeded`, `provision` and `ready` as flags have them, quick unless told."""
+    template = cluster.folder / "template.json"
+    template.write_text(json.dumps(TEMPLATE))
+    flags = ["--template", str(template), "--max", str(max_nodes), "--min", str(int(seconds.pop("min", 0)))]
+    for name, value in {"unneeded": 600, "provision": 0, "ready": 0, **seconds}.items():
+        flags += [f"--{name}-seconds", str(value)]
+    with program(cluster, "node-scaler", *flags) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        yield process
+
+
+def pod(cluster: Cluster, name: str, cpu: str = "3", **spec: Any) -> None:
+    container = {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": cpu}}}
+    reply = cluster.post(PODS, {"metadata": {"name": name}, "spec": {"containers": [container], **spec}})
+    assert reply.code == 201, reply.body
+
+
+def nominate(cluster: Cluster, name: str, node_name: str, manager: str) -> None:
+    patch = {"status": {"nominatedNodeName": node_name}}
+    assert cluster.patch(f"{PODS}/{name}/status?fieldManager={manager}", patch).code == 200
+
+
+def nominated(cluster: Cluster, name: str) -> str:
+    return str(cluster.get(f"{PODS}/{name}").body["status"].get("nominatedNodeName", ""))
+
+
+def bound(cluster: Cluster, name: str) -> str:
+    return str(cluster.get(f"{PODS}/{name}").body["spec"].get("nodeName", ""))
+
+
+def nodes(cluster: Cluster) -> list[str]:
+    return sorted(item["metadata"]["name"] for item in cluster.get(NODES).body["items"])
+
+
+def taints(cluster: Cluster, name: str) -> list[str]:
+    return [taint["key"] for taint in cluster.get(f"{NODES}/{name}").body.get("spec", {}).get("taints", [])]
+
+
+def told(cluster: Cluster, name: str, reason: str) -> str:
+    """What the events of that reason say about an object; empty while there are none."""
+    items = cluster.get(EVENTS).body["items"]
+    return "; ".join(each["note"] for each in items if (each["regarding"]["name"], each["reason"]) == (name, reason))
+
+
+def test_story_3_a_pod_is_proposed_to_a_node_before_it_exists_and_goes_there(tmp_path: Path) -> None:
+    cluster = start_cluster(tmp_path)
+    with scheduler(cluster), scaler(cluster, 1, provision=3, ready=2):
+        pod(cluster, "first", nodeSelector={"disk": "ssd"})
+        eventually(lambda: nominated(cluster, "first") == "burst-1")
+        assert nodes(cluster) == []
+        owners = cluster.get(f"{PODS}/first").body["metadata"]["managedFields"]
+        assert [(each["operation"], each["fieldsV1"]) for each in owners if each["manager"] == MANAGER] == [
+            ("Apply", {"f:status": {"f:nominatedNodeName": {}}})
+        ]
+        # One of equal priority that comes later finds the room taken, though nobody is there yet.
+        pod(cluster, "second")
+        eventually(lambda: told(cluster, "second", "NotTriggerScaleUp"))
+        assert told(cluster, "second", "NotTriggerScaleUp") == (
+            "pod didn't trigger scale-up: 1 max node group size reached"
+        )
+        assert told(cluster, "first", "TriggeredScaleUp") == "pod triggered scale-up: [{burst 0->1 (max: 1)}]"
+        # The node comes, not ready at first; the nomination outlives the attempts that fail on it.
+        eventually(lambda: nodes(cluster) == ["burst-1"])
+        assert taints(cluster, "burst-1") == ["node.kubernetes.io/not-ready"]
+        assert nominated(cluster, "first") == "burst-1"
+        eventually(lambda: bound(cluster, "first") == "burst-1")
+        assert nominated(cluster, "first") == ""
+        assert (bound(cluster, "second"), nominated(cluster, "second")) == ("", "")
+        ready = {each["type"]: each["status"] for each in cluster.get(f"{NODES}/burst-1").body["status"]["conditions"]}
+        assert ready == {"Ready": "True"}
+    cluster.stop()
+
+
+def test_story_1_a_node_that_a_binding_pod_waits_for_is_not_removed(tmp_path: Path) -> None:
+    cluster = start_cluster(tmp_path)
+    with scaler(cluster, 2, min=2):
+        eventually(lambda: nodes(cluster) == ["burst-1", "burst-2"])
+        eventually(lambda: not taints(cluster, "burst-1") and not taints(cluster, "burst-2"))
+    # What a scheduler does at the start of a binding cycle that has to wait, for a volume say.
+    pod(cluster, "waits")
+    nominate(cluster, "waits", "burst-1", "tonnage-scheduler")
+    with scaler(cluster, 2, unneeded=0.5):
+        eventually(lambda: nodes(cluster) == ["burst-1"])
+        assert told(cluster, "burst-2", "ScaleDown") == (
+            "marked the node as toBeDeleted/unschedulable; node removed by cluster autoscaler"
+        )
+        assert taints(cluster, "burst-1") == []
+        assert nominated(cluster, "waits") == "burst-1"
+        # Nobody waits any more: now it goes too.
+        cluster.delete(f"{PODS}/waits")
+        eventually(lambda: nodes(cluster) == [])
+    cluster.stop()
+
+
+def test_a_scaler_that_was_killed_knows_what_it_proposed_and_repeats_nothing(tmp_path: Path) -> None:
+    cluster = start_cluster(tmp_path)
+    with scheduler(cluster):
+        pod(cluster, "ours")
+        pod(cluster, "theirs", cpu="1")
+        nominate(cluster, "theirs", "burst-9", "kueue")
+        with scaler(cluster, 3, provision=600) as process:
+            eventually(lambda: nominated(cluster, "ours") == "burst-1")
+            process.kill()
+            process.wait(timeout=10)
+        assert nodes(cluster) == []
+        # It may have no nodes now: what it proposed it takes back, and what others did it leaves.
+        with scaler(cluster, 0):
+            eventually(lambda: nominated(cluster, "ours") == "")
+        assert nominated(cluster, "theirs") == "burst-9"
+        with scaler(cluster, 3, provision=600) as process:
+            eventually(lambda: nominated(cluster, "ours") == "burst-1")
+            process.kill()
+            process.wait(timeout=10)
+        with scaler(cluster, 3):
+            eventually(lambda: bound(cluster, "ours") == "burst-1")
+            # The other pod holds on to a node that never comes, and there is room for it here.
+            eventually(lambda: bound(cluster, "theirs") == "burst-1")
+        assert nodes(cluster) == ["burst-1"]
+    cluster.stop()
