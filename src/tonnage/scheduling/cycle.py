@@ -36,7 +36,6 @@ from tonnage.scheduling.memory import Answer, Memory
 from tonnage.scheduling.objections import NARROWED, NOBODY
 from tonnage.scheduling.pod_info import PodInfo
 
-
 _NATIVE = ((CPU, 0), (MEMORY, 1))
 """Resources that every node has from its first day, with their places in `Cluster.allocatable`."""
 
