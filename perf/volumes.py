@@ -29,19 +29,11 @@ from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.configuration import parse
 from tonnage.scheduling.pod_info import PodInfo
 from tonnage.testing.builders import node
+from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, csi_node, driver, pod_with, storage_class
 
 BATCHES = 20
 CLASS, DRIVER = "fast", "csi.example"
-CONFIGURATION = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: default-scheduler
-  pluginConfig:
-  - name: StorageCapacity
-    args: {{apiVersion: tonnage.dev/v1alpha1, kind: StorageCapacityArgs, reservation: {reservation}}}
-"""
 
 
 def cluster_of(nodes: int, pools: int, zones: int) -> Cluster:
@@ -90,8 +82,7 @@ def refreshed(cluster: Cluster, key: str, version: int) -> CSIStorageCapacity:
 
 def measured(nodes: int, claims: int, pools: int, kind: str, options: argparse.Namespace) -> tuple[float, float]:
     """(µs a decision, µs a refresh)."""
-    text = CONFIGURATION.format(reservation=options.reservation)
-    profile = parse(text, source="perf").profiles[0]
+    profile = parse(storage_configuration(reservation=options.reservation), source="perf").profiles[0]
     assembled: Assembled = assemble(profile, random.Random(1))
     cluster = cluster_of(nodes, pools, options.zones)
     made = pods_of(kind, claims, cluster)

@@ -19,15 +19,13 @@ from tonnage.scheduling.columns import Ints, Rows, row_numbers
 from tonnage.scheduling.cycle import Decider, Decision, Pipeline
 from tonnage.scheduling.framework import (
     Cycle,
-    NodeFilter,
-    NodeScore,
-    NodeView,
     ScorePlugin,
     Status,
     scaled_to_max,
     unresolvable,
     unschedulable,
 )
+from tonnage.scheduling.per_node import NodeFilter, NodeScore, NodeView
 from tonnage.scheduling.plugins.image_locality import ImageLocality
 from tonnage.scheduling.plugins.node_affinity import NodeAffinity
 from tonnage.scheduling.plugins.node_name import NodeName

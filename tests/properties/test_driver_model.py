@@ -28,24 +28,12 @@ from tonnage.scheduling.configuration import parse
 from tonnage.scheduling.cycle import Decision
 from tonnage.scheduling.pod_info import PodInfo
 from tonnage.testing.builders import node
+from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import CLASS, capacity, claim, driver, pod_with, storage_class, volume
 
 GI = 1 << 30
 SEEDS = range(25)
 STEPS = 220
-CONFIGURATION = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: default-scheduler
-  pluginConfig:
-  - name: StorageCapacity
-    args:
-      apiVersion: tonnage.dev/v1alpha1
-      kind: StorageCapacityArgs
-      reservation: {reservation}
-      poolFit: {pool_fit}
-"""
 
 
 class Driver:
@@ -78,7 +66,7 @@ class Model:
 
     def __init__(self, seed: int, reservation: str, pool_fit: str) -> None:
         self.rng = random.Random(seed)
-        text = CONFIGURATION.format(reservation=reservation, pool_fit=pool_fit)
+        text = storage_configuration(reservation=reservation, poolFit=pool_fit)
         self.profile = assemble(parse(text, source="the model").profiles[0], random.Random(seed))
         self.clock = VirtualClock()
         self.cluster = Cluster(self.clock)

@@ -13,17 +13,9 @@ from tonnage.scheduling.configuration import parse
 from tonnage.scheduling.explain import Explanation
 from tonnage.scheduling.replay import Replay
 from tonnage.testing.builders import node
+from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 
-CONFIG = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: default-scheduler
-  pluginConfig:
-  - name: StorageCapacity
-    args: {reservation: %s, poolFit: %s, legacyPools: %s}
-"""
 CLASSES = ("fast", "slow")
 
 
@@ -80,7 +72,8 @@ def check(answer: Explanation) -> None:
     st.sampled_from(["Strict", "Bounded", "Independent"]),
 )
 def test_a_node_has_a_miss_exactly_when_volume_binding_refuses_it(seed, reservation, pool_fit, legacy):
-    profiles = parse(CONFIG % (reservation, pool_fit, legacy), source="config.yaml").profiles
+    text = storage_configuration(reservation=reservation, poolFit=pool_fit, legacyPools=legacy)
+    profiles = parse(text, source="config.yaml").profiles
     run = Replay(some_world(random.Random(seed)), profiles)
     for each in range(4):
         check(run.schedule(f"default/p{each}"))

@@ -8,7 +8,7 @@ the profile's affair. Upstream's extension points are all here, in its order:
 
 The difference is that Filter and Score judge *all nodes at once*. A filter gets rows (a slice or an array of row
 numbers) and answers with a `Judgement` over exactly those rows; a score answers with integers over exactly those rows.
-Who finds that too much writes the per-node form instead (`NodeFilter`, `NodeScore`), and the framework loops for them.
+Who finds that too much writes the per-node form instead (`per_node.py`), and is asked about one node after another.
 
 `row_local = True` promises that the answer for a row depends on nothing but that row's columns and what
 `PodInfo.signature` covers. Then equal pods share it, and only rows that changed are asked again. A row-local plugin
@@ -34,12 +34,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.objects.meta import Object
-from tonnage.scheduling.columns import Ints, Mask, Rows, row_numbers
+from tonnage.scheduling.columns import Ints, Mask, Rows
 from tonnage.scheduling.events import ClusterEvent, HintFn
-from tonnage.scheduling.reasons import reason_place, with_reasons
 
 if TYPE_CHECKING:
-    from tonnage.objects.core_v1 import Node
     from tonnage.scheduling.cluster import Cluster
     from tonnage.scheduling.pod_info import PodInfo
 
@@ -343,67 +341,6 @@ class PostBindPlugin(Plugin):
     @abstractmethod
     def post_bind(self, cycle: Cycle, node_name: str) -> None:
         """The pod is bound; tidy up."""
-
-
-# -- the per-node form ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class NodeView:
-    """One node, for plugins that judge nodes one by one."""
-
-    node: Node
-    pods: Sequence[PodInfo]
-    row: int
-
-
-class NodeFilter(FilterPlugin):
-    """Write `filter_node`; the framework asks it about every node."""
-
-    @abstractmethod
-    def filter_node(self, cycle: Cycle, view: NodeView) -> Status | None:
-        """A rejection, or None when the node passes."""
-
-    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
-        asked = row_numbers(rows).tolist()
-        refused: dict[int, Status] = {}
-        for place, view in _views(cycle.cluster, asked):
-            answer = self.filter_node(cycle, view)
-            if answer is not None and not answer.is_success:
-                refused[place] = answer
-        if not refused:
-            return None
-        unnamed = (f"node(s) were refused by plugin {self.name}",)
-        reasons = with_reasons((), [each for answer in refused.values() for each in answer.reasons or unnamed])
-        bits = np.zeros(len(asked), dtype=np.int64)
-        final = np.zeros(len(asked), dtype=np.bool_)
-        for place, answer in refused.items():
-            bits[place] = sum({1 << reason_place(reasons, each) for each in answer.reasons or unnamed})
-            final[place] = answer.code is Code.UNRESOLVABLE
-        return Judgement(bits, reasons, final)
-
-
-class NodeScore(ScorePlugin):
-    """Write `score_node`; the framework asks it about every feasible node."""
-
-    @abstractmethod
-    def score_node(self, cycle: Cycle, view: NodeView) -> int:
-        """The node's score."""
-
-    def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        asked = row_numbers(rows).tolist()
-        scores = np.zeros(len(asked), dtype=np.int64)
-        for place, view in _views(cycle.cluster, asked):
-            scores[place] = self.score_node(cycle, view)
-        return scores
-
-
-def _views(cluster: Cluster, rows: Sequence[int]) -> Iterable[tuple[int, NodeView]]:
-    """The nodes in these rows, each with its place in the list; nobody is asked about a hole in the table."""
-    for place, row in enumerate(rows):
-        node = cluster.nodes[row]
-        if node is not None:
-            yield place, NodeView(node, tuple(cluster.residents[row].values()), row)
 
 
 # -- normalising ------------------------------------------------------------------------------------------------------

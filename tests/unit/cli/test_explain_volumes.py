@@ -18,6 +18,7 @@ from tonnage.scheduling.configuration import default_configuration, parse
 from tonnage.scheduling.explain import Explanation
 from tonnage.scheduling.replay import Replay
 from tonnage.testing.builders import node
+from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import (
     DRIVER,
     capacity,
@@ -29,15 +30,7 @@ from tonnage.testing.storage_builders import (
     volume,
 )
 
-LEDGER = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: default-scheduler
-  pluginConfig:
-  - name: StorageCapacity
-    args: {reservation: Ledger}
-"""
+LEDGER = storage_configuration(reservation="Ledger")
 
 
 def replay(*objects: Object, config: str = "") -> Replay:

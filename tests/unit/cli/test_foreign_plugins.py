@@ -15,7 +15,8 @@ from tonnage.scheduling.plugin_catalogue import KnownPlugin
 from tonnage.testing.builders import cluster_of, info, node
 
 MODULE = """
-from tonnage.scheduling.framework import NodeFilter, unresolvable
+from tonnage.scheduling.framework import unresolvable
+from tonnage.scheduling.per_node import NodeFilter
 
 class NotOn(NodeFilter):
     name = "NotOn"

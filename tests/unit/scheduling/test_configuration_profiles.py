@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.scheduling import framework
+from tonnage.scheduling import framework, per_node
 from tonnage.scheduling.configuration import ConfigurationError, ResolvedProfile, default_configuration, parse
 from tonnage.scheduling.plugin_args import NodeAffinityArgs
 from tonnage.scheduling.plugin_catalogue import CATALOGUE, ExtensionPoint, KnownPlugin, PluginNameTaken
@@ -98,7 +98,7 @@ def test_nobody_may_take_the_name_of_a_plugin_that_is_there() -> None:
 
 
 def test_a_plugin_class_says_where_it_takes_part() -> None:
-    class Both(framework.NodeFilter, framework.PermitPlugin):
+    class Both(per_node.NodeFilter, framework.PermitPlugin):
         name = "Both"
 
     assert KnownPlugin.of(Both) == KnownPlugin("Both", frozenset({ExtensionPoint.FILTER, ExtensionPoint.PERMIT}))

@@ -14,8 +14,6 @@ from tonnage.scheduling.framework import (
     FilterPlugin,
     Judgement,
     Narrowing,
-    NodeFilter,
-    NodeView,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
@@ -23,6 +21,7 @@ from tonnage.scheduling.framework import (
     unresolvable,
     unschedulable,
 )
+from tonnage.scheduling.per_node import NodeFilter, NodeView
 from tonnage.scheduling.plugins.node_affinity import NodeAffinity
 from tonnage.scheduling.plugins.node_name import NodeName
 from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit

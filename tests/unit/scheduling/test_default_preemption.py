@@ -23,13 +23,12 @@ from tonnage.scheduling.framework import (
     Code,
     Cycle,
     FilterPlugin,
-    NodeFilter,
-    NodeView,
     PostFilterResult,
     PreFilterPlugin,
     Status,
     unschedulable,
 )
+from tonnage.scheduling.per_node import NodeFilter, NodeView
 from tonnage.scheduling.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit

@@ -10,15 +10,13 @@ from tonnage.scheduling.framework import (
     Code,
     Cycle,
     Judgement,
-    NodeFilter,
-    NodeScore,
-    NodeView,
     Status,
     scaled_to_max,
     unresolvable,
     unschedulable,
 )
 from tonnage.scheduling.objections import NOBODY, Objections
+from tonnage.scheduling.per_node import NodeFilter, NodeScore, NodeView
 from tonnage.scheduling.reasons import MAX_REASONS, OTHER_REASONS, reason_place, with_reasons
 from tonnage.testing.builders import cluster_of, info, node, pod
 

@@ -16,17 +16,10 @@ from tonnage.scheduling.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.replay import Replay, ReplayError
 from tonnage.scheduling.volumes.reservations import Reservations
 from tonnage.testing.builders import node, pod
+from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 
-LEDGER = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: default-scheduler
-  pluginConfig:
-  - name: StorageCapacity
-    args: {reservation: Ledger}
-"""
+LEDGER = storage_configuration(reservation="Ledger")
 NOT_ENOUGH = "0/1 nodes are available: 1 node(s) did not have enough free storage."
 
 

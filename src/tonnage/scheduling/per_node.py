@@ -1,0 +1,78 @@
+"""Plugins that judge nodes one by one: write `filter_node` or `score_node`, and be asked about every node.
+
+The form is for plugins that are asked rarely or say little; one that judges all rows in a few array steps costs a
+hundredth of it on a large cluster. `framework.py` is the contract both keep.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tonnage.objects.core_v1 import Node
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.columns import Ints, Rows, row_numbers
+from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, Judgement, ScorePlugin, Status
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.reasons import reason_place, with_reasons
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node, for plugins that judge nodes one by one."""
+
+    node: Node
+    pods: Sequence[PodInfo]
+    row: int
+
+
+class NodeFilter(FilterPlugin):
+    """Write `filter_node`; the framework asks it about every node."""
+
+    @abstractmethod
+    def filter_node(self, cycle: Cycle, view: NodeView) -> Status | None:
+        """A rejection, or None when the node passes."""
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        asked = row_numbers(rows).tolist()
+        refused: dict[int, Status] = {}
+        for place, view in _views(cycle.cluster, asked):
+            answer = self.filter_node(cycle, view)
+            if answer is not None and not answer.is_success:
+                refused[place] = answer
+        if not refused:
+            return None
+        unnamed = (f"node(s) were refused by plugin {self.name}",)
+        reasons = with_reasons((), [each for answer in refused.values() for each in answer.reasons or unnamed])
+        bits = np.zeros(len(asked), dtype=np.int64)
+        final = np.zeros(len(asked), dtype=np.bool_)
+        for place, answer in refused.items():
+            bits[place] = sum({1 << reason_place(reasons, each) for each in answer.reasons or unnamed})
+            final[place] = answer.code is Code.UNRESOLVABLE
+        return Judgement(bits, reasons, final)
+
+
+class NodeScore(ScorePlugin):
+    """Write `score_node`; the framework asks it about every feasible node."""
+
+    @abstractmethod
+    def score_node(self, cycle: Cycle, view: NodeView) -> int:
+        """The node's score."""
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        asked = row_numbers(rows).tolist()
+        scores = np.zeros(len(asked), dtype=np.int64)
+        for place, view in _views(cycle.cluster, asked):
+            scores[place] = self.score_node(cycle, view)
+        return scores
+
+
+def _views(cluster: Cluster, rows: Sequence[int]) -> Iterable[tuple[int, NodeView]]:
+    """The nodes in these rows, each with its place in the list; nobody is asked about a hole in the table."""
+    for place, row in enumerate(rows):
+        node = cluster.nodes[row]
+        if node is not None:
+            yield place, NodeView(node, tuple(cluster.residents[row].values()), row)
