@@ -35,5 +35,7 @@ perf: setup  ## measure API server and scheduler; prints tables
 	$(PY) perf/volumes.py
 	$(PY) perf/scheduler_live.py
 	$(PY) perf/volumes_live.py
+	$(PY) perf/nominations.py
+	$(PY) perf/preemption.py
 
 ci: check test  ## what the pipeline runs

@@ -27,7 +27,7 @@ from typing import Any, Final, Protocol
 
 from tonnage import logs
 from tonnage.clock import Clock, rfc3339
-from tonnage.errors import Conflict, NotFound, TonnageError
+from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.measure import Meter
 from tonnage.scheduler.nominations import Nominations, StatusWrites
@@ -139,7 +139,7 @@ class Preemptions:
                 self._queue.let_down(pod.pod)
 
     async def _see_off(self, undertaking: Undertaking) -> bool:
-        """Delete the victims, the last when all others are; False as soon as one cannot be."""
+        """Delete the victims, the last when all others are; False when one cannot be, or is not seen to go."""
         if not undertaking.victims:
             return True
         *others, last = undertaking.victims
@@ -150,8 +150,8 @@ class Preemptions:
         bound = [victim for victim in undertaking.victims if victim.pod.spec.node_name]
         with self._slots.rest():
             about = [(Pod, victim.key) for victim in bound]
-            await self._waits.settled(lambda: self._are_going(bound), SEEN_WITHIN_S, about)
-        return True
+            seen = await self._waits.settled(lambda: self._are_going(bound), SEEN_WITHIN_S, about)
+        return seen.is_success
 
     def _are_going(self, victims: Iterable[PodInfo]) -> Status | None:
         return SUCCESS if all(map(self._is_going, victims)) else None
@@ -173,11 +173,11 @@ class Preemptions:
             try:
                 await self._doom(victim, pod.pod.spec.scheduler_name)
                 await self._client.delete(Pod, victim.key, uid=victim.pod.metadata.uid)
-            except (NotFound, Conflict):
-                return True  # it went by itself; or another has its name
+            except NotFound:
+                return True  # it went by itself
             except TonnageError as exc:
                 if self._is_going(victim):
-                    return True
+                    return True  # as well; or another has its name
                 _log.warning("Cannot preempt", pod=pod.key, victim=victim.key, error=exc.message)
                 return False
         self._events.event(victim.pod, "Normal", "Preempted", "Preempting", note, pod.pod)

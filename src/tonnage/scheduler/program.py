@@ -89,6 +89,7 @@ class Program:
         self.holds = CapacityHolds(self.cluster, self.queue, modes_of(configuration.profiles))
         self.waits = Waits(clock)
         self.slots = Slots()
+        self._waiting = WaitingPods()
         self._follow(
             Feed(
                 self.cluster,
@@ -96,10 +97,10 @@ class Program:
                 self.queue,
                 self.profiles.keys(),
                 on_change=self.waits.changed,
-                on_pod_gone=self.holds.pod_gone,
+                on_pod_gone=self._pod_gone,
             )
         )
-        events, newest, waiting, preparations = self.recorder, self._pods.get, WaitingPods(), Preparations()
+        events, newest, preparations = self.recorder, self._pods.get, Preparations()
         is_shown = configuration.profiles[0].gates.NominatedNodeNameForExpectation
         nominations = Nominations(client, newest, is_shown=is_shown)
         self.loop = SchedulingLoop(
@@ -113,14 +114,14 @@ class Program:
             clock=clock,
             newest=newest,
             nominations=nominations,
-            waiting=waiting,
+            waiting=self._waiting,
             preparations=preparations,
             preemptions=Preemptions(
                 client,
                 events,
                 queue=self.queue,
                 nominations=nominations,
-                waiting=waiting,
+                waiting=self._waiting,
                 preparations=preparations,
                 waits=self.waits,
                 slots=self.slots,
@@ -148,6 +149,10 @@ class Program:
             of(kind).add_handlers(
                 on_add=feed.storage_added, on_update=feed.storage_updated, on_delete=feed.storage_deleted
             )
+
+    def _pod_gone(self, uid: str) -> None:
+        self.holds.pod_gone(uid)
+        self._waiting.pod_gone(uid)
 
     def _each_second(self, now_s: float) -> None:
         self.holds.expire(now_s)

@@ -83,5 +83,11 @@ class WaitingPods:
     def get(self, uid: str) -> WaitingPod | None:
         return self._by_uid.get(uid)
 
+    def pod_gone(self, uid: str) -> None:
+        """The pod was deleted: there is nothing to wait for."""
+        waiting = self._by_uid.get(uid)
+        if waiting is not None:
+            waiting.reject("", "removed")
+
     def __len__(self) -> int:
         return len(self._by_uid)

@@ -109,6 +109,7 @@ class Rig:
         self.holds.open()
         self.waits = Waits(self.clock)
         self.slots = Slots(slots)
+        self.waiting = WaitingPods()
         self.measures = CollectorRegistry()
         meter = Meter(self.measures)
         meter.time_bindings(profile, self.clock)
@@ -120,11 +121,11 @@ class Rig:
             self.queue,
             profiles.keys(),
             on_change=self.waits.changed,
-            on_pod_gone=self.holds.pod_gone,
+            on_pod_gone=self._pod_gone,
         )
         client = _Client(self)
         nominations = Nominations(client, self.pod, is_shown=is_shown)
-        self.waiting, preparations = WaitingPods(), Preparations()
+        preparations = Preparations()
         self.loop = SchedulingLoop(
             cluster=self.cluster,
             assumed=self.assumed,
@@ -155,6 +156,10 @@ class Rig:
             on_second=self._each_second,
         )
         self.add(*objects)
+
+    def _pod_gone(self, uid: str) -> None:
+        self.holds.pod_gone(uid)
+        self.waiting.pod_gone(uid)
 
     def _each_second(self, now_s: float) -> None:
         self.holds.expire(now_s)

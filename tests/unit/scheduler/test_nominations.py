@@ -110,6 +110,15 @@ async def test_a_pod_that_a_permit_plugin_holds_shows_where_it_goes(is_shown):
     assert rig.calls == [("patch status", "default/web")] * is_shown + [("bind", "default/web")]
 
 
+async def test_a_pod_deleted_while_a_permit_plugin_holds_it_leaves_nothing_behind():
+    rig = Rig(node("a"), pod("web", cpu="1", labels={"hold": ""}), plugins=PLUGINS)
+    async with rig.running():
+        await rig.settle()
+        rig.delete(Pod, "default/web")
+        await rig.settle()
+        assert len(rig.waiting) == 0 and rig.slots.resting == 0 and rig.cluster.requested.sum() == 0
+
+
 async def test_a_pod_that_is_held_and_prepared_shows_it_once():
     rig = Rig(node("a"), pod("web", labels={"hold": "", "busy": ""}), plugins=PLUGINS)
     # It is let go while the nomination is being written.
@@ -252,6 +261,8 @@ async def test_upstream_10_the_nominated_node_is_deleted(is_shown, left):
             told = "0/1 nodes are available: 1 node(s) had untolerated taint(s). "
             told += "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
         assert rig.conditions[-1] == ("default/medium", "Unschedulable", told)
+        # Where there is no node, room is not even looked for.
+        assert rig.metric("scheduler_preemption_attempts_total") == 1.0 + len(left)
         assert nominated_to(rig, "medium") == ("a" if is_shown else "")
 
 

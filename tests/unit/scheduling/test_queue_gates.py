@@ -164,3 +164,38 @@ def test_rules_of_plugins_are_what_they_state_themselves() -> None:
     assert [(name, [mask for mask, _ in hints]) for name, hints in rules.hints.items()] == [
         ("SchedulingGates", [opened])
     ]
+
+
+# -- told that a gate is open -----------------------------------------------------------------------------------------
+
+
+def test_a_pod_that_a_gate_kept_from_an_event_is_tried_when_the_gate_opens() -> None:
+    gate = Gate("Quota")
+    rig = Rig(HINTS, [gate])
+    rig.park(pod("a"), "Taints")
+    gate.holds.add("a")
+    rig.queue.move_all_to_active_or_backoff(NODE_TAINT, None, None)
+    assert rig.where(pod("a")) == "gated"
+    gate.holds.clear()
+    rig.queue.gate_opened(pod("a"), "Somebody")
+    assert rig.where(pod("a")) == "gated"
+    rig.queue.gate_opened(pod("a"), "Quota")
+    assert rig.where(pod("a")) == "active"
+
+
+def test_a_pod_that_waits_for_an_event_goes_on_waiting_when_a_gate_opens() -> None:
+    rig = Rig(HINTS, [Gate("Quota")])
+    rig.park(pod("a"), "Taints")
+    rig.queue.gate_opened(pod("a"), "Quota")
+    assert rig.where(pod("a")) == "unschedulable"
+
+
+def test_a_pod_that_was_let_down_is_tried_after_a_backoff_and_not_early() -> None:
+    rig = Rig(HINTS)
+    rig.park(pod("a"), "Taints")
+    rig.queue.let_down(pod("a"))
+    rig.queue.let_down(pod("stranger"))
+    assert rig.where(pod("a")) == "backoff" and rig.queue.pop_nowait() is None
+    rig.clock.advance(2.0)
+    rig.queue.flush_backoff_completed(rig.clock.monotonic())
+    assert rig.pop_names() == ["a"]

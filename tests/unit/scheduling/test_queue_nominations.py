@@ -186,3 +186,51 @@ def test_room_given_up_counts_for_pods_in_flight_of_its_priority_or_lower() -> N
     rig.queue.delete(a.pod)
     landed = [rig.queue.add_unschedulable_if_not_present(each, unschedulable_plugins=["Room"]) for each in (high, low)]
     assert landed == [QueueName.UNSCHEDULABLE, QueueName.BACKOFF]
+
+
+def test_a_pod_that_is_nominated_elsewhere_here_gives_room_but_not_to_itself() -> None:
+    rig = parked(1, 5, 9)
+    rig.queue.nominate(pod("p5", priority=5), "n")
+    rig.queue.nominate(pod("p5", priority=5), "m")
+    assert rig.names(QueueName.ACTIVE) == ["p1"]
+    assert rig.names(QueueName.UNSCHEDULABLE) == ["p5", "p9"]
+
+
+def test_a_pod_that_goes_where_it_was_expected_gives_no_room_and_elsewhere_it_does() -> None:
+    rig = parked(1)
+    rig.add(nominated("a", "n", priority=5), nominated("b", "n", priority=5))
+    a, b = rig.pop(), rig.pop()
+    rig.queue.settle_on(a.pod, "n")
+    assert expected(rig, "n") == ["b"] and rig.names(QueueName.UNSCHEDULABLE) == ["p1"]
+    rig.queue.settle_on(b.pod, "m")
+    assert is_empty(rig) and rig.names(QueueName.UNSCHEDULABLE) == []
+
+
+def test_a_nomination_taken_back_in_flight_gives_room_that_is_free_by_then() -> None:
+    rig = parked(1)
+    rig.add(nominated("a", "n", priority=5))
+    rig.pop()
+    rig.queue.update(nominated("a", "n", priority=5), pod("a", priority=5))
+    assert is_empty(rig) and rig.names(QueueName.ACTIVE) == ["p1"]
+
+
+def test_lesser_pods_are_released_from_a_node_and_tried_at_once() -> None:
+    rig = Rig()
+    rig.park(nominated("low", "n", priority=1), "Room")
+    rig.park(nominated("equal", "n", priority=5), "Room")
+    rig.park(nominated("elsewhere", "m", priority=1), "Room")
+    assert [each.pod.name for each in rig.queue.release("n", below=5)] == ["low"]
+    assert (expected(rig, "n"), expected(rig, "m")) == (["equal"], ["elsewhere"])
+    assert rig.names(QueueName.ACTIVE) == ["low"]
+    # The API still says so: when it fails again, its room is kept again.
+    assert rig.refuse("Room") is QueueName.UNSCHEDULABLE
+    assert expected(rig, "n") == ["equal", "low"]
+
+
+def test_a_pod_that_fails_comes_back_as_the_informer_knows_it() -> None:
+    rig = Rig()
+    rig.add(pod("a"))
+    popped = rig.pop()
+    rig.queue.settle_on(popped.pod, "n")  # it waits for permission, and its updates are not handed in
+    rig.queue.add_unschedulable_if_not_present(popped, unschedulable_plugins=["Room"], pod=nominated("a", "n"))
+    assert expected(rig, "n") == ["a"]
