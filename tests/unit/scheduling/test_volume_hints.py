@@ -190,3 +190,13 @@ def test_a_driver_that_starts_to_rebuild_volumes_wakes_a_pod():
     assert not woken(driver(rebuilding=True), by_annotation)
     assert not woken(driver(rebuilding=True), driver())
     assert not woken(driver(), driver(rebuilding=True), gates=OFF)
+
+
+def test_storage_that_was_held_for_a_nominated_pod_wakes_a_pod_when_it_gives_way():
+    expected = pod_with("expected", "other", status={"nominatedNodeName": "a"})
+    there = pod_with("there", "other", on="a")
+    given_up = ClusterEvent(R.ASSIGNED_POD, A.DELETE)
+    assert _asks(given_up, expected, None, ON, True, WEB)
+    assert not _asks(given_up, there, None, ON, True, WEB)  # its volumes stay
+    assert not _asks(given_up, pod_with("plain", status={"nominatedNodeName": "a"}), None, ON, True, WEB)
+    assert not _asks(given_up, expected, None, OFF, True, WEB)

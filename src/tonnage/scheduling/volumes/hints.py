@@ -8,6 +8,7 @@
 | CSINode added or changed  | added; its migrated plugins changed      |                                         |
 | CSIDriver changed         | capacity off, for inline volumes         | it rebuilds volumes now (or when added) |
 | capacity added or changed | added; a volume may be larger            | its pools, its sum; any, if reserved    |
+| a nominated pod gives way |                                          | if both have claims                     |
 
 Why any: a refresh that lifts a reservation mostly lowers the number. A reservation that goes without a refresh is told
 as an update of the object to itself. Why not every volume: one is made for every claim that is provisioned, and each
@@ -20,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.volume import EphemeralVolumeSource
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint
@@ -51,6 +52,7 @@ def volume_binding_events(gates: Gates, *, reserves: bool) -> Iterator[EventHint
     if enhanced:
         yield ClusterEvent(EventResource.NODE, ActionType.DELETE | ActionType.UPDATE_NODE_TAINT), after_node_leaves
         yield ClusterEvent(EventResource.CSI_DRIVER, _COMES_OR_CHANGES), after_rebuilding_starts
+        yield ClusterEvent(EventResource.POD, ActionType.DELETE), after_room_is_given_up
 
 
 # -- as upstream ------------------------------------------------------------------------------------------------------
@@ -124,6 +126,14 @@ def after_node_leaves(pod: PodInfo, event: ClusterEvent, old: Node, new: Node | 
 
 def after_rebuilding_starts(pod: PodInfo, event: ClusterEvent, old: CSIDriver | None, new: CSIDriver) -> Hint:
     return QUEUE if pod.has_claims and rebuilds_volumes(new) and not rebuilds_volumes(old) else SKIP
+
+
+def after_room_is_given_up(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
+    """A pod that was expected on a node is so no more: what its volumes would have taken is free (KEP-5278).
+
+    One that was there gives nothing back by going: its volumes stay.
+    """
+    return QUEUE if not old.spec.node_name and pod.has_claims and PodInfo(old).has_claims else SKIP
 
 
 # -- behind them ------------------------------------------------------------------------------------------------------
