@@ -224,14 +224,15 @@ class _Drawing:
 
     def _place_on_a_new_node(self, info: PodInfo) -> str:
         refusal = BACKING_OFF if self._is_backing_off else AT_MAXIMUM
-        for name in self._names_to_give():
+        selected = self._trial.selected_for(info)
+        for name in sorted(self._names_to_give(), key=lambda name: name not in selected):
             if not self._open(name):
                 break
             if self._trial.place(info, only=name):
                 return name
             refusal = self._trial.refusal
             self._close(name)
-            if name not in self._haunted:  # all empty nodes are alike
+            if name not in self._haunted and name not in selected:  # all other empty nodes are alike
                 break
         self.unplaced[info.key] = refusal
         return ""

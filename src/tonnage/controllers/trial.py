@@ -54,6 +54,11 @@ class Trial:
         self.refusal = ""
         """Why the last pod found no place on the node it was tried on, or on any."""
 
+    def selected_for(self, pod: PodInfo) -> frozenset[str]:
+        """The nodes that the pod's volumes are being made for already."""
+        claims = (self.cluster.storage.claims.get(key) for key in pod.claim_keys)
+        return frozenset(claim.selected_node for claim in claims if claim is not None and claim.selected_node)
+
     def place(self, pod: PodInfo, *, only: str = "") -> str:
         """Put a pod where it fits, first of all where it is nominated to; the node, or "" when there is none.
 

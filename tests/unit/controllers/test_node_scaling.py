@@ -76,6 +76,13 @@ def test_a_pod_whose_claim_waits_for_its_node_gets_one():
     assert plan(objects, burst()).proposals == {"default/db": "burst-1"}
 
 
+def test_a_pod_whose_volume_is_being_made_for_a_node_that_went_gets_that_node_again():
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    started = claim("data", selected_node="burst-2")
+    objects = [storage_class(), driver(capacity=False), started, stuck("db", spec={"volumes": volumes})]
+    assert plan(objects, burst()).proposals == {"default/db": "burst-2"}
+
+
 @pytest.mark.parametrize(
     "left_alone",
     [
