@@ -6,7 +6,7 @@ Pods have one or three claims of a class that is provisioned where the pod goes;
 pods ask for the same as one another, "unlike" ones each for something else, of CPU and of storage. A decision is all
 from looking the claims up to the reservation: decide, reserve, put the pod on its node. After each the driver refreshes
 the object that was used, as it would after making a volume; what that event costs is the last column. With `--zones`,
-one object serves all nodes of a zone and an event reaches a third of them.
+one object serves all nodes of a zone and an event reaches a third of them. Pods without claims are there to compare.
 
 Times are CPU time, the median over batches, so that other programs on the machine matter little. Compare within one
 run. Budgets (DESIGN section 8): at 5,000 nodes and one claim 100 µs for equal and 1,000 µs for unlike pods; cost at
@@ -113,7 +113,8 @@ def measured(nodes: int, claims: int, pools: int, kind: str, options: argparse.N
             version += 1
             news = refreshed(cluster, key, version)
             told_at = time.process_time()
-            cluster.storage.put(news)
+            if claims:
+                cluster.storage.put(news)
             refreshed_s += time.process_time() - told_at
             decided_s += decided_at - began_at
         decisions.append(decided_s / len(batch) * 1e6)
@@ -132,6 +133,8 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{'nodes':>6} {'claims':>6} {'pools':>5}  {'equal':>9} {'unlike':>9}  {'refresh':>8}   (µs; decisions/s)")
     for nodes in options.nodes:
+        plain = [measured(nodes, 0, 1, kind, options)[0] for kind in ("equal", "unlike")]
+        print(f"{nodes:>6,} {'none':>6} {'':>5}  {plain[0]:>9.0f} {plain[1]:>9.0f}")
         for claims in options.claims:
             for pools in options.pools:
                 equal_us, refresh_us = measured(nodes, claims, pools, "equal", options)

@@ -74,6 +74,7 @@ class VolumeFit:
         self.is_joint = is_joint
         self.index = cluster.view(CapacityIndex)
         self.static = cluster.view(StaticVolumes)
+        self._last_made: tuple[tuple[object, ...], Making | None] = ((), None)
 
     # -- what is to be made -------------------------------------------------------------------------------------------
 
@@ -112,9 +113,20 @@ class VolumeFit:
     def all_made(self, demand: Demand) -> Making:
         """What is to be made where no free volume is taken and every volume that can be rebuilt is."""
         if len(demand.loose) == 1 and not demand.pinned and not demand.rebuilds:
-            return self.making(demand.loose)
+            return self._like_the_last(demand.loose)
         rebuilt = [each.claim for each in demand.rebuilds]
         return self.making((*demand.pinned, *by_size((*demand.loose, *rebuilt))))
+
+    def _like_the_last(self, claims: tuple[PersistentVolumeClaim, ...]) -> Making:
+        """What one claim takes. Pods of a workload come one after another and ask for the same: most find it done."""
+        (claim,) = claims
+        asked = (class_of(claim), claim.requested, self.cluster.storage.rules_tick)
+        known, last = self._last_made
+        if known != asked or last is None:
+            last = self.making(claims)
+            self._last_made = (asked, last)
+            return last
+        return Making(claims, last.places, last.units, last.topologies, last.is_hopeless, last.order)
 
     def has_free_volumes(self, demand: Demand) -> bool:
         return bool(demand.loose) and self.static.may_match(demand.loose)

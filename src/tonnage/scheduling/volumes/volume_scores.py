@@ -56,6 +56,15 @@ class VolumeScores:
 
     def at(self, fit: VolumeFit, making: Making, row: int) -> int:
         """The same for one row, in plain numbers."""
+        if len(making.units) == 1:
+            (unit,) = making.units
+            index = fit.index.of(unit.class_name)
+            number = index.choice_at(fit.policy, unit.sizes, row)
+            return (
+                0
+                if number == NOTHING
+                else class_score(self._shape, sum(unit.sizes), index.scored_at(fit.policy, number))
+            )
         requested: dict[str, int] = {}
         capacity: dict[str, int] = {}
         for unit in making.units:
