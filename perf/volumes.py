@@ -16,6 +16,7 @@ most linear in nodes and in objects.
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import statistics
 import time
@@ -99,6 +100,9 @@ def measured(nodes: int, claims: int, pools: int, kind: str, options: argparse.N
 
     pods = [next(made) for _ in range(options.pods)]
     place(next(made))
+    gc.collect()
+    gc.freeze()  # as `tonnage scheduler` does once it knows the cluster
+    gc.set_threshold(20_000, 20, 20)
     size = max(1, options.pods // BATCHES)
     decisions, refreshes = [], []
     for start in range(0, len(pods), size):

@@ -10,7 +10,7 @@ With leader election the informers follow from the start, and only the leader ru
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from prometheus_client import CollectorRegistry
@@ -64,7 +64,9 @@ class Program:
         measures: CollectorRegistry,
         identity: str = "tonnage-scheduler",
         foreign: ForeignPlugins | None = None,
+        on_synced: Callable[[], object] = lambda: None,
     ) -> None:
+        self._on_synced = on_synced
         self.cluster = Cluster(clock)
         self.assumed = AssumedPods(self.cluster)
         self.profiles = {each.scheduler_name: assemble(each, rng, foreign) for each in configuration.profiles}
@@ -177,6 +179,7 @@ class Program:
     async def run(self) -> None:
         """Place pods until cancelled; what is being written then is finished first."""
         await self.informers.wait_synced(timeout_s=_SYNC_TIMEOUT_S)
+        self._on_synced()
         self.holds.open()
         _log.info("Scheduling", nodes=self.cluster.count, profiles=",".join(self.profiles))
         await self.loop.run()
