@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tonnage.testing.processes import Cluster, start_cluster
 
 Doc = dict[str, Any]
@@ -106,6 +108,7 @@ def told(cluster: Cluster, name: str, reason: str) -> str:
     return "; ".join(each["note"] for each in items if (each["regarding"]["name"], each["reason"]) == (name, reason))
 
 
+@pytest.mark.slow  # test_nomination_stories.py plays it on every run, with the example's manifests
 def test_story_3_a_pod_is_proposed_to_a_node_before_it_exists_and_goes_there(tmp_path: Path) -> None:
     cluster = start_cluster(tmp_path)
     with scheduler(cluster), scaler(cluster, 1, provision=3, ready=2):
@@ -135,6 +138,7 @@ def test_story_3_a_pod_is_proposed_to_a_node_before_it_exists_and_goes_there(tmp
     cluster.stop()
 
 
+@pytest.mark.slow  # test_nomination_stories.py plays it on every run, with the example's manifests
 def test_story_1_a_node_that_a_binding_pod_waits_for_is_not_removed(tmp_path: Path) -> None:
     cluster = start_cluster(tmp_path)
     with scaler(cluster, 2, min=2):
