@@ -1,19 +1,18 @@
-"""How many volumes a node takes, by driver: what counts, what a limit is, and what makes a refused pod try again."""
+"""How many volumes a node takes, by driver: what counts, and what a limit is."""
 
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 import pytest
+from pods_with_volumes import ephemeral, made_for, with_disk
 
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster import Cluster, place
 from tonnage.scheduling.cycle import Decider, Decision, Pipeline
-from tonnage.scheduling.events import QUEUE, SKIP, ActionType, EventResource, changes_of
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
@@ -76,20 +75,6 @@ def refused(cluster: Cluster, incoming: Pod, gates: Gates = OFF) -> dict[str, st
 def bound(number: int, *, handle: str = "", by: str = DRIVER) -> tuple[Object, Object]:
     """Claim `c1` bound to volume `v1`, and the volume."""
     return claim(f"c{number}", volume=f"v{number}"), volume(f"v{number}", driver=by, handle=handle)
-
-
-def ephemeral(name: str, **options: Any) -> Pod:
-    return pod(name, spec={"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]}, **options)
-
-
-def made_for(pod_name: str, **options: Any) -> PersistentVolumeClaim:
-    """The claim of an ephemeral pod, as the ephemeral volume controller makes it."""
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": f"default-{pod_name}", "controller": True}
-    return claim(f"{pod_name}-scratch", metadata={"ownerReferences": [owner]}, **options)
-
-
-def with_disk(name: str, source: Doc, **options: Any) -> Pod:
-    return pod(name, spec={"volumes": [{"name": "disk", **source}]}, **options)
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------
@@ -614,89 +599,3 @@ def test_a_driver_that_changes_its_mind_is_heard_by_pods_like_those_before():
     assert decider.decide(cluster, PodInfo(pod_with("web", "c1"))).node == "a"
     tell(cluster, csi_node("b", {DRIVER: None}))
     assert decider.decide(cluster, PodInfo(pod_with("web", "c1"))).feasible == 2
-
-
-# -- waking up --------------------------------------------------------------------------------------------------------
-
-WAITING = pod_with("waiting", "data")
-
-
-def woken(old: Any, new: Any, waiting: Pod = WAITING, gates: Gates = OFF) -> bool:
-    """Would any hint let the pod be tried again, after an object went from `old` to `new`?"""
-    answers = []
-    for seen in changes_of(old, new):
-        for mask, hint in NodeVolumeLimits(gates).events():
-            if mask.covers(seen.event):
-                answers.append(QUEUE if hint is None else hint(PodInfo(waiting), seen.event, seen.old, seen.new))
-    assert all(answer in (QUEUE, SKIP) for answer in answers)
-    return QUEUE in answers
-
-
-def test_it_registers_for_the_events_upstream_registers_for():
-    action, resource = ActionType, EventResource
-    assert {(event.resource, event.action) for event, _ in NodeVolumeLimits(OFF).events()} == {
-        (resource.CSI_NODE, action.ADD),
-        (resource.CSI_NODE, action.UPDATE),
-        (resource.POD, action.DELETE),
-        (resource.PERSISTENT_VOLUME_CLAIM, action.ADD),
-        (resource.VOLUME_ATTACHMENT, action.DELETE),
-    }
-
-
-def test_when_an_allocatable_value_is_increased_a_stateful_pod_is_queued():
-    """KEP-4876, Scheduler QueueingHintFn"""
-    assert woken(csi_node("a", {DRIVER: 1}), csi_node("a", {DRIVER: 2}))
-    assert woken(csi_node("a", {DRIVER: 0}), csi_node("a", {DRIVER: 1}))
-    assert woken(csi_node("a", {DRIVER: 3, "csi.other": 1}), csi_node("a", {DRIVER: 1, "csi.other": 2}))
-
-
-def test_when_an_allocatable_value_is_decreased_a_stateful_pod_is_not_queued():
-    """KEP-4876, Scheduler QueueingHintFn"""
-    assert not woken(csi_node("a", {DRIVER: 2}), csi_node("a", {DRIVER: 1}))
-    assert not woken(csi_node("a", {DRIVER: 2}), csi_node("a", {DRIVER: 0}))
-
-
-def test_a_limit_that_stays_or_goes_wakes_nobody():
-    assert not woken(csi_node("a", {DRIVER: 2}), csi_node("a", {DRIVER: 2}))
-    assert not woken(csi_node("a", {DRIVER: 2}), csi_node("a", {DRIVER: None}))
-    assert not woken(csi_node("a", {DRIVER: 2}), csi_node("a", {}))
-    assert not woken(csi_node("a", {DRIVER: 2}), None)
-
-
-def test_a_first_count_and_a_new_csinode_wake_the_pod():
-    assert woken(csi_node("a", {DRIVER: None}), csi_node("a", {DRIVER: 1}))
-    assert woken(csi_node("a", {}), csi_node("a", {DRIVER: 1}))
-    assert woken(None, csi_node("a", {}))
-
-
-def test_a_driver_that_comes_without_a_count_wakes_who_may_have_missed_it():
-    """Upstream lets the pod sleep; it was told that the driver was not installed."""
-    assert woken(csi_node("a", {}), csi_node("a", {DRIVER: None}), gates=ON)
-    assert not woken(csi_node("a", {}), csi_node("a", {DRIVER: None}), gates=OFF)
-
-
-def test_a_pod_with_volumes_that_leaves_a_node_wakes_the_pod():
-    assert woken(pod_with("old", "c1", on="a"), None)
-    assert woken(ephemeral("old", on="a"), None)
-    assert woken(with_disk("old", {"awsElasticBlockStore": {"volumeID": "vol-1"}}, on="a"), None)
-    assert woken(pod_with("old", "c1", status={"nominatedNodeName": "a"}), None)
-    assert not woken(pod_with("old", "c1"), None)
-    assert not woken(pod("old", on="a"), None)
-    assert not woken(with_disk("old", {"emptyDir": {}}, on="a"), None)
-
-
-def test_a_claim_of_the_pod_that_comes_wakes_it():
-    assert woken(None, claim("data"))
-    assert woken(None, made_for("waiting"), ephemeral("waiting"))
-    assert not woken(None, claim("data", namespace="other"))
-    assert not woken(None, claim("other"))
-    assert not woken(None, claim("data"), pod("waiting"))
-
-
-def test_a_volume_that_is_detached_wakes_pods_that_name_claims():
-    gone = attachment("va", "v1", "a", attacher=EBS)
-    assert woken(gone, None)
-    assert woken(gone, None, with_disk("waiting", {"awsElasticBlockStore": {"volumeID": "vol-1"}}))
-    assert not woken(gone, None, with_disk("waiting", {"gcePersistentDisk": {"pdName": "d"}}))
-    assert not woken(gone, None, ephemeral("waiting"))
-    assert not woken(gone, None, pod("waiting"))

@@ -6,13 +6,14 @@ import random
 from typing import Any
 
 import pytest
+from hint_asking import wakes
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster import Cluster, place
 from tonnage.scheduling.cycle import Decider, Pipeline
 from tonnage.scheduling.diagnosis import Diagnosis
-from tonnage.scheduling.events import QUEUE, SKIP, ActionType, EventResource, changes_of
+from tonnage.scheduling.events import ActionType, EventResource
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.plugins.volume_restrictions import VolumeRestrictions
@@ -211,13 +212,7 @@ def test_there_is_nothing_to_say_without_a_disk_or_a_taken_claim(incoming: Pod, 
 
 
 def woken(waiting: Pod, old: Any, new: Any) -> bool:
-    answers = []
-    for seen in changes_of(old, new):
-        for mask, hint in VolumeRestrictions().events():
-            if mask.covers(seen.event):
-                answers.append(QUEUE if hint is None else hint(PodInfo(waiting), seen.event, seen.old, seen.new))
-    assert all(answer in (QUEUE, SKIP) for answer in answers)
-    return QUEUE in answers
+    return wakes(VolumeRestrictions(), waiting, old, new)
 
 
 def test_it_registers_for_the_events_upstream_registers_for():

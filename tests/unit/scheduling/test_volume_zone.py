@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hint_asking import wakes
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.cycle import Decider, Pipeline
 from tonnage.scheduling.diagnosis import Diagnosis
-from tonnage.scheduling.events import QUEUE, SKIP, ActionType, EventResource, changes_of
+from tonnage.scheduling.events import ActionType, EventResource
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.plugins.volume_zone import VolumeZone
@@ -180,13 +181,7 @@ WAITING = pod_with("waiting", "data")
 
 
 def woken(old: Any, new: Any, waiting: Pod = WAITING) -> bool:
-    answers = []
-    for seen in changes_of(old, new):
-        for mask, hint in VolumeZone().events():
-            if mask.covers(seen.event):
-                answers.append(QUEUE if hint is None else hint(PodInfo(waiting), seen.event, seen.old, seen.new))
-    assert all(answer in (QUEUE, SKIP) for answer in answers)
-    return QUEUE in answers
+    return wakes(VolumeZone(), waiting, old, new)
 
 
 def test_it_registers_for_the_events_upstream_registers_for():

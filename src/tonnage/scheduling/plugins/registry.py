@@ -32,6 +32,7 @@ from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from tonnage.scheduling.plugins.priority_sort import PrioritySort
+from tonnage.scheduling.plugins.resource_scores import shape_of
 from tonnage.scheduling.plugins.scheduling_gates import SchedulingGates
 from tonnage.scheduling.plugins.taint_toleration import TaintToleration
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
@@ -43,9 +44,6 @@ from tonnage.scheduling.storage_capacity_args import StorageCapacityArgs
 Factory = Callable[[ResolvedProfile], Plugin]
 ForeignPlugins = Mapping[str, type[Plugin]]
 """Plugin classes of others, by name."""
-
-_TO_PERCENT = 10
-"""Shapes are written with scores of 0 to 10; nodes are scored 0 to 100."""
 
 
 def _node_affinity(profile: ResolvedProfile) -> Plugin:
@@ -59,7 +57,7 @@ def _fit(profile: ResolvedProfile) -> Plugin:
     return NodeResourcesFit(
         strategy=strategy.type,
         resources=tuple((each.name, each.weight) for each in strategy.resources),
-        shape=tuple((point.utilization, point.score * _TO_PERCENT) for point in ratio.shape) if ratio else (),
+        shape=shape_of(ratio.shape) if ratio else (),
         ignored=frozenset(args.ignored_resources),
         ignored_groups=frozenset(args.ignored_resource_groups),
     )

@@ -10,6 +10,7 @@ and not 13, balance 4 µs and not 19. A property test holds the two forms togeth
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,12 +19,21 @@ import numpy as np
 from tonnage.scheduling.amounts import NATIVE
 from tonnage.scheduling.columns import Ints, Rows
 from tonnage.scheduling.framework import Cycle
+from tonnage.scheduling.plugin_args_rules import UtilizationShapePoint
 
 Shape = tuple[tuple[int, int], ...]
 """(utilisation in percent, score 0..100), by rising utilisation."""
 
+_TO_PERCENT = 10
+"""Files have scores of 0 to 10; nodes are scored 0 to 100."""
+
 _CPU_AND_MEMORY = [0, 1]
 """Their places in `Cluster.scored_usage`, which has no others, and in the cluster's other tables."""
+
+
+def shape_of(points: Iterable[UtilizationShapePoint]) -> Shape:
+    """A shape as a configuration file has it."""
+    return tuple((point.utilization, point.score * _TO_PERCENT) for point in points)
 
 
 class Uses(NamedTuple):

@@ -44,7 +44,7 @@ from tonnage.scheduling.framework import (
     unresolvable,
 )
 from tonnage.scheduling.plugin_args import VolumeBindingArgs
-from tonnage.scheduling.plugins.resource_scores import Shape
+from tonnage.scheduling.plugins.resource_scores import shape_of
 from tonnage.scheduling.storage_capacity_args import PoolFit, Reservation, StorageCapacityArgs
 from tonnage.scheduling.volumes import binding
 from tonnage.scheduling.volumes.binding import Assumed
@@ -64,8 +64,6 @@ from tonnage.scheduling.volumes.volume_scores import VolumeScores
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 RESCHEDULING = "CapacityAwareRescheduling"
-_TO_PERCENT = 10
-"""Shapes are written with scores of 0 to 10; nodes are scored 0 to 100."""
 
 
 @dataclass(slots=True)
@@ -92,7 +90,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self._capacity = capacity_args
         self.is_joint = gates.CSIStorageCapacityV2
         self.reservation = capacity_args.reservation if self.is_joint else Reservation.NONE
-        shape: Shape = tuple((point.utilization, point.score * _TO_PERCENT) for point in args.shape or ())
+        shape = shape_of(args.shape or ())
         self._scores = VolumeScores(shape) if shape and gates.StorageCapacityScoring else None
         self._fit: VolumeFit | None = None
 

@@ -27,11 +27,9 @@ from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, S
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.framework import EventHint
 from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.volumes.migrated_affinity import MIGRATED_PLUGINS
+from tonnage.scheduling.volumes.pod_claims import BETA_CLASS
 from tonnage.scheduling.volumes.pools import listed_pools, rebuilds_volumes, volume_limit
-
-_MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
-"""Annotation of a CSINode: the in-tree plugins whose volumes a CSI driver serves there."""
-_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 _COMES_OR_CHANGES = ActionType.ADD | ActionType.UPDATE
 
@@ -152,13 +150,13 @@ def _may_use(pod: PodInfo, class_name: str) -> bool:
 def _class_of(source: EphemeralVolumeSource) -> str | None:
     """The class that a generic ephemeral volume asks for; None leaves it to the default one."""
     template = source.volume_claim_template
-    annotated = template.get("metadata", {}).get("annotations", {}).get(_BETA_CLASS)
+    annotated = template.get("metadata", {}).get("annotations", {}).get(BETA_CLASS)
     asked: str | None = annotated if annotated is not None else template.get("spec", {}).get("storageClassName")
     return asked
 
 
 def _migrated(node: CSINode) -> str:
-    return node.metadata.annotations.get(_MIGRATED_PLUGINS, "")
+    return node.metadata.annotations.get(MIGRATED_PLUGINS, "")
 
 
 def _sum(capacity: CSIStorageCapacity) -> int | None:

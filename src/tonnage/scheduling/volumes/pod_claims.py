@@ -19,7 +19,8 @@ from tonnage.scheduling.framework import Cycle, Status, unresolvable
 from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.volumes.storage import Storage
 
-_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+"""Annotation of a claim or a volume: its class, from before that was a field; where both are there, this one wins."""
 _STATE = "claims"
 
 
@@ -90,7 +91,7 @@ def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
 
 def class_of(each: PersistentVolumeClaim | PersistentVolume) -> str:
     """The class a claim asks for or a volume has; the annotation of old wins, as it does upstream."""
-    return each.metadata.annotations.get(_BETA_CLASS, each.spec.storage_class_name or "")
+    return each.metadata.annotations.get(BETA_CLASS, each.spec.storage_class_name or "")
 
 
 def is_delayed(claim: PersistentVolumeClaim, storage: Storage) -> bool:

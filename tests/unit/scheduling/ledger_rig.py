@@ -1,0 +1,99 @@
+"""A small cluster with a ledger, and claims at every stage of their way: what tests of the ledger start from."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tonnage.clock import VirtualClock, rfc3339
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.meta import Object
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.volumes.binding import sent_to
+from tonnage.scheduling.volumes.ledger import Ledger
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
+
+GI = 1 << 30
+NODE_1 = "kube-system-fast-node-1"
+NODE_2 = "kube-system-fast-node-2"
+ZONE = "kube-system-fast-shared"
+
+
+class Rig:
+    """Two nodes with room of one class each, a clock that is moved by hand, and everything that was told.
+
+    `is_down`: the scheduler is not running yet; it starts when the ledger is first asked for, and reads what is there.
+    """
+
+    def __init__(self, *, is_empty: bool = False, is_down: bool = False) -> None:
+        self.clock = VirtualClock()
+        self.cluster = Cluster(self.clock)
+        self.storage = self.cluster.storage
+        self.changed: list[str] = []
+        self.released: list[str] = []
+        if not is_empty:
+            self.put(storage_class(), driver())
+            for name in ("node-1", "node-2"):
+                self.cluster.put_node(node(name, labels={"zone": "z"}))
+                self.put(capacity("fast", name, "100Gi"))
+        self._ledger: Ledger | None = None
+        if not is_down:
+            self.ledger.catch_up()
+
+    @property
+    def ledger(self) -> Ledger:
+        if self._ledger is None:
+            self._ledger = self.cluster.view(Ledger)
+            self._ledger.on_change.append(self.changed.append)
+            self._ledger.on_released.append(lambda each: self.released.append(each.uid))
+        return self._ledger
+
+    def put(self, *objects: Object) -> None:
+        for each in objects:
+            self.storage.put(each)
+
+    def refresh(self, node_name: str = "node-1", free: str = "80Gi") -> None:
+        self.put(capacity("fast", node_name, free))
+
+    def pod(self, name: str, *claims: str, size: str = "20Gi") -> PodInfo:
+        for each in claims:
+            if self.storage.claims.get(f"default/{each}") is None:
+                self.put(claim(each, size))
+        return PodInfo(pod_with(name, *claims))
+
+    def reserve(self, pod: PodInfo, node_name: str = "node-1", of: CSIStorageCapacity | None = None) -> None:
+        """Reserve as the plugin does: the claims are assumed on their node, then charged as they were planned."""
+        planned = [self.claim(key) for key in pod.claim_keys]
+        for each in planned:
+            self.storage.claims.assume(sent_to(each, node_name))
+        self.ledger.reserve(of or self.storage.capacities[f"kube-system/fast-{node_name}"], pod, planned)
+
+    def claim(self, key: str) -> PersistentVolumeClaim:
+        found = self.storage.claims.get(key)
+        assert found is not None
+        return found
+
+    def gibs(self, uid: str = NODE_1) -> list[int]:
+        self.ledger.catch_up()
+        return [size // GI for size in self.ledger.promised(uid)]
+
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.ledger.expire(self.clock.monotonic())
+
+
+def written(name: str, size: str = "20Gi", node_name: str = "node-1") -> PersistentVolumeClaim:
+    """A claim as it is in the API once PreBind has written it."""
+    return claim(name, size, selected_node=node_name)
+
+
+def bound(name: str, size: str = "20Gi", node_name: str = "node-1") -> PersistentVolumeClaim:
+    return claim(name, size, volume=f"pv-{name}", selected_node=node_name)
+
+
+def made(name: str, rig: Rig, age_s: float, on: str = "node-1") -> PersistentVolume:
+    """The volume of a claim, created so long ago."""
+    created_at = rfc3339(rig.clock.now() - timedelta(seconds=age_s))
+    return volume(f"pv-{name}", "20Gi", on=on, claim=f"default/{name}", metadata={"creationTimestamp": created_at})

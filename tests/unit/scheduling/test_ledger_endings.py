@@ -1,0 +1,293 @@
+"""Reservation mode Ledger: a promise stands until the object shows the volume, and no longer; rebuilds too."""
+
+from __future__ import annotations
+
+import pytest
+from ledger_rig import NODE_1, NODE_2, ZONE, Rig, bound, made, written
+
+from tonnage.scheduling.volumes.binding import sent_to
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import capacity, claim, driver, volume
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+@pytest.fixture
+def down() -> Rig:
+    """A cluster whose scheduler is not running yet."""
+    return Rig(is_down=True)
+
+
+# -- the end of a promise ---------------------------------------------------------------------------------------------
+
+
+def test_a_refresh_before_the_claim_is_bound_ends_nothing(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.refresh()
+    assert rig.gibs() == [20]
+
+
+def test_a_promise_ends_when_the_object_is_refreshed_after_the_claim_was_bound(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(written("data"))
+    rig.put(bound("data"))
+    assert rig.gibs() == [20]
+    rig.changed.clear()
+    rig.released.clear()
+    rig.refresh()
+    assert rig.gibs() == []
+    assert (rig.changed, rig.released) == ([NODE_1], [NODE_1])
+    assert rig.ledger.next_expiry_at() is None
+
+
+def test_a_promise_that_counts_for_nothing_ends_like_any_other(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(driver(capacity=False), bound("data"))
+    assert rig.gibs() == []
+    rig.refresh()
+    rig.put(driver())
+    assert rig.gibs() == []
+    assert rig.ledger.next_expiry_at() is None
+
+
+def test_the_same_version_told_again_is_no_refresh(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(bound("data"))
+    rig.put(rig.storage.capacities["kube-system/fast-node-1"])
+    assert rig.gibs() == [20]
+
+
+def test_of_several_claims_each_refresh_ends_those_that_were_bound_before_it(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "a", "b", size="30Gi"))
+    rig.put(bound("a", "30Gi"))
+    rig.refresh(free="70Gi")
+    # 70Gi free shows a; b is still to come: 70 - 30 = 40Gi are left, where mode Object would see 70.
+    assert rig.gibs() == [30]
+    rig.put(bound("b", "30Gi"))
+    rig.refresh(free="40Gi")
+    assert rig.gibs() == []
+
+
+def test_without_a_refresh_a_promise_ends_a_timeout_after_it_was_bound(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.wait(3600)
+    assert rig.gibs() == [20]
+    rig.put(bound("data"))
+    assert rig.ledger.next_expiry_at() == 3660
+    rig.wait(59.5)
+    assert rig.gibs() == [20]
+    rig.wait(0.5)
+    assert rig.gibs() == []
+    assert rig.released[-1:] == [NODE_1]
+    assert rig.ledger.next_expiry_at() is None
+
+
+def test_objects_that_were_not_named_are_let_go_one_by_one(rig: Rig) -> None:
+    rig.put(capacity("fast", topology={"matchLabels": {"zone": "z"}}))
+    rig.put(written("data"))
+    assert rig.gibs() == [20]
+    rig.put(bound("data"))
+    rig.refresh()
+    assert (rig.gibs(NODE_1), rig.gibs(ZONE)) == ([], [20])
+    rig.wait(60)
+    assert (rig.gibs(NODE_1), rig.gibs(ZONE)) == ([], [])
+
+
+def test_a_promise_stands_though_the_attempt_failed_once_it_is_written(rig: Rig) -> None:
+    web = rig.pod("web", "data")
+    rig.reserve(web)
+    rig.put(written("data"))
+    rig.storage.claims.restore("default/data")
+    rig.ledger.release(web.uid)
+    rig.ledger.release(web.uid)
+    assert rig.gibs() == [20]
+    rig.ledger.pod_gone(web.uid)
+    assert rig.gibs() == [20]
+    assert [hold.pod for hold in rig.ledger.holds()] == [""]
+
+
+@pytest.mark.parametrize("restored_first", [True, False])
+def test_an_attempt_that_failed_before_it_was_written_promises_nothing(rig: Rig, restored_first: bool) -> None:
+    web = rig.pod("web", "data")
+    rig.reserve(web)
+    if restored_first:
+        rig.storage.claims.restore("default/data")
+        rig.ledger.release(web.uid)
+    else:
+        rig.ledger.release(web.uid)
+        rig.storage.claims.restore("default/data")
+    assert rig.gibs() == []
+    assert rig.released[-1:] == [NODE_1]
+
+
+def test_claims_that_were_never_assumed_are_let_go_with_the_attempt(rig: Rig) -> None:
+    web = rig.pod("web", "data")
+    rig.ledger.reserve(
+        rig.storage.capacities["kube-system/fast-node-1"], web, [sent_to(rig.claim("default/data"), "node-1")]
+    )
+    assert rig.gibs() == [20]
+    rig.ledger.release(web.uid)
+    assert rig.gibs() == []
+
+
+def test_a_late_failure_leaves_the_promise_to_the_pod_that_shares_the_claim(rig: Rig) -> None:
+    first, second = rig.pod("first", "data"), rig.pod("second", "data")
+    rig.reserve(first)
+    rig.reserve(second)
+    rig.ledger.release(first.uid)
+    assert rig.gibs() == [20]
+    assert [hold.pod for hold in rig.ledger.holds()] == ["default/second"]
+
+
+def test_a_claim_that_the_provisioner_gives_back_promises_nothing(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(written("data"))
+    rig.put(claim("data", "20Gi"))
+    assert rig.gibs() == []
+    assert rig.released[-1:] == [NODE_1]
+
+
+def test_a_claim_that_is_sent_elsewhere_takes_its_promise_along(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(written("data", node_name="node-2"))
+    assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([], [20])
+
+
+def test_a_deleted_claim_promises_nothing(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.storage.remove(rig.claim("default/data"))
+    assert rig.gibs() == []
+
+
+def test_a_claim_made_anew_under_its_name_is_another_promise(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(claim("data", "7Gi", selected_node="node-1", metadata={"uid": "second"}))
+    assert rig.gibs() == [7]
+    assert [hold.pod for hold in rig.ledger.holds()] == [""]
+
+
+def test_a_claim_bound_without_having_been_a_promise_is_none_if_its_volume_is_old(rig: Rig) -> None:
+    rig.put(claim("data", "20Gi"))
+    rig.put(made("data", rig, age_s=3600))
+    assert rig.gibs() == []
+    rig.put(bound("data"))
+    assert rig.gibs() == []
+
+
+def test_a_claim_first_seen_bound_is_a_promise_if_its_volume_is_young(rig: Rig) -> None:
+    # Selected-node and binding came between two looks of the informer.
+    rig.put(claim("data", "20Gi"), made("data", rig, age_s=10))
+    rig.put(bound("data"))
+    assert rig.gibs() == [20]
+    # 60 - 10 = 50 s are left.
+    assert rig.ledger.next_expiry_at() == 50
+
+
+def test_a_bound_claim_is_not_promised_again_once_its_object_showed_it(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(made("data", rig, age_s=0), bound("data"))
+    rig.refresh()
+    rig.put(bound("data"))
+    assert rig.gibs() == []
+
+
+def test_a_claim_that_is_bound_no_more_is_promised_anew(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(bound("data"))
+    rig.put(written("data"))
+    rig.wait(3600)
+    assert rig.gibs() == [20]
+    assert rig.ledger.next_expiry_at() is None
+
+
+def test_a_claim_that_asks_for_more_promises_more_and_for_less_releases_something(rig: Rig) -> None:
+    rig.put(written("data", "20Gi"))
+    rig.put(written("data", "30Gi"))
+    assert rig.gibs() == [30]
+    assert (rig.changed, rig.released) == ([NODE_1, NODE_1], [])
+    rig.put(written("data", "10Gi"))
+    assert rig.gibs() == [10]
+    assert rig.released == [NODE_1]
+
+
+# -- rebuilds ---------------------------------------------------------------------------------------------------------
+
+
+def rebuilt_rig() -> Rig:
+    """A claim bound long ago on node-2, whose driver has withdrawn the volume's affinity, reserved on node-1."""
+    rig = Rig()
+    rig.put(bound("data", node_name="node-2"), volume("pv-data", "20Gi", claim="default/data"))
+    rig.reserve(rig.pod("web", "data"), "node-1")
+    return rig
+
+
+def test_a_rebuild_is_a_promise_on_the_new_node() -> None:
+    rig = rebuilt_rig()
+    assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([20], [])
+    assert [hold.why for hold in rig.ledger.holds()] == ["waits for its volume to be rebuilt"]
+
+
+def test_a_rebuild_ends_by_a_refresh_after_its_volume_is_on_the_new_node() -> None:
+    rig = rebuilt_rig()
+    rig.put(bound("data", node_name="node-1"))
+    rig.refresh()
+    assert rig.gibs() == [20]
+    rig.put(volume("pv-data", "20Gi", on="node-1", claim="default/data"))
+    assert rig.gibs() == [20]
+    assert [hold.why for hold in rig.ledger.holds()] == ["rebuilt; waits for the object to be refreshed"]
+    rig.refresh()
+    assert rig.gibs() == []
+
+
+def test_an_affinity_that_does_not_admit_the_new_node_ends_no_rebuild() -> None:
+    rig = rebuilt_rig()
+    rig.put(volume("pv-data", "20Gi", on="node-2", claim="default/data"))
+    rig.refresh()
+    assert rig.gibs() == [20]
+
+
+def test_an_affinity_that_is_withdrawn_again_makes_the_rebuild_wait_again() -> None:
+    rig = rebuilt_rig()
+    rig.put(volume("pv-data", "20Gi", on="node-1", claim="default/data"))
+    rig.put(volume("pv-data", "20Gi", claim="default/data"))
+    rig.refresh()
+    assert rig.gibs() == [20]
+
+
+def test_a_rebuild_ends_a_timeout_after_reserve() -> None:
+    rig = rebuilt_rig()
+    rig.wait(30)
+    rig.put(volume("pv-data", "20Gi", on="node-1", claim="default/data"))
+    assert rig.ledger.next_expiry_at() == 60
+    rig.wait(30)
+    assert rig.gibs() == []
+    rig.put(bound("data", node_name="node-1"))
+    assert rig.gibs() == []
+
+
+def test_a_rebuild_whose_attempt_failed_is_no_promise() -> None:
+    rig = rebuilt_rig()
+    rig.storage.claims.restore("default/data")
+    assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([], [])
+    assert rig.ledger.next_expiry_at() is None
+
+
+def test_a_rebuild_that_was_written_stands_though_the_attempt_failed() -> None:
+    rig = rebuilt_rig()
+    rig.put(bound("data", node_name="node-1"))
+    rig.ledger.release("default-web")
+    assert rig.gibs() == [20]
+
+
+def test_a_refresh_counts_after_what_nodes_did_before_it() -> None:
+    rig = Rig()
+    rig.put(bound("data", node_name="node-2"), volume("pv-data", "20Gi", claim="default/data"))
+    rig.reserve(rig.pod("web", "data"), "node-1")
+    affinity = {"key": "disk", "operator": "Exists"}
+    rig.put(volume("pv-data", "20Gi", affinity=affinity, claim="default/data"))
+    rig.cluster.put_node(node("node-1", labels={"disk": "yes"}))  # now the affinity admits it, and nobody has asked yet
+    rig.refresh()
+    assert rig.gibs() == []

@@ -1,0 +1,162 @@
+"""Reservation mode Ledger: read off the objects after a restart, in whatever order they come."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from ledger_rig import GI, NODE_1, NODE_2, ZONE, Rig, bound, made, written
+
+from tonnage.clock import rfc3339
+from tonnage.scheduling.volumes.ledger import Ledger
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import capacity, claim, driver, storage_class, volume
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+@pytest.fixture
+def down() -> Rig:
+    """A cluster whose scheduler is not running yet."""
+    return Rig(is_down=True)
+
+
+# -- restarts and the order of events ---------------------------------------------------------------------------------
+
+
+def test_after_a_restart_unbound_claims_are_found_again(down: Rig) -> None:
+    down.put(written("data"), claim("loose", "20Gi"))
+    assert down.gibs() == [20]
+    assert down.changed == []
+
+
+def test_after_a_restart_a_young_volume_counts_for_the_rest_of_its_time(down: Rig) -> None:
+    down.clock.advance(1000)
+    down.put(bound("data"), made("data", down, age_s=45))
+    assert down.gibs() == [20]
+    # 60 - 45 = 15 s are left.
+    assert down.ledger.next_expiry_at() == 1015
+    down.wait(15)
+    assert down.gibs() == []
+
+
+def test_after_a_restart_a_refresh_ends_the_promise_of_a_young_volume(down: Rig) -> None:
+    down.put(bound("data"), made("data", down, age_s=45))
+    assert down.gibs() == [20]
+    down.refresh()
+    assert down.gibs() == []
+
+
+def test_after_a_restart_old_volumes_and_those_without_a_date_promise_nothing(down: Rig) -> None:
+    down.put(bound("old"), made("old", down, age_s=60))
+    down.put(bound("undated"), volume("pv-undated", "20Gi", claim="default/undated"))
+    assert down.gibs() == []
+
+
+def test_a_volume_from_the_future_is_just_made(down: Rig) -> None:
+    down.put(bound("data"), made("data", down, age_s=-5))
+    assert down.gibs() == [20]
+    assert down.ledger.next_expiry_at() == 60
+
+
+def test_a_longer_timeout_finds_the_volumes_that_were_too_old_before(down: Rig) -> None:
+    down.clock.advance(1000)
+    down.put(bound("data"), made("data", down, age_s=100))
+    down.put(bound("older"), made("older", down, age_s=300))
+    assert down.gibs() == []
+    down.ledger.timeout_s = 300
+    assert down.gibs() == [20]
+    assert down.changed == [NODE_1]
+    # 300 - 100 = 200 s are left.
+    assert down.ledger.next_expiry_at() == 1200
+
+
+def test_claims_may_come_before_everything_else() -> None:
+    rig = Rig(is_empty=True)
+    rig.put(written("data"), bound("young", "7Gi"))
+    rig.put(made("young", rig, age_s=10))
+    rig.put(capacity("fast", "node-1", "100Gi"))
+    rig.cluster.put_node(node("node-1"))
+    rig.put(storage_class())
+    assert rig.gibs() == []
+    rig.put(driver())
+    assert rig.gibs() == [20, 7]
+    assert rig.changed == [NODE_1]
+
+
+def test_a_refresh_between_a_claim_and_its_late_volume_counts(rig: Rig) -> None:
+    rig.put(bound("data"))
+    rig.refresh()
+    rig.put(made("data", rig, age_s=1))
+    assert rig.gibs() == []
+
+
+def test_a_refresh_before_the_claim_came_does_not_show_its_late_volume(rig: Rig) -> None:
+    rig.refresh()
+    rig.put(bound("data"))
+    rig.put(made("data", rig, age_s=1))
+    assert rig.gibs() == [20]
+
+
+def test_a_late_volume_does_not_replace_the_promise_of_a_rebuild(rig: Rig) -> None:
+    rig.put(bound("data", node_name="node-2"))
+    rig.reserve(rig.pod("web", "data"), "node-1")
+    rig.put(made("data", rig, age_s=1, on="node-2"))
+    assert rig.gibs() == [20]
+    assert [hold.pod for hold in rig.ledger.holds()] == ["default/web"]
+
+
+def test_a_claim_that_goes_before_its_late_volume_comes_promises_nothing(rig: Rig) -> None:
+    rig.put(bound("data"))
+    rig.storage.remove(rig.claim("default/data"))
+    rig.put(made("data", rig, age_s=1))
+    assert rig.gibs() == []
+
+
+def test_a_claim_that_is_sent_elsewhere_before_its_late_volume_comes_promises_nothing(rig: Rig) -> None:
+    rig.put(bound("data"))
+    rig.put(bound("data", node_name="node-2"))
+    rig.put(made("data", rig, age_s=1))
+    assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([], [])
+
+
+def test_an_object_created_after_the_volume_shows_it(rig: Rig) -> None:
+    rig.put(written("data"))
+    assert rig.gibs() == [20]
+    rig.put(bound("data"))
+    created = {"creationTimestamp": rfc3339(rig.clock.now() + timedelta(seconds=1))}
+    rig.put(capacity("fast", topology={"matchLabels": {"zone": "z"}}, metadata=created))
+    assert (rig.gibs(NODE_1), rig.gibs(ZONE)) == ([20], [])
+
+
+def test_an_object_created_in_the_second_of_the_binding_need_not_show_it(rig: Rig) -> None:
+    rig.put(written("data"))
+    rig.put(bound("data"))
+    created = {"creationTimestamp": rfc3339(rig.clock.now())}
+    rig.put(capacity("fast", topology={"matchLabels": {"zone": "z"}}, metadata=created))
+    assert rig.gibs(ZONE) == [20]
+
+
+def test_an_object_that_the_informer_tells_of_late_is_charged_for_what_was_made_before(rig: Rig) -> None:
+    rig.clock.advance(1000)
+    rig.put(written("data"))
+    assert rig.gibs() == [20]
+    rig.put(bound("data"))
+    created = {"creationTimestamp": rfc3339(rig.clock.now() - timedelta(seconds=500))}
+    rig.put(capacity("fast", topology={"matchLabels": {"zone": "z"}}, metadata=created))
+    assert rig.gibs(ZONE) == [20]
+
+
+def test_names_are_lost_in_a_restart_and_promises_are_not(rig: Rig) -> None:
+    shared = capacity("fast", topology={"matchLabels": {"zone": "z"}})
+    rig.put(shared)
+    rig.reserve(rig.pod("web", "data"), of=shared)
+    rig.put(written("data"))
+    fresh = Ledger(rig.cluster)
+    # Nobody knows any more which of the two was meant: both are charged.
+    assert fresh.promised(ZONE) == (20 * GI,)
+    assert fresh.promised(NODE_1) == (20 * GI,)
+    assert [(hold.pod, hold.claims) for hold in fresh.holds_on(ZONE)] == [("", ("default/data",))]
