@@ -1,7 +1,8 @@
 """`tonnage demo`: the enhancements' stories, played on a fresh embedded cluster over real HTTPS.
 
 A story is a function that talks to the API and claims things; `Stage.holds` prints each claim with what was found. The
-exit code is 0 only if every claim held. So far the stories are those of the API: the decisions come with the scheduler.
+exit code is 0 only if every claim held. So far the stories are those of the API; `tonnage explain` and `tonnage replay`
+show decisions.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     ResolvedProfile (names, weights, arguments)  ──►  Assembled (instances by extension point, decider, queueing rules)
 
-A plugin is made once and takes part at every point the profile gives it. Those that are not here yet are left out with
+A plugin is made once and takes part at every point the profile gives it. Those that cannot take part are left out with
 their reason in `left_out`, so that a program can say so once, at its start.
 """
 
@@ -36,7 +36,7 @@ from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
 from tonnage.scheduling.profile import ResolvedProfile
 from tonnage.scheduling.queued_pod import SortKey, by_priority
 
-NOT_YET = "comes with a later release of Tonnage"
+NOT_OFFERED = "no installed package offers it; one that does names it in the entry-point group tonnage.plugins"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugi
         elif foreign and name in foreign:
             made[name] = foreign[name](profile.args.get(name))  # type: ignore[call-arg]  # their constructors take args
         else:
-            left_out[name] = NOT_YET
+            left_out[name] = NOT_OFFERED
         return made.get(name)
 
     # The kinds are abstract classes, which mypy does not take as type[P]; what comes out is of that kind all the same.
