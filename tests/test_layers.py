@@ -13,7 +13,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "tonnage"
 
 ROWS: tuple[tuple[str, ...], ...] = (
-    ("errors", "quantity", "clock", "gates", "logs", "metrics"),
+    ("errors", "quantity", "clock", "faults", "gates", "health", "logs", "metrics"),
     ("objects",),
     ("store", "client", "scheduling", "csi"),
     ("apiserver", "scheduler", "provisioner", "controllers", "node", "driver", "sim", "dashboard"),

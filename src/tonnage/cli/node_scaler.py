@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-import signal
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -14,7 +12,7 @@ import click
 from tonnage.cli.creation import created
 from tonnage.cli.manifests import read
 from tonnage.cli.options import logging_options, start_logging
-from tonnage.client import kubeconfig
+from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, until_told
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.controllers.node_pool import MAX_NODES, InvalidPool, NodePool
@@ -27,12 +25,7 @@ _SECONDS = click.FloatRange(min=0.0)
 
 
 @click.command("node-scaler")
-@click.option(
-    "--kubeconfig",
-    "kubeconfig_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="How to reach the API server; else $KUBECONFIG and the usual place.",
-)
+@kubeconfig_option
 @click.option(
     "--template",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -112,17 +105,12 @@ def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
 
 async def _run(pool: NodePool, kubeconfig_file: Path | None) -> None:
     clock = SystemClock()
-    client = Client.connect(kubeconfig.load(kubeconfig_file), clock=clock, user_agent=PROGRAM)
+    client = Client.connect(connection_of(kubeconfig_file), clock=clock, user_agent=PROGRAM)
     async with client, NodeScaler(client, pool, clock=clock, rng=random.Random(secrets.randbits(64))) as scaler:
-        running = asyncio.create_task(_scale(scaler))
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, running.cancel)
-        with suppress(asyncio.CancelledError):
-            await running
+        await until_told(_scale(scaler))
 
 
 async def _scale(scaler: NodeScaler) -> None:
     await scaler.wait_synced()
-    click.echo("ready")
+    say_ready()
     await scaler.run()

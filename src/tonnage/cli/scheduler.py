@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import random
 import secrets
-import signal
 import socket
 import ssl
 import tempfile
-from collections.abc import Coroutine
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
 from tonnage.apiserver.pki import ensure_identity
 from tonnage.cli.configuration import configuration_of, foreign_plugins
 from tonnage.cli.options import feature_gates, logging_options, start_logging
-from tonnage.client import in_cluster, kubeconfig
-from tonnage.client.connection import Connection
+from tonnage.cli.running import connection_of, until_told
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
+from tonnage.health import served
 from tonnage.metrics import new_registry
-from tonnage.scheduler.health import served
 from tonnage.scheduler.program import Program
 from tonnage.scheduling.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
@@ -91,14 +85,10 @@ def scheduler(
     asyncio.run(run(configuration, options, foreign))
 
 
-def connection_of(configuration: Configuration, wanted: Path | None) -> Connection:
-    """The flag, else the configuration file, else the pod's service account, else $KUBECONFIG and the usual place."""
-    named = wanted or (
-        Path(configuration.client_connection.kubeconfig) if configuration.client_connection.kubeconfig else None
-    )
-    if named is None and "KUBECONFIG" not in os.environ and in_cluster.is_possible():
-        return in_cluster.load()
-    return kubeconfig.load(named)
+def kubeconfig_of(configuration: Configuration, wanted: Path | None) -> Path | None:
+    """The flag, else what the configuration file names."""
+    named = configuration.client_connection.kubeconfig
+    return wanted or (Path(named) if named else None)
 
 
 async def run(configuration: Configuration, options: Options, foreign: ForeignPlugins) -> None:
@@ -106,7 +96,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
     clock, rng, measures = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
     limits = configuration.client_connection
     client = Client.connect(
-        connection_of(configuration, options.kubeconfig),
+        connection_of(kubeconfig_of(configuration, options.kubeconfig)),
         clock=clock,
         user_agent="tonnage-scheduler",
         qps=max(limits.qps, 0.0),
@@ -138,7 +128,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
         )
         work = elector.run(program.run) if elects else program.run()
         if not options.port:
-            await _until_told(work)
+            await until_told(work)
             return
         with tempfile.TemporaryDirectory() as folder:
             tls = _tls(Path(folder), options.host)
@@ -152,7 +142,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
                 debug={"/debug/reservations": program.holds.listed},
             ) as address:
                 click.echo(f"serving health and metrics at {address}", err=True)
-                await _until_told(work)
+                await until_told(work)
 
 
 def _spare_what_stays() -> None:
@@ -169,13 +159,3 @@ def _spare_what_stays() -> None:
 def _tls(folder: Path, host: str) -> ssl.SSLContext:
     """A certificate made for this run, as kube-scheduler makes one when it is given none."""
     return ensure_identity(folder, (host, "localhost"), datetime.now(UTC)).server_context()
-
-
-async def _until_told(work: Coroutine[Any, Any, None]) -> None:
-    """Run the work; a signal cancels it and lets it end in order."""
-    running = asyncio.create_task(work)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, running.cancel)
-    with suppress(asyncio.CancelledError):
-        await running

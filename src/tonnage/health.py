@@ -1,4 +1,4 @@
-"""The scheduler's own door: /healthz, /livez, /readyz, /metrics and /debug/…, for probes, Prometheus and people.
+"""A program's own door: /healthz, /livez, /readyz, /metrics and /debug/…, for probes, Prometheus and people.
 
 Health asks nobody for a token, as probes have none. Metrics tell names of profiles and plugins, what is told for
 debugging names of pods and claims; neither tells secrets. Where names are to be kept, it listens on loopback (the
@@ -56,7 +56,7 @@ async def served(
         except OSError as exc:
             raise TonnageError(
                 f"cannot listen on {host}:{port}: {exc.strerror or exc}",
-                hint="choose another --secure-port, or 0 to serve no health endpoint",
+                hint="choose another port, or 0 to serve no health endpoint",
             ) from exc
         address = runner.addresses[0]
         yield f"{'https' if tls else 'http'}://{host}:{address[1]}"

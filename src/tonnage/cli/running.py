@@ -1,0 +1,46 @@
+"""How every long-running command runs: find the API server, work until told to stop, end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tonnage.client import in_cluster, kubeconfig
+from tonnage.client.connection import Connection
+
+
+def connection_of(wanted: Path | None) -> Connection:
+    """The file that was named, else the pod's service account, else $KUBECONFIG and the usual place."""
+    if wanted is None and "KUBECONFIG" not in os.environ and in_cluster.is_possible():
+        return in_cluster.load()
+    return kubeconfig.load(wanted)
+
+
+async def until_told(work: Coroutine[Any, Any, None]) -> None:
+    """Run the work; SIGTERM or Ctrl-C cancels it and lets it end in order."""
+    running = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+def say_ready(what: str = "") -> None:
+    """The one line on stdout that scripts wait for."""
+    click.echo(f"ready {what}".rstrip())
+
+
+kubeconfig_option = click.option(
+    "--kubeconfig",
+    "kubeconfig_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="How to reach the API server; else the pod's service account, $KUBECONFIG, or the usual place.",
+)

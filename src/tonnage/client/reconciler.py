@@ -1,0 +1,96 @@
+"""The loop of every controller: a key is named, its objects are looked at, what is missing is done.
+
+    claims = Reconciler("claims", self._bring, clock=clock)
+    claims.follow(informers.of(PersistentVolumeClaim))
+    await claims.run()
+
+An event only names what to look at; the state decides. `bring(key)` must be safe to run twice, late, or after a missed
+event, because all of that happens. It returns None, or the seconds after which it wants to look again. What it raises
+is logged and tried again with a growing pause; an answer that only says "you looked at an old state" is not news.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from tonnage import logs
+from tonnage.client.cache import Cache
+from tonnage.client.errors import Disconnected
+from tonnage.client.workqueue import WorkQueue
+from tonnage.clock import Clock
+from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
+from tonnage.objects.meta import Key, Object
+
+T = TypeVar("T", bound=Object)
+Bring = Callable[[Key], Awaitable[float | None]]
+
+_log = logs.logger(__name__)
+
+
+class Reconciler:
+    """One kind of work, by key: at most `workers` at a time, never two on the same key."""
+
+    def __init__(
+        self,
+        name: str,
+        bring: Bring,
+        *,
+        clock: Clock,
+        workers: int = 4,
+        first_retry_s: float = 0.05,
+        max_retry_s: float = 60.0,
+    ) -> None:
+        self.name = name
+        self.queue: WorkQueue[Key] = WorkQueue(clock=clock, first_retry_s=first_retry_s, max_retry_s=max_retry_s)
+        self._bring = bring
+        self._workers = workers
+
+    def add(self, key: Key) -> None:
+        self.queue.add(key)
+
+    def follow(self, objects: Cache[T], keys: Callable[[T], Iterable[Key]] | None = None) -> None:
+        """Look again at whatever a change concerns: the object's own key, or those that `keys` names."""
+
+        def changed(found: T) -> None:
+            for key in (found.key,) if keys is None else keys(found):
+                self.queue.add(key)
+
+        objects.on_change(changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        tasks = [asyncio.create_task(self._work(), name=f"{self.name}-{n}") for n in range(self._workers)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            self.queue.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _work(self) -> None:
+        while (key := await self.queue.get()) is not None:
+            try:
+                await self._bring_one(key)
+            finally:
+                self.queue.done(key)
+
+    async def _bring_one(self, key: Key) -> None:
+        try:
+            again_s = await self._bring(key)
+        except (Conflict, NotFound, AlreadyExists, Disconnected) as exc:
+            # Somebody was faster, or the server is away: the informers will tell, and this key is looked at anew.
+            _log.debug("Looked at an old state", controller=self.name, key=key, error=exc.message)
+            self.queue.retry(key)
+        except TonnageError as exc:
+            _log.warning("Failed; it is tried again", controller=self.name, key=key, error=exc.message)
+            self.queue.retry(key)
+        except Exception:
+            _log.exception("Failed; it is tried again", controller=self.name, key=key)
+            self.queue.retry(key)
+        else:
+            self.queue.forget(key)
+            if again_s is not None:
+                self.queue.add_after(key, again_s)

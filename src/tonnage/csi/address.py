@@ -1,0 +1,44 @@
+"""Where a driver listens: `unix:///run/csi.sock`, a bare path, or `host:port` for tests far from any socket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tonnage.errors import TonnageError
+
+MAX_SOCKET_PATH = 107
+"""What the kernel takes as a unix socket's path, in bytes."""
+
+
+class InvalidAddress(TonnageError):
+    """An address that no driver can listen on."""
+
+
+def target_of(address: str) -> str:
+    """The address as gRPC wants it. Raises InvalidAddress."""
+    path = socket_path(address)
+    return f"unix:{path}" if path is not None else address.removeprefix("dns:///").removeprefix("tcp://")
+
+
+def socket_path(address: str) -> Path | None:
+    """The socket that an address names; None for a host and port. Raises InvalidAddress."""
+    if address.startswith("unix://"):
+        text = address.removeprefix("unix://")
+    elif address.startswith("unix:"):
+        text = address.removeprefix("unix:")
+    elif address.startswith(("/", "./", "../")):
+        text = address
+    elif ":" in address:
+        return None
+    else:
+        raise InvalidAddress(
+            f'"{address}" is no address of a CSI driver', hint="write it like unix:///run/csi.sock or /run/csi.sock"
+        )
+    if not text:
+        raise InvalidAddress(f'"{address}" names no socket', hint="write it like unix:///run/csi.sock")
+    if len(text.encode()) > MAX_SOCKET_PATH:
+        raise InvalidAddress(
+            f'"{address}" is too long: a unix socket\'s path has at most {MAX_SOCKET_PATH} bytes',
+            hint="use a folder nearer to the root",
+        )
+    return Path(text)

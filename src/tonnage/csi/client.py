@@ -1,0 +1,197 @@
+"""`CsiClient`: calls to a CSI driver over its socket, each bounded in time, repeated where that is right, and measured.
+
+    async with CsiClient("unix:///run/csi.sock", clock=clock, rng=rng) as driver:
+        info = await driver.plugin_info()
+        made = await driver.create_volume(CreateVolumeRequest(name="pvc-1", ...))
+
+Which answers are tried again stands in `_TRY_AGAIN`: the driver is not there (yet), or is busy with this very volume.
+Everything else is raised as `CsiError` at once; whoever asked has the reasons and the patience to decide. Every call of
+CSI is idempotent, so that repeating one is always allowed. Secrets in a request are never logged, and nothing of a
+request is.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, Self, TypeVar, cast
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from tonnage import logs
+from tonnage.clock import Clock
+from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.address import target_of
+from tonnage.csi.errors import Code, CsiError
+
+R = TypeVar("R", bound=Message)
+OnCall = Callable[[str, str, float], None]
+"""Told of every call: method as `/csi.v1.Node/NodeGetInfo`, gRPC code as `ResourceExhausted`, seconds."""
+
+DEFAULT_TIMEOUT_S = 15.0
+"""As the sidecars' --timeout."""
+_TRY_AGAIN = (Code.UNAVAILABLE, Code.ABORTED)
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.1, 2.0
+_MESSAGE_BYTES = 64 << 20
+
+_log = logs.logger(__name__)
+
+
+class CsiClient:
+    """A way to one driver. It connects when it is first needed, and again whenever the driver is back."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        on_call: OnCall | None = None,
+    ) -> None:
+        self.address = address
+        self._target = target_of(address)
+        self._clock = clock
+        self._rng = rng
+        self._timeout_s = timeout_s
+        self._on_call = on_call
+        self._channel: grpc.aio.Channel | None = None
+        self._methods: dict[str, Callable[..., Any]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up; calls under way are cancelled. A later call connects again."""
+        channel, self._channel = self._channel, None
+        self._methods = {}
+        if channel is not None:
+            await channel.close()
+
+    # -- Identity -----------------------------------------------------------------------------------------------------
+
+    async def plugin_info(self) -> csi.GetPluginInfoResponse:
+        return await self._call("Identity", "GetPluginInfo", csi.GetPluginInfoRequest(), csi.GetPluginInfoResponse)
+
+    async def plugin_capabilities(self) -> csi.GetPluginCapabilitiesResponse:
+        asked = csi.GetPluginCapabilitiesRequest()
+        return await self._call("Identity", "GetPluginCapabilities", asked, csi.GetPluginCapabilitiesResponse)
+
+    async def probe(self) -> csi.ProbeResponse:
+        return await self._call("Identity", "Probe", csi.ProbeRequest(), csi.ProbeResponse)
+
+    # -- Controller ---------------------------------------------------------------------------------------------------
+
+    async def controller_capabilities(self) -> csi.ControllerGetCapabilitiesResponse:
+        asked = csi.ControllerGetCapabilitiesRequest()
+        return await self._call("Controller", "ControllerGetCapabilities", asked, csi.ControllerGetCapabilitiesResponse)
+
+    async def create_volume(self, asked: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+        return await self._call("Controller", "CreateVolume", asked, csi.CreateVolumeResponse)
+
+    async def delete_volume(self, asked: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
+        return await self._call("Controller", "DeleteVolume", asked, csi.DeleteVolumeResponse)
+
+    async def controller_publish(
+        self, asked: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
+        return await self._call("Controller", "ControllerPublishVolume", asked, csi.ControllerPublishVolumeResponse)
+
+    async def controller_unpublish(
+        self, asked: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
+        return await self._call("Controller", "ControllerUnpublishVolume", asked, csi.ControllerUnpublishVolumeResponse)
+
+    async def controller_expand(self, asked: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+        return await self._call("Controller", "ControllerExpandVolume", asked, csi.ControllerExpandVolumeResponse)
+
+    async def list_volumes(self, asked: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
+        return await self._call("Controller", "ListVolumes", asked, csi.ListVolumesResponse)
+
+    async def get_capacity(self, asked: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
+        return await self._call("Controller", "GetCapacity", asked, csi.GetCapacityResponse)
+
+    # -- Node ---------------------------------------------------------------------------------------------------------
+
+    async def node_info(self) -> csi.NodeGetInfoResponse:
+        return await self._call("Node", "NodeGetInfo", csi.NodeGetInfoRequest(), csi.NodeGetInfoResponse)
+
+    async def node_capabilities(self) -> csi.NodeGetCapabilitiesResponse:
+        asked = csi.NodeGetCapabilitiesRequest()
+        return await self._call("Node", "NodeGetCapabilities", asked, csi.NodeGetCapabilitiesResponse)
+
+    async def stage(self, asked: csi.NodeStageVolumeRequest) -> csi.NodeStageVolumeResponse:
+        return await self._call("Node", "NodeStageVolume", asked, csi.NodeStageVolumeResponse)
+
+    async def unstage(self, asked: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
+        return await self._call("Node", "NodeUnstageVolume", asked, csi.NodeUnstageVolumeResponse)
+
+    async def publish(self, asked: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
+        return await self._call("Node", "NodePublishVolume", asked, csi.NodePublishVolumeResponse)
+
+    async def unpublish(self, asked: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
+        return await self._call("Node", "NodeUnpublishVolume", asked, csi.NodeUnpublishVolumeResponse)
+
+    async def node_expand(self, asked: csi.NodeExpandVolumeRequest) -> csi.NodeExpandVolumeResponse:
+        return await self._call("Node", "NodeExpandVolume", asked, csi.NodeExpandVolumeResponse)
+
+    async def volume_stats(self, asked: csi.NodeGetVolumeStatsRequest) -> csi.NodeGetVolumeStatsResponse:
+        return await self._call("Node", "NodeGetVolumeStats", asked, csi.NodeGetVolumeStatsResponse)
+
+    # -- behind them --------------------------------------------------------------------------------------------------
+
+    async def _call(self, service: str, method: str, asked: Message, answer: type[R]) -> R:
+        """Ask within the time limit, again while the driver is away or busy. Raises CsiError."""
+        path = f"/csi.v1.{service}/{method}"
+        give_up_at = self._clock.monotonic() + self._timeout_s
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            left_s = max(give_up_at - self._clock.monotonic(), 0.001)
+            try:
+                return await self._ask(path, asked, answer, left_s)
+            except CsiError as exc:
+                wait_s = pause_s * (1.0 + self._rng.random())
+                if exc.code not in _TRY_AGAIN or self._clock.monotonic() + wait_s >= give_up_at:
+                    raise
+                _log.debug("A CSI call is tried again", method=path, code=exc.code.name, pause_s=round(wait_s, 2))
+                await self._clock.sleep(wait_s)
+                pause_s = min(pause_s * 2, _MAX_PAUSE_S)
+
+    async def _ask(self, path: str, asked: Message, answer: type[R], limit_s: float) -> R:
+        started_at, code = self._clock.monotonic(), Code.OK
+        try:
+            return cast(R, await self._method(path, asked, answer)(asked, timeout=limit_s))
+        except grpc.aio.AioRpcError as exc:
+            code = exc.code()
+            hint = None
+            if code is Code.UNAVAILABLE:
+                hint = f"is a CSI driver listening on {self.address}?"
+            raise CsiError(path, code, exc.details() or "", address=self.address, hint=hint) from exc
+        finally:
+            if self._on_call is not None:
+                name = "".join(part.capitalize() for part in code.name.split("_")) if code is not Code.OK else "OK"
+                self._on_call(path, name, self._clock.monotonic() - started_at)
+
+    def _method(self, path: str, asked: Message, answer: type[R]) -> Callable[..., Any]:
+        method = self._methods.get(path)
+        if method is None:
+            if self._channel is None:
+                options = [
+                    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+                    # A driver that restarts is to be found again within a second, not after gRPC's two minutes.
+                    ("grpc.initial_reconnect_backoff_ms", 100),
+                    ("grpc.min_reconnect_backoff_ms", 100),
+                    ("grpc.max_reconnect_backoff_ms", 1000),
+                    ("grpc.enable_http_proxy", 0),
+                ]
+                self._channel = grpc.aio.insecure_channel(self._target, options=options)
+            method = self._channel.unary_unary(
+                path, request_serializer=type(asked).SerializeToString, response_deserializer=answer.FromString
+            )
+            self._methods[path] = method
+        return method
