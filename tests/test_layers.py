@@ -17,7 +17,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("objects",),
     ("store", "client", "scheduling", "csi"),
     ("apiserver", "scheduler", "provisioner", "controllers", "node", "driver", "sim", "dashboard"),
-    ("cli", "plane", "__main__", "testing"),
+    ("cli", "plane", "stories", "__main__", "testing"),
 )
 ROW_OF = {name: number for number, row in enumerate(ROWS) for name in row}
 FREE_ROWS = (0, 4)  # the single files at the bottom and the programs at the top may know their neighbours

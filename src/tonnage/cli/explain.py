@@ -44,7 +44,7 @@ from tonnage.scheduling.volumes.storage import STORAGE_KINDS
 _SEED = 0
 _GUESSES = 3
 _WORKLOADS = (Namespace, Service, ReplicationController, ReplicaSet, StatefulSet)
-_LISTED: tuple[type[Object], ...] = (Node, Pod, *_WORKLOADS, *STORAGE_KINDS)
+LISTED: tuple[type[Object], ...] = (Node, Pod, *_WORKLOADS, *STORAGE_KINDS)
 _NEEDED = (Node, Pod)
 """Without the others a decision is still right for most pods, and somebody's role may not allow to list them."""
 
@@ -170,7 +170,7 @@ async def from_cluster(kubeconfig_file: Path) -> World:
     objects: list[Object] = []
     notes: list[str] = []
     async with Client.connect(kubeconfig.load(kubeconfig_file), user_agent="tonnage-explain") as client:
-        for cls, answer in zip(_LISTED, await asyncio.gather(*(_listed(client, cls) for cls in _LISTED)), strict=True):
+        for cls, answer in zip(LISTED, await asyncio.gather(*(_listed(client, cls) for cls in LISTED)), strict=True):
             if isinstance(answer, TonnageError):
                 notes.append(f"{cls.__name__} objects cannot be listed and count as none: {answer.message}")
             else:

@@ -110,6 +110,29 @@ def read(
     return found
 
 
+def documents_in(
+    sources: Sequence[str], *, stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()
+) -> Iterator[tuple[Origin, Resource, Doc]]:
+    """Every object of these files and folders as it is written, of any kind that an API server of ours serves.
+
+    Raises BrokenManifest for a kind that is not served or an object without a name; the server judges the rest.
+    """
+    for source in sources:
+        for file, data in _texts(source, None, stdin):
+            for number, value in enumerate(documents_of(data, file, []), 1):
+                for origin, doc in _objects(Origin(file, number), value):
+                    resource = BY_KIND.get((doc["apiVersion"], doc["kind"]))
+                    if resource is None:
+                        problem = f'no matches for kind "{doc["kind"]}" in version "{doc["apiVersion"]}"'
+                        raise BrokenManifest(origin, problem, field="kind")
+                    metadata: Doc = doc.setdefault("metadata", {})
+                    if not metadata.get("name"):
+                        raise BrokenManifest(origin, "metadata.name is not set", field="metadata.name")
+                    if resource.namespaced:
+                        metadata.setdefault("namespace", "default")
+                    yield origin, resource, doc
+
+
 def objects_at(origin: Origin, value: Any, names: Names, warnings: list[str]) -> Iterator[Manifest]:
     """The objects of one value that stands elsewhere than in a manifest, in their order; lists are taken apart.
 

@@ -18,7 +18,7 @@ import click
 from tonnage.apiserver.pki import ensure_identity
 from tonnage.cli.configuration import configuration_of, foreign_plugins
 from tonnage.cli.options import feature_gates, logging_options, start_logging
-from tonnage.cli.running import connection_of, until_told
+from tonnage.cli.running import connection_of, say_ready, until_told
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
 from tonnage.clock import SystemClock
@@ -115,7 +115,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
             measures=measures,
             identity=identity,
             foreign=foreign,
-            on_synced=_spare_what_stays,
+            on_synced=_in_step,
         ) as program,
     ):
         elector = LeaderElector(
@@ -143,6 +143,11 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
             ) as address:
                 click.echo(f"serving health and metrics at {address}", err=True)
                 await until_told(work)
+
+
+def _in_step() -> None:
+    _spare_what_stays()
+    say_ready()
 
 
 def _spare_what_stays() -> None:

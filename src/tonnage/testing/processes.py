@@ -122,3 +122,30 @@ def start_cluster(folder: Path, *flags: str) -> Cluster:
     line = process.stdout.readline()
     assert line.startswith("ready https://"), (folder / "stderr.log").read_text()
     return Cluster(folder, line.split()[1], process)
+
+
+@dataclass
+class Up(Cluster):
+    """A running `tonnage up`: a whole cluster, and the pids of its programs."""
+
+    def pid(self, program: str) -> int:
+        """The process that plays `apiserver`, `scheduler`, `controllers`, `csi-driver`, `provisioner` or `node`.
+
+        Raises FileNotFoundError while it is away.
+        """
+        return int((self.folder / "run" / f"{program}.pid").read_text())
+
+    def log(self, program: str) -> str:
+        return (self.folder / "logs" / f"{program}.log").read_text()
+
+
+def start_up(folder: Path, *flags: str) -> Up:
+    """Start a whole cluster on a free port and wait until it says that it is ready."""
+    command = [sys.executable, "-m", "tonnage", "up", "--data-dir", str(folder), "--secure-port", "0", *flags]
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "up.log").open("a") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("ready https://"), (folder / "up.log").read_text()
+    return Up(folder, line.split()[1], process)

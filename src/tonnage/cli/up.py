@@ -1,0 +1,113 @@
+"""`tonnage up`: a whole Kubernetes cluster with storage on one machine, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tonnage.cli.manifests import documents_in
+from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.running import say_ready, until_told
+from tonnage.clock import SystemClock
+from tonnage.gates import Gates
+from tonnage.objects.document import Doc
+from tonnage.plane import Plane, PlaneSettings
+from tonnage.plane.settings import MAX_NODES
+
+
+@click.command()
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where everything is kept."
+)
+@click.option("--nodes", type=click.IntRange(1, MAX_NODES), help="How many nodes.  [default: as before, else 3]")
+@click.option(
+    "--pools",
+    multiple=True,
+    metavar="[NODE=]LIST",
+    help="Pools of each node, as 3x100Gi or 100Gi,50Gi.  [default: as before, else 3x100Gi]",
+)
+@click.option(
+    "--max-volumes",
+    multiple=True,
+    metavar="[NODE=]N",
+    help="Volumes that may be attached to a node.  [default: as before, else 16]",
+)
+@click.option(
+    "--pool-policy",
+    type=click.Choice(["best-fit", "first-fit", "random"]),
+    help="How the driver picks a pool.  [default: as before, else best-fit]",
+)
+@click.option("-f", "--filename", "files", multiple=True, help="Manifests to apply before the nodes come.")
+@click.option("--bind", default="127.0.0.1", show_default=True, help="Address that the API server listens on.")
+@click.option(
+    "--secure-port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="0 takes a free one."
+)
+@click.option(
+    "--scheduler-config",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="A KubeSchedulerConfiguration, for modes of reservation, profiles and weights.",
+)
+@feature_gates
+@logging_options
+def up(
+    data_dir: Path,
+    nodes: int | None,
+    pools: tuple[str, ...],
+    max_volumes: tuple[str, ...],
+    pool_policy: str | None,
+    files: tuple[str, ...],
+    bind: str,
+    secure_port: int,
+    scheduler_config: Path | None,
+    gates: Gates,
+    logging_format: str,
+    verbosity: int,
+) -> None:
+    """Run a cluster: API server, controllers, scheduler, provisioner, nodes, and a CSI driver with pools on each.
+
+    Prints "ready https://…" once all nodes are Ready and their capacity is known. kubectl works with DIR/kubeconfig.
+    Ctrl-C or SIGTERM stops it cleanly; the next start on the same folder goes on where it was.
+    """
+    start_logging(logging_format, verbosity)
+    for warning in gates.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    settings = PlaneSettings(
+        data_dir=data_dir,
+        nodes=nodes,
+        pools=pools or None,
+        max_volumes=max_volumes or None,
+        pool_policy=pool_policy,
+        bind=bind,
+        secure_port=secure_port,
+        gates=gates,
+        scheduler_config=scheduler_config,
+    )
+    asyncio.run(until_told(_run(settings, [doc for _, _, doc in documents_in(files)])))
+
+
+async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
+    console = Console(stderr=True)
+    with console.status("loading") as status:
+
+        def show(step: str) -> None:
+            status.update(step)
+
+        plane = Plane(
+            settings,
+            clock=SystemClock(),
+            rng=random.Random(secrets.randbits(64)),
+            manifests=manifests,
+            progress=show,
+        )
+        await plane.__aenter__()
+    try:
+        click.echo(f"kubeconfig {settings.kubeconfig}", err=True)
+        say_ready(plane.url)
+        await plane.run()
+    finally:
+        await plane.__aexit__(None, None, None)

@@ -1,0 +1,233 @@
+"""`Plane`: a whole cluster from one folder, as an async context manager.
+
+    async with Plane(PlaneSettings(data_dir=Path("data"), secure_port=0), clock=clock, rng=rng) as plane:
+        print(plane.url, plane.settings.kubeconfig)        # nodes are Ready, capacity is published
+        await plane.run()                                  # until cancelled, or broken
+
+Start: the API server; the objects that the others need; then everything else at once. Stop: the other way round, so
+that no program talks to a server that is gone. In between, a program that ends is started again. The folder is locked
+while a cluster runs on it, and everything in it is taken up again by the next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Self
+
+from tonnage import logs
+from tonnage.client import kubeconfig
+from tonnage.client.deadline import within
+from tonnage.client.errors import Disconnected
+from tonnage.client.http import Client
+from tonnage.clock import Clock
+from tonnage.errors import TonnageError
+from tonnage.gates import Gates
+from tonnage.objects.core_v1 import Node
+from tonnage.objects.document import Doc
+from tonnage.objects.resources import BY_KIND
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.plane.children import Children
+from tonnage.plane.settings import PlaneSettings
+from tonnage.plane.starter_objects import DRIVER, ensure_starter_objects
+
+PROGRAMS: Final = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
+"""What runs beside the API server, in the order in which it is started."""
+_READY_WITHIN_S: Final = 60.0
+_LOOK_EVERY_S: Final = 0.05
+
+_log = logs.logger("tonnage.up")
+Progress = Callable[[str], object]
+
+
+class Plane:
+    """One running cluster. `client` is an administrator's way to it."""
+
+    def __init__(
+        self,
+        settings: PlaneSettings,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        manifests: Sequence[Doc] = (),
+        progress: Progress = lambda _: None,
+    ) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._rng = rng
+        self._manifests = manifests
+        self._progress = progress
+        self._asked = settings.resolved()
+        self.node_names = settings.node_names(self._asked)
+        self._sockets = settings.socket_dir()
+        self.children = Children(settings.data_dir / "logs", settings.data_dir / "run", clock=clock, rng=rng)
+        self.url = ""
+        self._client: Client | None = None
+        self._lock: int | None = None
+
+    @property
+    def client(self) -> Client:
+        assert self._client is not None, "the cluster has not been started"
+        return self._client
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stop()
+
+    async def run(self) -> None:
+        """Keep it running until cancelled. Raises TonnageError when it cannot be kept running."""
+        await self.children.is_broken.wait()
+        raise TonnageError("the process that starts the cluster's programs has ended", hint="start the cluster again")
+
+    # -- start and stop -----------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        self._take_lock()
+        self._progress("loading")
+        await self.children.open()
+        self._progress("starting the API server")
+        self.children.start("apiserver", self._apiserver(self.settings.secure_port))
+        await self.children.wait_ready("apiserver", timeout_s=_READY_WITHIN_S)
+        apiserver = self.children["apiserver"]
+        self.url = apiserver.told.removeprefix("ready ")
+        # A free port was taken: when it has to be started again, it comes back where everybody looks for it.
+        apiserver.args = self._apiserver(int(self.url.rpartition(":")[2]))
+        self._client = Client.connect(
+            kubeconfig.load(self.settings.kubeconfig), clock=self._clock, rng=self._rng, user_agent="tonnage-up"
+        )
+        for doc in self._manifests:
+            await self._apply(doc)
+        await ensure_starter_objects(self._client)
+        self._progress(f"starting {', '.join(PROGRAMS)}")
+        for name in PROGRAMS:
+            self.children.start(name, self._command(name))
+        await self.children.wait_ready(*PROGRAMS, timeout_s=_READY_WITHIN_S)
+        self._progress(f"waiting for {len(self.node_names)} nodes and their capacity")
+        await self._wait_for_nodes()
+
+    async def _stop(self) -> None:
+        # Those that write first; the driver and the server are there to the last write.
+        await self.children.stop("scheduler", "provisioner", "controllers", "node")
+        await self.children.stop("csi-driver")
+        await self.children.stop("apiserver")
+        if self._client is not None:
+            await self._client.close()
+        await self.children.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _take_lock(self) -> None:
+        folder = self.settings.data_dir
+        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise TonnageError(
+                f"another cluster runs on {folder}", hint="stop it, or choose another --data-dir"
+            ) from exc
+
+    async def _apply(self, doc: Doc) -> None:
+        metadata = doc["metadata"]
+        resource = BY_KIND[doc["apiVersion"], doc["kind"]]
+        key = f"{metadata['namespace']}/{metadata['name']}" if resource.namespaced else metadata["name"]
+        await self.client.patch_doc(resource, key, doc, patch_type="apply", field_manager="tonnage-up", force=True)
+
+    async def _wait_for_nodes(self) -> None:
+        try:
+            await within(self._clock, _READY_WITHIN_S, self._until(self._are_nodes_ready))
+        except TimeoutError:
+            raise TonnageError(
+                f"the nodes are not ready after {_READY_WITHIN_S:g} s",
+                hint=f"look into {self.settings.data_dir / 'logs'}",
+            ) from None
+
+    async def _until(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        while True:
+            try:
+                if await holds():
+                    return
+            except Disconnected as exc:
+                _log.debug("The server is away", error=exc.message)
+            await self._clock.sleep(_LOOK_EVERY_S)
+
+    async def _are_nodes_ready(self) -> bool:
+        """Every node is Ready and untainted, and room is published for as many topologies as there are nodes."""
+        nodes = {node.name: node for node in (await self.client.list(Node)).items}
+        for name in self.node_names:
+            node = nodes.get(name)
+            if node is None or node.spec.taints or not _is_ready(node):
+                return False
+        published = await self.client.list(CSIStorageCapacity, label_selector=f"csi.storage.k8s.io/drivername={DRIVER}")
+        return len(published.items) >= len(self.node_names)
+
+    # -- the programs' command lines ----------------------------------------------------------------------------------
+
+    def _apiserver(self, port: int) -> list[str]:
+        data, bind = str(self.settings.data_dir), self.settings.bind
+        return [
+            *("apiserver", "--data-dir", data, "--bind", bind, "--secure-port", str(port)),
+            *self._gates(),
+            *self.settings.extra.get("apiserver", ()),
+        ]
+
+    def _command(self, name: str) -> list[str]:
+        data, controller = self.settings.data_dir, f"unix://{self._sockets / 'csi.sock'}"
+        of_node = f"unix://{self._sockets}/{{node}}/csi.sock"
+        server = ("--kubeconfig", str(self.settings.kubeconfig))
+        faults = ("--faults", str(self.settings.faults))
+        flags: dict[str, tuple[str, ...]] = {
+            "csi-driver": (
+                *("--endpoint", controller, "--node-endpoint", of_node, "--state-dir", str(data / "driver")),
+                *_each("--node-id", self.node_names),
+                *_each("--pools", self._asked["pools"]),
+                *_each("--max-volumes", self._asked["max_volumes"]),
+                *("--pool-policy", self._asked["pool_policy"], "--rebuild"),
+                *faults,
+            ),
+            "controllers": ("--csi-address", controller, "--secure-port", "0"),
+            "scheduler": ("--no-leader-elect", "--secure-port", "0", *self._scheduler_config()),
+            "provisioner": ("--csi-address", controller),
+            "node": (
+                *_each("--node-name", self.node_names),
+                *("--root-dir", str(data / "nodes"), "--csi-address", of_node),
+                *faults,
+            ),
+        }
+        return [name, *server, *flags[name], *self._gates(), *self.settings.extra.get(name, ())]
+
+    def _scheduler_config(self) -> tuple[str, ...]:
+        """A configuration of one's own, or upstream's defaults without its limit on requests: this server is ours."""
+        path = self.settings.scheduler_config
+        if path is None:
+            path = self.settings.data_dir / "scheduler.yaml"
+            path.write_text(_SCHEDULER)
+        return ("--config", str(path))
+
+    def _gates(self) -> tuple[str, ...]:
+        off = [f"{name}=false" for name in Gates.table() if not getattr(self.settings.gates, name)]
+        return ("--feature-gates", ",".join(off)) if off else ()
+
+
+_SCHEDULER: Final = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {qps: 1000, burst: 2000}
+"""
+
+
+def _each(flag: str, values: Sequence[str]) -> list[str]:
+    return [text for value in values for text in (flag, value)]
+
+
+def _is_ready(node: Node) -> bool:
+    return any(condition.type == "Ready" and condition.is_true for condition in node.status.conditions)

@@ -1,0 +1,89 @@
+"""What a cluster is asked to be, and how that is remembered beside its state.
+
+A cluster that is taken up again is the one it was: what is not said anew is read from DIR/cluster.json. Ports, gates
+and flags for single programs belong to a run, not to the cluster, and are not kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.csi.address import MAX_SOCKET_PATH
+from tonnage.errors import TonnageError
+from tonnage.gates import Gates
+
+MAX_NODES: Final = 500
+_KEPT: Final = ("nodes", "pools", "max_volumes", "pool_policy")
+_DEFAULTS: Final[dict[str, Any]] = {
+    "nodes": 3,
+    "pools": ("3x100Gi",),
+    "max_volumes": ("16",),
+    "pool_policy": "best-fit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneSettings:
+    """One cluster. None is "as before", and at the first time the default.
+
+    `pools` and `max_volumes` are as `tonnage csi-driver` takes them, for all nodes or as NODE=…; `extra` are further
+    flags by program (`apiserver`, `scheduler`, `controllers`, `csi-driver`, `provisioner`, `node`).
+    """
+
+    data_dir: Path
+    nodes: int | None = None
+    pools: tuple[str, ...] | None = None
+    max_volumes: tuple[str, ...] | None = None
+    pool_policy: str | None = None
+    bind: str = "127.0.0.1"
+    secure_port: int = 6443
+    gates: Gates = field(default_factory=Gates)
+    scheduler_config: Path | None = None
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def node_names(self, kept: Mapping[str, Any]) -> list[str]:
+        return [f"node-{number}" for number in range(1, int(kept["nodes"]) + 1)]
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.data_dir / "kubeconfig"
+
+    @property
+    def faults(self) -> Path:
+        return self.data_dir / "faults.json"
+
+    def resolved(self) -> dict[str, Any]:
+        """What is asked, else what was kept, else the default; kept for the next time. Raises TonnageError."""
+        path = self.data_dir / "cluster.json"
+        kept: dict[str, Any] = {}
+        if path.exists():
+            try:
+                kept = json.loads(path.read_text())
+            except ValueError as exc:
+                raise TonnageError(
+                    f"{path} cannot be read: {exc}", hint="say --nodes, --pools and --max-volumes, and remove the file"
+                ) from exc
+        resolved = {name: kept.get(name, _DEFAULTS[name]) for name in _KEPT}
+        resolved |= {name: getattr(self, name) for name in _KEPT if getattr(self, name) is not None}
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        aside = path.with_name(".cluster.json.new")
+        aside.write_text(json.dumps(resolved, indent=1) + "\n")
+        aside.chmod(0o600)
+        aside.replace(path)
+        return resolved
+
+    def socket_dir(self) -> Path:
+        """Where sockets are: in the data folder, or where the kernel's limit on their paths allows a folder of ours."""
+        wanted = self.data_dir.absolute() / "run"
+        # The longest one is that of the node with the longest name.
+        if len(os.fsencode(wanted / f"node-{MAX_NODES}" / "csi.sock")) <= MAX_SOCKET_PATH:
+            return wanted
+        short = hashlib.sha256(os.fsencode(self.data_dir.absolute())).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"tonnage-{os.getuid()}-{short}"

@@ -1,0 +1,68 @@
+"""Which stories are played on which cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tonnage.stories import attach_limits, nominations, pools, scoring, without
+from tonnage.stories.stage import Stage
+
+Story = Callable[[Stage], Awaitable[None]]
+
+PROFILES = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {qps: 1000, burst: 2000}
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: least-free
+  pluginConfig:
+  - name: VolumeBinding
+    args:
+      shape:
+      - {utilization: 0, score: 0}
+      - {utilization: 100, score: 10}
+"""
+"""The default profile prefers the most free storage; the second one prefers the least that is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A cluster and what is played on it."""
+
+    title: str
+    gates: str
+    stories: tuple[Story, ...]
+    nodes: int = 3
+    node_pools: tuple[str, ...] = ("node-1=100Gi", "node-2=3x100Gi", "node-3=2x60Gi")
+    max_volumes: tuple[str, ...] = ("16", f"node-2={attach_limits.LIMIT}")
+
+
+ACTS: tuple[Act, ...] = (
+    Act(
+        "with all four enhancements",
+        "",
+        (
+            pools.claims_are_packed_jointly,
+            pools.old_figures_are_not_used_twice,
+            pools.a_drained_node_gives_its_volumes_away,
+            scoring.most_free_first,
+            scoring.least_free_first,
+            nominations.the_decision_is_seen_and_survives,
+            nominations.others_may_propose,
+            attach_limits.limits_follow_reality,
+            attach_limits.a_refused_attachment_corrects_the_limit,
+        ),
+    ),
+    Act(
+        "without: the gates of KEP-5925 and KEP-4876 are off",
+        "CSIStorageCapacityV2=false,MutableCSINodeAllocatableCount=false",
+        (
+            without.claims_are_looked_at_one_by_one,
+            without.old_figures_are_used_again_and_again,
+            without.a_drained_node_sends_its_pods_anywhere,
+            without.limits_stay_what_they_were,
+        ),
+    ),
+)

@@ -1,0 +1,142 @@
+"""The objects of the stories, as short as a person would write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tonnage.objects.document import Doc
+
+IMAGE = "registry.k8s.io/pause:3.10"
+
+
+def claim(name: str, size: str) -> Doc:
+    """A claim of the default class."""
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": claim_spec(size)}
+
+
+def claim_spec(size: str) -> Doc:
+    return {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+
+
+def pod(
+    name: str,
+    claims: Sequence[str] = (),
+    *,
+    node: str = "",
+    scheduler: str = "",
+    cpu: str = "",
+    is_gated: bool = False,
+) -> Doc:
+    """A pod that mounts these claims; `node` is the only one it may go to."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": pod_spec(claims, node=node, scheduler=scheduler, cpu=cpu, is_gated=is_gated),
+    }
+
+
+def pod_spec(
+    claims: Sequence[str] = (),
+    *,
+    node: str = "",
+    scheduler: str = "",
+    cpu: str = "",
+    is_gated: bool = False,
+    ephemeral: Sequence[str] = (),
+    prefers: str = "",
+) -> Doc:
+    """`ephemeral` are sizes of volumes that live as long as the pod, `prefers` a node that it would like best."""
+    volumes: list[Any] = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+    volumes += [
+        {"name": f"scratch-{number}", "ephemeral": {"volumeClaimTemplate": {"spec": claim_spec(size)}}}
+        for number, size in enumerate(ephemeral)
+    ]
+    container: Doc = {
+        "name": "main",
+        "image": IMAGE,
+        "volumeMounts": [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in volumes],
+    }
+    if cpu:
+        container["resources"] = {"requests": {"cpu": cpu}}
+    spec: Doc = {"containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": 1}
+    if node:
+        spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+    if scheduler:
+        spec["schedulerName"] = scheduler
+    if is_gated:
+        spec["schedulingGates"] = [{"name": "example.com/plan"}]
+    if prefers:
+        term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [prefers]}]}
+        wish = {"weight": 100, "preference": term}
+        spec["affinity"] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}
+    return spec
+
+
+def stateful_set(name: str, size: str, *, cpu: str = "") -> Doc:
+    """One replica with one claim of its own."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 1,
+            "serviceName": name,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": pod_spec(cpu=cpu) | _mounts("data")},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim_spec(size)}],
+        },
+    }
+
+
+def deployment(name: str, template: Doc) -> Doc:
+    """One replica of a pod spec."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": template},
+        },
+    }
+
+
+def _mounts(volume: str) -> Doc:
+    return {"containers": [{"name": "main", "image": IMAGE, "volumeMounts": [{"name": volume, "mountPath": "/data"}]}]}
+
+
+def described(doc: Doc) -> str:
+    """`PersistentVolumeClaim data-0 100Gi`: what was applied, on one line."""
+    kind, name, spec = doc["kind"], doc["metadata"]["name"], doc.get("spec", {})
+    if kind == "PersistentVolumeClaim":
+        return f"{kind} {name}: {spec['resources']['requests']['storage']}"
+    if kind == "Pod":
+        return f"{kind} {name}: {_pod(spec)}"
+    if kind == "StatefulSet":
+        sizes = [each["spec"]["resources"]["requests"]["storage"] for each in spec["volumeClaimTemplates"]]
+        return f"{kind} {name}: {spec['replicas']} replica with a claim of {', '.join(sizes)}"
+    if kind == "Deployment":
+        return f"{kind} {name}: {spec['replicas']} replica, {_pod(spec['template']['spec'])}"
+    return f"{kind} {name}"
+
+
+def _pod(spec: Doc) -> str:
+    told = []
+    claims = [each["persistentVolumeClaim"]["claimName"] for each in spec["volumes"] if "persistentVolumeClaim" in each]
+    if claims:
+        told.append(f"claims {', '.join(claims)}")
+    scratch = [each for each in spec["volumes"] if "ephemeral" in each]
+    if scratch:
+        told.append(f"{len(scratch)} volumes of its own")
+    if "nodeSelector" in spec:
+        told.append(f"only on {spec['nodeSelector']['kubernetes.io/hostname']}")
+    if "affinity" in spec:
+        told.append("prefers a node")
+    if "schedulerName" in spec:
+        told.append(f"profile {spec['schedulerName']}")
+    if "schedulingGates" in spec:
+        told.append("held by a scheduling gate")
+    return "; ".join(told) or "no claims"

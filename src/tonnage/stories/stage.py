@@ -1,0 +1,236 @@
+"""Where stories are played: a running cluster, a namespace of one's own, and a page to write on.
+
+    async with stage.scene("KEP-5925: …"):
+        await stage.apply(claim("data", "100Gi"), pod("db", ["data"]))
+        node = await stage.bound("db")
+        stage.holds("it went to node-2", node == "node-2", node)
+
+Everything that is applied is shown; before a pod is applied, what is known of the cluster is asked why each node would
+be refused (the same code as `tonnage explain`), so that the page can say so beside what really happened. Every wait has
+an end; a wait that ends without its condition is a claim that did not hold, and ends the story, not the play.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+from rich.console import Console
+
+from tonnage.cli.configuration import configuration_of, foreign_plugins
+from tonnage.cli.explain import LISTED
+from tonnage.client.http import Client
+from tonnage.clock import Clock
+from tonnage.errors import NotFound, TonnageError
+from tonnage.faults import Fault, FaultFile
+from tonnage.objects import codec
+from tonnage.objects.core_v1 import Event, Namespace, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.document import Doc, encode
+from tonnage.objects.meta import Object
+from tonnage.objects.resources import BY_KIND
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.plane import Plane
+from tonnage.scheduling import explain as accounts
+from tonnage.scheduling.assembly import assemble
+from tonnage.scheduling.explain import Explanation
+from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.snapshot import snapshot_of
+from tonnage.stories.objects import described
+
+T = TypeVar("T")
+
+PATIENCE_S = 30.0
+_LOOK_EVERY_S = 0.1
+
+
+class StoryEnds(TonnageError):
+    """What a story waited for did not come."""
+
+
+class Stage:
+    """One running cluster and the claims that were made about it."""
+
+    def __init__(self, plane: Plane, console: Console, *, clock: Clock) -> None:
+        self.plane = plane
+        self.console = console
+        self.clock = clock
+        self.failures: list[str] = []
+        self.namespace = ""
+        self._scenes = 0
+        self._faults = FaultFile(plane.settings.faults)
+
+    @property
+    def client(self) -> Client:
+        return self.plane.client
+
+    # -- scenes -------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def scene(self, title: str) -> AsyncIterator[None]:
+        """A namespace of its own, and afterwards the cluster as it was: no faults, nothing cordoned, all room free."""
+        self._scenes += 1
+        self.namespace = f"story-{self._scenes}"
+        self.console.print(f"\n[bold]{title}[/]")
+        await self.client.create_doc({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
+        before = len(self.failures)
+        try:
+            yield
+        except StoryEnds as exc:
+            self.holds(exc.message, False)
+        held = len(self.failures) == before
+        await self._clear_away()
+        self.console.print("  [green]it held[/]" if held else "  [red]it did not hold[/]")
+
+    async def _clear_away(self) -> None:
+        self.faults()
+        for node in self.plane.node_names:
+            with suppress(NotFound):
+                await self.cordon(node, False)
+        with suppress(NotFound):
+            await self.client.delete(Namespace, self.namespace)
+        with suppress(StoryEnds):
+            await self.until("everything to be cleared away", self._is_clear)
+            return
+        self.holds("everything was cleared away", False, self.namespace)
+
+    async def _is_clear(self) -> bool:
+        volumes = (await self.client.list(PersistentVolume)).items
+        namespaces = {each.name for each in (await self.client.list(Namespace)).items}
+        return not volumes and self.namespace not in namespaces
+
+    # -- acts ---------------------------------------------------------------------------------------------------------
+
+    async def apply(self, *docs: Doc) -> None:
+        """Create objects, shown one a line, and what would be said of each pod."""
+        for doc in docs:
+            self.console.print(f"  + {described(doc)}", style="cyan", markup=False)
+        for doc in docs:
+            if doc["kind"] == "Pod" and not doc["spec"].get("schedulingGates"):
+                self._show(await self.explained(doc, *docs))
+        await self.create(*docs)
+
+    async def create(self, *docs: Doc) -> None:
+        """Create objects without a word."""
+        for doc in docs:
+            metadata = doc["metadata"]
+            if BY_KIND[doc["apiVersion"], doc["kind"]].namespaced:
+                metadata = {**metadata, "namespace": self.namespace}
+            await self.client.create_doc({**doc, "metadata": metadata})
+
+    async def explained(self, pod: Doc, *others: Doc, config: Any = None) -> Explanation:
+        """What the scheduler would decide about a pod that is not there yet; claims among `others` come with it."""
+        objects: list[Object] = []
+        for listed in await asyncio.gather(*(self.client.list(cls) for cls in LISTED)):
+            objects += listed.items
+        with_claims = [doc for doc in others if doc["kind"] == "PersistentVolumeClaim"]
+        objects += [self._imagined(PersistentVolumeClaim, doc) for doc in with_claims]
+        asked = self._imagined(Pod, pod)
+        configuration = configuration_of(
+            self.plane.settings.scheduler_config, self.plane.settings.gates, foreign_plugins()
+        )
+        profile = configuration.profile_named(asked.spec.scheduler_name) or configuration.profiles[0]
+        assembled = assemble(profile, random.Random(0), foreign_plugins())
+        snapshot = snapshot_of([*objects, asked], self.clock)
+        info = PodInfo(asked)
+        return accounts.explain(assembled.decider, snapshot.cluster, info, snapshot.nominator.ahead_of(info))
+
+    def _imagined(self, cls: type[Any], doc: Doc) -> Any:
+        metadata = {**doc["metadata"], "namespace": self.namespace, "uid": f"imagined-{doc['metadata']['name']}"}
+        spec = doc["spec"]
+        if cls is PersistentVolumeClaim:
+            spec = {"storageClassName": "pools", **spec}
+        return codec.decode(cls, encode({**doc, "metadata": metadata, "spec": spec}))
+
+    def _show(self, explanation: Explanation) -> None:
+        for answer in explanation.nodes:
+            if not answer.feasible:
+                self.console.print(
+                    f"    {answer.name} is refused by {answer.rejected_by}: {', '.join(answer.reasons)}",
+                    style="dim", markup=False,
+                )  # fmt: skip
+
+    def faults(self, *faults: Fault) -> None:
+        """Make these go wrong, and nothing else."""
+        for fault in faults:
+            value = f" {fault.value:g}" if fault.value else ""
+            self.console.print(f"  ! fault {fault.kind}{value} on {fault.node or 'every node'}", style="yellow")
+        self._faults.write(faults)
+
+    async def cordon(self, node: str, wanted: bool = True) -> None:
+        await self.client.patch_doc(BY_KIND["v1", "Node"], node, {"spec": {"unschedulable": True if wanted else None}})
+
+    # -- looks --------------------------------------------------------------------------------------------------------
+
+    async def until(self, what: str, find: Callable[[], Awaitable[T | None]], timeout_s: float = PATIENCE_S) -> T:
+        """Look until something is found, and give it; the page shows what is waited for. Raises StoryEnds."""
+        give_up_at = self.clock.monotonic() + timeout_s
+        with self.console.status(f"waiting for {what}"):
+            while True:
+                found = await find()
+                if found:
+                    return found
+                if self.clock.monotonic() > give_up_at:
+                    raise StoryEnds(f"waited {timeout_s:g} s for {what}")
+                await self.clock.sleep(_LOOK_EVERY_S)
+
+    async def pod(self, name: str) -> Pod:
+        return await self.client.get(Pod, f"{self.namespace}/{name}")
+
+    async def pods(self, app: str = "") -> Sequence[Pod]:
+        selector = f"app={app}" if app else ""
+        return (await self.client.list(Pod, namespace=self.namespace, label_selector=selector)).items
+
+    async def bound(self, name: str, timeout_s: float = PATIENCE_S) -> str:
+        """The node that a pod was sent to, once it was."""
+
+        async def node() -> str:
+            return (await self.pod(name)).spec.node_name
+
+        found = await self.until(f"{name} to be placed", node, timeout_s)
+        self.console.print(f"    {name} goes to {found}", markup=False)
+        return found
+
+    async def running(self, name: str, timeout_s: float = PATIENCE_S) -> Pod:
+        """The pod, once it runs with its volumes."""
+
+        async def runs() -> Pod | None:
+            with suppress(NotFound):
+                found = await self.pod(name)
+                return found if found.status.phase == "Running" and not found.metadata.is_terminating else None
+            return None
+
+        return await self.until(f"{name} to run", runs, timeout_s)
+
+    async def refused(self, name: str, timeout_s: float = PATIENCE_S) -> str:
+        """Why a pod cannot be placed, in the scheduler's words, once it has said so."""
+
+        async def message() -> str:
+            conditions = (await self.pod(name)).status.conditions
+            return next((each.message for each in conditions if each.type == "PodScheduled" and not each.is_true), "")
+
+        found = await self.until(f"the scheduler's word on {name}", message, timeout_s)
+        self.console.print(f"    {name} waits: {found}", markup=False, soft_wrap=True)
+        return found
+
+    async def events(self, reason: str, about: str = "") -> list[Event]:
+        """Events of this scene, by reason and the name of what they are about."""
+        found = (await self.client.list(Event, namespace=self.namespace)).items
+        return [each for each in found if each.reason == reason and (not about or each.involved_object.name == about)]
+
+    async def capacity(self) -> dict[str, CSIStorageCapacity]:
+        """What is published, by node."""
+        key = "topology.tonnage.dev/node"
+        found: Iterable[CSIStorageCapacity] = (await self.client.list(CSIStorageCapacity)).items
+        return {each.node_topology.match_labels.get(key, ""): each for each in found if each.node_topology is not None}
+
+    def holds(self, claim: str, true: bool, found: object = "") -> None:
+        """Write a claim with its evidence, and remember when it does not hold."""
+        mark = "[green]✓[/]" if true else "[red]✗[/]"
+        self.console.print(f"  {mark} {claim}")
+        if found != "":
+            self.console.print(f"      {found}", style="dim", markup=False, soft_wrap=True)
+        if not true:
+            self.failures.append(claim)

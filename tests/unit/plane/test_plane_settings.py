@@ -1,0 +1,49 @@
+"""What a cluster is asked to be, and what it remembers of that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tonnage.csi.address import MAX_SOCKET_PATH
+from tonnage.errors import TonnageError
+from tonnage.plane.settings import PlaneSettings
+
+
+def test_what_is_not_said_is_the_default_at_the_first_time(tmp_path):
+    asked = PlaneSettings(data_dir=tmp_path).resolved()
+    assert asked == {"nodes": 3, "pools": ("3x100Gi",), "max_volumes": ("16",), "pool_policy": "best-fit"}
+
+
+def test_what_is_not_said_is_as_before_at_the_next_time(tmp_path):
+    PlaneSettings(data_dir=tmp_path, nodes=5, pools=("2x10Gi",)).resolved()
+    asked = PlaneSettings(data_dir=tmp_path, pool_policy="random").resolved()
+    assert (asked["nodes"], asked["pools"], asked["pool_policy"]) == (5, ["2x10Gi"], "random")
+
+
+def test_what_is_said_anew_counts_from_then_on(tmp_path):
+    PlaneSettings(data_dir=tmp_path, nodes=5).resolved()
+    PlaneSettings(data_dir=tmp_path, nodes=2).resolved()
+    settings = PlaneSettings(data_dir=tmp_path)
+    assert settings.node_names(settings.resolved()) == ["node-1", "node-2"]
+
+
+def test_a_memory_that_cannot_be_read_is_named_with_its_remedy(tmp_path):
+    (tmp_path / "cluster.json").write_text("{")
+    with pytest.raises(TonnageError) as told:
+        PlaneSettings(data_dir=tmp_path).resolved()
+    assert told.value.message.startswith(f"{tmp_path / 'cluster.json'} cannot be read: ")
+    assert told.value.hint == "say --nodes, --pools and --max-volumes, and remove the file"
+
+
+def test_sockets_are_in_the_folder_where_their_paths_are_short_enough():
+    assert PlaneSettings(data_dir=Path("/data")).socket_dir() == Path("/data/run")
+
+
+def test_sockets_of_a_deep_folder_are_where_the_kernel_takes_them():
+    deep = PlaneSettings(data_dir=Path("/" + "deep/" * 30))
+    socket = deep.socket_dir() / "node-500" / "csi.sock"
+    assert len(str(socket)) <= MAX_SOCKET_PATH
+    # Two folders never share sockets.
+    assert deep.socket_dir() != PlaneSettings(data_dir=Path("/" + "deeper/" * 30)).socket_dir()
