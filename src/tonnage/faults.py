@@ -1,21 +1,26 @@
 """Faults on request: what is made to go wrong in a cluster, for how long and where, kept in one small file.
 
     faults = FaultFile(folder / "faults.json")
+    faults.put(Fault("out-of-space", "node-1"))
     fault = faults.active("out-of-space", "node-1")        # None, or what was asked for
 
 Whoever wants a fault writes the file (`tonnage fault`); the driver and the nodes look at it when they are asked to do
 something. So a fault survives the death of the program that plays it, and needs no door of its own to come in by.
-`KINDS` is the table of what there is.
+`KINDS` is the table of what there is. There is at most one fault of a kind for a node, and one for all nodes; writers
+take turns, and a reader sees the file before or after a change, never during one.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tonnage.errors import TonnageError
 
@@ -27,12 +32,13 @@ class Kind:
     played_by: str
     meaning: str
     value: str = ""
+    is_whole: bool = False
 
 
 KINDS: Final[dict[str, Kind]] = {
     "out-of-space": Kind("driver", "volumes are refused as if no pool had room, whatever the figures say"),
     "out-of-slots": Kind("driver", "no further volume can be attached or staged, whatever the limit says"),
-    "slots-taken": Kind("driver", "this many attach slots are taken by others", value="slots"),
+    "slots-taken": Kind("driver", "this many attach slots are taken by others", value="slots", is_whole=True),
     "slow": Kind("driver", "every call takes this much longer", value="seconds"),
     "stale-figures": Kind("driver", "capacity is answered as it was when the fault began"),
     "dead": Kind("driver", "every call is answered with Unavailable"),
@@ -43,25 +49,33 @@ KINDS: Final[dict[str, Kind]] = {
 
 
 class InvalidFault(TonnageError):
-    """A fault that cannot be had as asked."""
+    """A fault that cannot be had as asked, or a file that holds something else than faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault. An empty node is every node; `value` is in the kind's unit."""
+    """One fault. An empty node is every node; `value` is in the kind's unit. Raises InvalidFault."""
 
     kind: str
     node: str = ""
     value: float = 0.0
 
     def __post_init__(self) -> None:
-        known = KINDS.get(self.kind)
-        if known is None:
-            raise InvalidFault(f'there is no fault "{self.kind}"', hint=f"there are {', '.join(KINDS)}")
-        if known.value and self.value <= 0:
+        known = kind_of(self.kind)
+        if known.value and not (math.isfinite(self.value) and self.value > 0):
             raise InvalidFault(f'the fault "{self.kind}" needs a number of {known.value}, and was given {self.value:g}')
+        if known.is_whole and self.value != int(self.value):
+            raise InvalidFault(f'the fault "{self.kind}" needs whole {known.value}, and was given {self.value:g}')
         if not known.value and self.value:
             raise InvalidFault(f'the fault "{self.kind}" takes no value, and was given {self.value:g}')
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of that name. Raises InvalidFault."""
+    known = KINDS.get(name)
+    if known is None:
+        raise InvalidFault(f'there is no fault "{name}"', hint=f"there are {', '.join(KINDS)}")
+    return known
 
 
 class FaultFile:
@@ -76,13 +90,14 @@ class FaultFile:
         """Every fault. Reading costs one stat while nothing changes. Raises InvalidFault for a broken file."""
         try:
             found = self.path.stat()
+            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+            if seen != self._seen:
+                self._faults = _read(self.path)
+                self._seen = seen
         except FileNotFoundError:
             self._seen, self._faults = None, ()
-            return ()
-        seen = (found.st_ino, found.st_mtime_ns, found.st_size)
-        if seen != self._seen:
-            self._faults = _read(self.path)
-            self._seen = seen
+        except OSError as exc:
+            raise InvalidFault(f"{self.path} cannot be read: {exc.strerror}") from exc
         return self._faults
 
     def active(self, kind: str, node: str = "") -> Fault | None:
@@ -90,17 +105,76 @@ class FaultFile:
         found = [fault for fault in self.all() if fault.kind == kind and fault.node in ("", node)]
         return max(found, key=lambda fault: bool(fault.node), default=None)
 
+    def put(self, fault: Fault) -> None:
+        """Ask for a fault; one of the same kind and for the same node is replaced."""
+        self._change(lambda held: [*_others(held, fault), fault])
+
+    def clear(self, kind: str = "", node: str = "") -> tuple[Fault, ...]:
+        """End the faults of this kind and of this node; empty is any. Returns those that were there."""
+        ended: list[Fault] = []
+
+        def keep(held: Iterable[Fault]) -> list[Fault]:
+            kept: list[Fault] = []
+            for fault in held:
+                is_meant = kind in ("", fault.kind) and node in ("", fault.node)
+                (ended if is_meant else kept).append(fault)
+            return kept
+
+        self._change(keep)
+        return tuple(ended)
+
     def write(self, faults: Iterable[Fault]) -> None:
-        """Make these the faults, all at once: a reader sees the old file or the new one."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        aside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump([asdict(fault) for fault in faults], file, indent=1)
-        aside.replace(self.path)
+        """Make these the faults, all at once."""
+        self._change(lambda _: list(faults))
+
+    def _change(self, change: Callable[[Iterable[Fault]], list[Fault]]) -> None:
+        """Read, change and write while no other writer does. Raises InvalidFault when the file cannot be written."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with _turn(self.path.with_name(f".{self.path.name}.lock")):
+                _write(self.path, change(self.all()))
+        except OSError as exc:
+            raise InvalidFault(f"{self.path} cannot be written: {exc.strerror}") from exc
+
+
+def _others(held: Iterable[Fault], fault: Fault) -> Iterator[Fault]:
+    return (each for each in held if (each.kind, each.node) != (fault.kind, fault.node))
+
+
+@contextmanager
+def _turn(lock: Path) -> Iterator[None]:
+    """Writers wait for one another; the kernel lets go of a lock whose holder was killed."""
+    held = os.open(lock, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _write(path: Path, faults: Iterable[Fault]) -> None:
+    aside = path.with_name(f".{path.name}.new")
+    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump([asdict(fault) for fault in faults], file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
 
 
 def _read(path: Path) -> tuple[Fault, ...]:
     try:
-        return tuple(Fault(**entry) for entry in json.loads(path.read_text()))
+        entries = json.loads(path.read_text())
+        if not isinstance(entries, list):
+            raise ValueError("it is no list")
+        return tuple(_fault_of(entry) for entry in entries)
     except (ValueError, TypeError) as exc:
-        raise InvalidFault(f"{path} holds no list of faults: {exc}", hint="remove it, or use `tonnage fault`") from exc
+        problem = str(exc)
+    except InvalidFault as exc:
+        problem = exc.message
+    raise InvalidFault(f"{path} holds no list of faults: {problem}", hint="remove it, or use `tonnage fault`")
+
+
+def _fault_of(entry: Any) -> Fault:
+    if not isinstance(entry, dict) or not isinstance(entry.get("node", ""), str):
+        raise ValueError("an entry has kind, node and value")
+    return Fault(**entry)

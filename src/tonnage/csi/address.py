@@ -9,6 +9,8 @@ from tonnage.errors import TonnageError
 MAX_SOCKET_PATH = 107
 """What the kernel takes as a unix socket's path, in bytes."""
 
+_SCHEMES = ("dns:///", "tcp://")
+
 
 class InvalidAddress(TonnageError):
     """An address that no driver can listen on."""
@@ -17,7 +19,11 @@ class InvalidAddress(TonnageError):
 def target_of(address: str) -> str:
     """The address as gRPC wants it. Raises InvalidAddress."""
     path = socket_path(address)
-    return f"unix:{path}" if path is not None else address.removeprefix("dns:///").removeprefix("tcp://")
+    if path is not None:
+        return f"unix:{path}"
+    for scheme in _SCHEMES:
+        address = address.removeprefix(scheme)
+    return address
 
 
 def socket_path(address: str) -> Path | None:
@@ -28,13 +34,17 @@ def socket_path(address: str) -> Path | None:
         text = address.removeprefix("unix:")
     elif address.startswith(("/", "./", "../")):
         text = address
+    elif "://" in address and not address.startswith(_SCHEMES):
+        raise InvalidAddress(
+            f'"{address}" is no address of a CSI driver: it speaks gRPC', hint="write it like unix:///run/csi.sock"
+        )
     elif ":" in address:
         return None
     else:
         raise InvalidAddress(
             f'"{address}" is no address of a CSI driver', hint="write it like unix:///run/csi.sock or /run/csi.sock"
         )
-    if not text:
+    if not text or text.endswith("/"):
         raise InvalidAddress(f'"{address}" names no socket', hint="write it like unix:///run/csi.sock")
     if len(text.encode()) > MAX_SOCKET_PATH:
         raise InvalidAddress(

@@ -4,16 +4,20 @@
         info = await driver.plugin_info()
         made = await driver.create_volume(CreateVolumeRequest(name="pvc-1", ...))
 
-Which answers are tried again stands in `_TRY_AGAIN`: the driver is not there (yet), or is busy with this very volume.
-Everything else is raised as `CsiError` at once; whoever asked has the reasons and the patience to decide. Every call of
-CSI is idempotent, so that repeating one is always allowed. Secrets in a request are never logged, and nothing of a
-request is.
+Which answers are tried again stands in `TRY_AGAIN`: the driver is not there (yet), or is busy with this very volume.
+Everything else is raised as `CsiError` at once; whoever asked has the reasons and the patience to decide. A caller with
+a rhythm of its own asks for no repetition at all (`try_again=()`). Every call of CSI is idempotent, so that repeating
+one is always allowed. `timeout_s` bounds a call with all its tries. Nothing of a request is ever logged: it may hold
+secrets.
+
+    try 1 ──Unavailable, Aborted──► pause 0.1–0.2 s ──► try 2 ──► pause 0.2–0.4 s ──► … while the next fits the limit
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Self, TypeVar, cast
 
 import grpc
@@ -24,7 +28,7 @@ from tonnage import logs
 from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import target_of
-from tonnage.csi.errors import Code, CsiError
+from tonnage.csi.errors import Code, CsiError, code_name
 
 R = TypeVar("R", bound=Message)
 OnCall = Callable[[str, str, float], None]
@@ -32,7 +36,8 @@ OnCall = Callable[[str, str, float], None]
 
 DEFAULT_TIMEOUT_S = 15.0
 """As the sidecars' --timeout."""
-_TRY_AGAIN = (Code.UNAVAILABLE, Code.ABORTED)
+TRY_AGAIN = (Code.UNAVAILABLE, Code.ABORTED)
+"""The driver is away, or does something else with this volume at the moment."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.1, 2.0
 _MESSAGE_BYTES = 64 << 20
 
@@ -49,6 +54,7 @@ class CsiClient:
         clock: Clock,
         rng: random.Random,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        try_again: Collection[Code] = TRY_AGAIN,
         on_call: OnCall | None = None,
     ) -> None:
         self.address = address
@@ -56,6 +62,7 @@ class CsiClient:
         self._clock = clock
         self._rng = rng
         self._timeout_s = timeout_s
+        self._try_again = frozenset(try_again)
         self._on_call = on_call
         self._channel: grpc.aio.Channel | None = None
         self._methods: dict[str, Callable[..., Any]] = {}
@@ -67,7 +74,7 @@ class CsiClient:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up; calls under way are cancelled. A later call connects again."""
+        """Hang up; calls under way raise CsiError with Cancelled. A later call connects again."""
         channel, self._channel = self._channel, None
         self._methods = {}
         if channel is not None:
@@ -109,6 +116,24 @@ class CsiClient:
 
     async def controller_expand(self, asked: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
         return await self._call("Controller", "ControllerExpandVolume", asked, csi.ControllerExpandVolumeResponse)
+
+    async def controller_volume(self, asked: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
+        return await self._call("Controller", "ControllerGetVolume", asked, csi.ControllerGetVolumeResponse)
+
+    async def validate_capabilities(
+        self, asked: csi.ValidateVolumeCapabilitiesRequest
+    ) -> csi.ValidateVolumeCapabilitiesResponse:
+        answer = csi.ValidateVolumeCapabilitiesResponse
+        return await self._call("Controller", "ValidateVolumeCapabilities", asked, answer)
+
+    async def create_snapshot(self, asked: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
+        return await self._call("Controller", "CreateSnapshot", asked, csi.CreateSnapshotResponse)
+
+    async def delete_snapshot(self, asked: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
+        return await self._call("Controller", "DeleteSnapshot", asked, csi.DeleteSnapshotResponse)
+
+    async def list_snapshots(self, asked: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
+        return await self._call("Controller", "ListSnapshots", asked, csi.ListSnapshotsResponse)
 
     async def list_volumes(self, asked: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
         return await self._call("Controller", "ListVolumes", asked, csi.ListVolumesResponse)
@@ -156,26 +181,32 @@ class CsiClient:
                 return await self._ask(path, asked, answer, left_s)
             except CsiError as exc:
                 wait_s = pause_s * (1.0 + self._rng.random())
-                if exc.code not in _TRY_AGAIN or self._clock.monotonic() + wait_s >= give_up_at:
+                if exc.code not in self._try_again or self._clock.monotonic() + wait_s >= give_up_at:
                     raise
                 _log.debug("A CSI call is tried again", method=path, code=exc.code.name, pause_s=round(wait_s, 2))
                 await self._clock.sleep(wait_s)
                 pause_s = min(pause_s * 2, _MAX_PAUSE_S)
 
     async def _ask(self, path: str, asked: Message, answer: type[R], limit_s: float) -> R:
-        started_at, code = self._clock.monotonic(), Code.OK
+        started_at, code = self._clock.monotonic(), Code.UNKNOWN
         try:
-            return cast(R, await self._method(path, asked, answer)(asked, timeout=limit_s))
+            answered = cast(R, await self._method(path, asked, answer)(asked, timeout=limit_s))
+            code = Code.OK
+            return answered
         except grpc.aio.AioRpcError as exc:
             code = exc.code()
-            hint = None
-            if code is Code.UNAVAILABLE:
-                hint = f"is a CSI driver listening on {self.address}?"
+            hint = f"is a CSI driver listening on {self.address}?" if code is Code.UNAVAILABLE else None
             raise CsiError(path, code, exc.details() or "", address=self.address, hint=hint) from exc
+        except asyncio.CancelledError as exc:
+            code = Code.CANCELLED
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # gRPC tells of a hang-up as if the task itself were to end; it is the connection that ended.
+            raise CsiError(path, code, "the connection was closed", address=self.address) from exc
         finally:
             if self._on_call is not None:
-                name = "".join(part.capitalize() for part in code.name.split("_")) if code is not Code.OK else "OK"
-                self._on_call(path, name, self._clock.monotonic() - started_at)
+                self._on_call(path, code_name(code), self._clock.monotonic() - started_at)
 
     def _method(self, path: str, asked: Message, answer: type[R]) -> Callable[..., Any]:
         method = self._methods.get(path)
@@ -188,6 +219,8 @@ class CsiClient:
                     ("grpc.min_reconnect_backoff_ms", 100),
                     ("grpc.max_reconnect_backoff_ms", 1000),
                     ("grpc.enable_http_proxy", 0),
+                    # Each client has a connection of its own: none waits out the pause that another's failures earned.
+                    ("grpc.use_local_subchannel_pool", 1),
                 ]
                 self._channel = grpc.aio.insecure_channel(self._target, options=options)
             method = self._channel.unary_unary(

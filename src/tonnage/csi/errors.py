@@ -21,13 +21,18 @@ class CsiError(TonnageError):
         self.code = code
         self.told = told
         self.address = address
-        super().__init__(f"{method}: rpc error: code = {_upstream_name(code)} desc = {told}", hint=hint)
+        super().__init__(f"{method}: {rpc_error(code, told)}", hint=hint)
 
     @property
     def number(self) -> int:
         """The code as a number: what goes into `attachError.errorCode`."""
         value: int = self.code.value[0]
         return value
+
+    @property
+    def rpc_error(self) -> str:
+        """The refusal as Go's gRPC words it, without the method: what upstream puts into events and attach errors."""
+        return rpc_error(self.code, self.told)
 
     @property
     def is_in_doubt(self) -> bool:
@@ -39,6 +44,14 @@ _IN_DOUBT = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE,
 know it as CSI's "no room" decide for themselves."""
 
 
-def _upstream_name(code: Code) -> str:
-    """`ResourceExhausted`, as Go's gRPC writes it and people grep for it."""
-    return "OK" if code is Code.OK else "".join(part.capitalize() for part in code.name.split("_"))
+def rpc_error(code: Code, told: str) -> str:
+    """`rpc error: code = ResourceExhausted desc = …`, which people grep for."""
+    return f"rpc error: code = {code_name(code)} desc = {told}"
+
+
+def code_name(code: Code) -> str:
+    """`ResourceExhausted`, as Go's gRPC writes codes in messages and in metrics."""
+    return _ODD_NAMES.get(code) or "".join(part.capitalize() for part in code.name.split("_"))
+
+
+_ODD_NAMES = {Code.OK: "OK", Code.CANCELLED: "Canceled"}

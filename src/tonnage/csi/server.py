@@ -1,9 +1,16 @@
-"""A driver's socket: gRPC services on one address, taken over from a dead predecessor, closed in order."""
+"""A driver's socket: gRPC services on one address, taken over from a dead predecessor, closed in order.
+
+A socket appears under its name once it answers, and for its owner alone; it is bound beside it and moved there. So a
+successor takes over without a moment in which nobody listens, and whoever ends later leaves the successor's socket
+alone.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import grpc.aio
 
@@ -15,37 +22,52 @@ Register = Callable[[grpc.aio.Server], None]
 
 _GRACE_S = 2.0
 """How long calls under way may take once the server stops."""
+_HINT = "is another driver there, or the folder not writable?"
 
 
 @asynccontextmanager
 async def served(
     address: str, services: Sequence[Register], *, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()
 ) -> AsyncIterator[str]:
-    """Listen while the block runs. Raises TonnageError when the address cannot be had.
+    """Listen while the block runs; the address is given. Raises InvalidAddress, TonnageError when it cannot be had.
 
-    A socket file that is left over from a process that was killed is replaced, as every CSI driver does. The new one is
-    for its owner alone.
+    A socket file that is left over from a process that was killed is replaced, as every CSI driver does.
     """
     path = socket_path(address)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.unlink(missing_ok=True)
+    beside = None if path is None else _beside(path)
     server = grpc.aio.server(interceptors=list(interceptors))
     for register in services:
         register(server)
+    ours = None
     try:
-        if not server.add_insecure_port(target_of(address)):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not server.add_insecure_port(target_of(address if beside is None else f"unix:{beside}")):
             raise RuntimeError("no port")
         await server.start()
-    except RuntimeError as exc:
-        raise TonnageError(
-            f"cannot listen on {address}: {exc}", hint="is another driver there, or the folder not writable?"
-        ) from exc
-    if path is not None:
-        path.chmod(0o600)
+        if path is not None and beside is not None:
+            beside.chmod(0o600)
+            ours = _identity(beside)
+            beside.replace(path)
+    except (RuntimeError, OSError) as exc:
+        await server.stop(None)
+        raise TonnageError(f"cannot listen on {address}: {exc}", hint=_HINT) from exc
     try:
         yield address
     finally:
+        if path is not None and _identity(path) == ours:
+            path.unlink(missing_ok=True)  # first of all: who comes now is to wait for the next driver, not for this one
         await server.stop(_GRACE_S)
-        if path is not None:
-            path.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    """Where the socket is bound: the same at each start, so that none are left over, and no longer than most names."""
+    return path.with_name(f".{zlib.adler32(path.name.encode()) & 0xFFFFFF:06x}")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

@@ -84,13 +84,16 @@ class DeploymentCondition(Condition):
 
 
 class DeploymentStatus(Record):
+    """Absent `terminating_replicas` means that some ReplicaSet does not count them; `collision_count`, none yet."""
+
     replicas: int = 0
     updated_replicas: int = 0
     ready_replicas: int = 0
     available_replicas: int = 0
     unavailable_replicas: int = 0
+    terminating_replicas: int | None = None
     observed_generation: int = 0
-    collision_count: int = 0
+    collision_count: int | None = None
     conditions: tuple[DeploymentCondition, ...] = ()
 
 
@@ -109,10 +112,13 @@ class ReplicaSetSpec(Record):
 
 
 class ReplicaSetStatus(Record):
+    """Absent `terminating_replicas` means that the controller does not count them."""
+
     replicas: int = 0
     fully_labeled_replicas: int = 0
     ready_replicas: int = 0
     available_replicas: int = 0
+    terminating_replicas: int | None = None
     observed_generation: int = 0
     conditions: tuple[Condition, ...] = ()
 
@@ -170,7 +176,7 @@ class StatefulSetStatus(Record):
     current_revision: str = ""
     update_revision: str = ""
     observed_generation: int = 0
-    collision_count: int = 0
+    collision_count: int | None = None
     conditions: tuple[Condition, ...] = ()
 
 

@@ -17,6 +17,10 @@ class PodDisruptionBudgetSpec(Record):
     unhealthy_pod_eviction_policy: str = "IfHealthyBudget"
 
 
+class PodDisruptionBudgetCondition(Condition):
+    observed_generation: int = 0
+
+
 class PodDisruptionBudgetStatus(Record):
     """`disrupted_pods` are evicted and not yet gone, by name, with the time of their eviction."""
 
@@ -26,7 +30,7 @@ class PodDisruptionBudgetStatus(Record):
     expected_pods: int = 0
     observed_generation: int = 0
     disrupted_pods: Mapping[str, Time] = {}
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[PodDisruptionBudgetCondition, ...] = ()
 
 
 class PodDisruptionBudget(Object):

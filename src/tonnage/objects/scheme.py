@@ -59,6 +59,8 @@ _CLASSES: dict[str, tuple[type[Object], ...]] = {
 RESOURCE_BY_CLASS: dict[type[Object], Resource] = {
     cls: BY_KIND[api_version, cls.__name__] for api_version, classes in _CLASSES.items() for cls in classes
 }
+RESOURCE_BY_HEAD: dict[type[Object], Resource] = {}
+"""Classes that hold metadata alone, made when they are asked for: see `client.metadata_only`."""
 CLASS_BY_KIND: dict[tuple[str, str], type[Object]] = {
     (resource.api_version, resource.kind): cls for cls, resource in RESOURCE_BY_CLASS.items()
 }
@@ -77,7 +79,8 @@ class UnknownKind(TonnageError):
 
 def resource_of(cls: type[Object]) -> Resource:
     """The resource whose objects are read as `cls`. KeyError for a class that is no kind."""
-    return RESOURCE_BY_CLASS[cls]
+    resource = RESOURCE_BY_CLASS.get(cls)
+    return RESOURCE_BY_HEAD[cls] if resource is None else resource
 
 
 def class_of(api_version: str, kind: str) -> type[Object]:

@@ -16,6 +16,9 @@ from tonnage.objects.node_selectors import TopologySelectorTerm
 from tonnage.objects.selectors import LabelSelector
 from tonnage.quantity import Quantity
 
+AVAILABLE_CAPACITIES = "tonnage.dev/available-capacities"
+"""Annotation of a CSIStorageCapacity, "100Gi,100Gi": its pools, where the server drops `availableCapacities`."""
+
 
 class StorageClass(Object):
     """A recipe for volumes. Without `allowed_topologies` they may be made anywhere."""

@@ -78,6 +78,7 @@ class Children:
             self._nursery = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "tonnage.plane.nursery",
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, env=environment,
+                start_new_session=True,  # what is meant for our process group is not meant for it
             )  # fmt: skip
         self._listener = asyncio.create_task(self._listen())
 
@@ -114,7 +115,7 @@ class Children:
             child.is_wanted = False
             self._send(signal=child.name, number=int(signal.SIGTERM))
         for child in wanted:
-            if not child.pid:
+            if not child.pid or self.is_broken.is_set():
                 continue
             try:
                 await within(self._clock, _STOP_GRACE_S, child.has_ended.wait())

@@ -14,7 +14,9 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import stat
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Final, Self
 
 from tonnage import logs
@@ -92,6 +94,7 @@ class Plane:
 
     async def _start(self) -> None:
         self._take_lock()
+        _own_folder(self._sockets)
         self._progress("loading")
         await self.children.open()
         self._progress("starting the API server")
@@ -196,7 +199,17 @@ class Plane:
             ),
             "controllers": ("--csi-address", controller, "--secure-port", "0"),
             "scheduler": ("--no-leader-elect", "--secure-port", "0", *self._scheduler_config()),
-            "provisioner": ("--csi-address", controller),
+            # Upstream's limits spare a server that many share; this one is ours, and figures are wanted fresh.
+            "provisioner": (
+                *(
+                    "--csi-address",
+                    controller,
+                    "--strict-topology",
+                    "true",
+                ),  # a pool is on one node, and no other will do
+                *("--kube-api-qps", "1000", "--kube-api-burst", "2000"),
+                *("--kube-api-capacity-qps", "200", "--kube-api-capacity-burst", "400", "--capacity-threads", "4"),
+            ),
             "node": (
                 *_each("--node-name", self.node_names),
                 *("--root-dir", str(data / "nodes"), "--csi-address", of_node),
@@ -231,3 +244,14 @@ def _each(flag: str, values: Sequence[str]) -> list[str]:
 
 def _is_ready(node: Node) -> bool:
     return any(condition.type == "Ready" and condition.is_true for condition in node.status.conditions)
+
+
+def _own_folder(folder: Path) -> None:
+    """Make a folder that is ours alone. Raises TonnageError when somebody else was there first."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    found = folder.lstat()
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+        raise TonnageError(
+            f"{folder} belongs to somebody else", hint="remove it, or choose a --data-dir with a shorter path"
+        )
+    folder.chmod(0o700)

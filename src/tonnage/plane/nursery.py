@@ -10,13 +10,14 @@ Loading the programs takes a second of processor time each; a fork takes millise
 therefore ready in the time of one, and a program that was killed is back at once.
 
 When whoever asked goes away (its end of the pipe closes), all children are stopped, so that nothing outlives its
-cluster. The nursery has one thread and no event loop, and never speaks gRPC or HTTP: there is nothing in it that a fork
-could break.
+cluster; should the nursery itself be killed, the kernel tells its children (on Linux). The nursery has one thread and
+no event loop, and never speaks gRPC or HTTP: there is nothing in it that a fork could break.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -32,6 +33,8 @@ from typing import Any
 PROGRAMS = ("apiserver", "scheduler", "controllers", "csi_driver", "provisioner", "node")
 """Modules of `tonnage.cli` that are loaded before the first child."""
 _STOP_WITHIN_S = 10.0
+_PR_SET_PDEATHSIG = 1
+"""From Linux' sys/prctl.h."""
 
 
 class Nursery:
@@ -120,6 +123,7 @@ class Nursery:
 def _become(stdout: int, args: list[str], log: Path) -> None:
     """Be the program, in a session of its own; never returns."""
     os.setsid()
+    _end_with_parent()
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -144,6 +148,12 @@ def _become(stdout: int, args: list[str], log: Path) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 0)
+
+
+def _end_with_parent() -> None:
+    """Be sent SIGTERM when the nursery dies, by whatever death. Only Linux has this; elsewhere nothing happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
 def _tell(**news: Any) -> None:

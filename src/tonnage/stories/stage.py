@@ -187,7 +187,9 @@ class Stage:
         """The node that a pod was sent to, once it was."""
 
         async def node() -> str:
-            return (await self.pod(name)).spec.node_name
+            with suppress(NotFound):  # its controller may not have made it yet
+                return (await self.pod(name)).spec.node_name
+            return ""
 
         found = await self.until(f"{name} to be placed", node, timeout_s)
         self.console.print(f"    {name} goes to {found}", markup=False)

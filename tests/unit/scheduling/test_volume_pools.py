@@ -8,11 +8,10 @@ import pytest
 from volume_rig import ALL_OFF, FULL, GI, Rig, refused
 
 from tonnage.objects import codec
-from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIDriver, CSIStorageCapacity
 from tonnage.scheduling.storage_capacity_args import LegacyPools
 from tonnage.scheduling.volumes.packing import UNBOUNDED
 from tonnage.scheduling.volumes.pools import (
-    AVAILABLE_CAPACITIES,
     NO_ROOM,
     VOLUME_REBUILDING,
     Room,

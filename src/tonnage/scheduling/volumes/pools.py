@@ -17,12 +17,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tonnage import logs
-from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIDriver, CSIStorageCapacity
 from tonnage.quantity import InvalidQuantity, Quantity
 from tonnage.scheduling.storage_capacity_args import LegacyPools
 from tonnage.scheduling.volumes.packing import UNBOUNDED
 
-AVAILABLE_CAPACITIES = "tonnage.dev/available-capacities"
 VOLUME_REBUILDING = "tonnage.dev/volume-rebuilding"
 
 MOST_BYTES = (1 << 63) - 1

@@ -1,0 +1,261 @@
+"""`tonnage controllers`: what kube-controller-manager does for storage and workloads, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import socket
+import ssl
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from tonnage.apiserver.pki import ensure_identity
+from tonnage.cli.durations import DURATION
+from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, until_told
+from tonnage.client.http import Client
+from tonnage.client.leader import LeaderElector
+from tonnage.clock import SystemClock
+from tonnage.controllers.node_lifecycle import NodeTimes
+from tonnage.controllers.node_zones import Rates
+from tonnage.controllers.program import PROGRAM, ControllerManager
+from tonnage.controllers.roster import Settings, UnknownController, chosen
+from tonnage.csi.client import CsiClient
+from tonnage.gates import Gates
+from tonnage.health import served
+from tonnage.metrics import new_registry
+
+_LEASE = f"kube-system/{PROGRAM}"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the program runs; what the controllers do stands in `Settings`."""
+
+    kubeconfig: Path | None
+    controllers: tuple[str, ...]
+    csi_addresses: tuple[str, ...]
+    leader_elect: bool
+    host: str
+    port: int
+    timeout_s: float
+
+
+@click.command()
+@kubeconfig_option
+@click.option(
+    "--controllers",
+    "wanted",
+    default="*",
+    show_default=True,
+    metavar="*,-NAME",
+    help="Which run: * is all, NAME this one, -NAME all but this one.",
+)
+@click.option(
+    "--csi-address",
+    "csi_addresses",
+    multiple=True,
+    metavar="unix:///…",
+    help="The socket of a CSI driver whose volumes are attached from here; may be repeated.",
+)
+@click.option(
+    "--timeout", type=DURATION, default="15s", show_default=True, help="How long one call to a driver may take."
+)
+@click.option(
+    "--node-monitor-period", type=DURATION, default="5s", show_default=True, help="How often nodes are looked at."
+)
+@click.option(
+    "--node-monitor-grace-period",
+    type=DURATION,
+    default="50s",
+    show_default=True,
+    help="How long a node may be silent before it counts as lost.",
+)
+@click.option(
+    "--node-startup-grace-period",
+    type=DURATION,
+    default="1m0s",
+    show_default=True,
+    help="The same for a node that has never posted its status.",
+)
+@click.option(
+    "--node-eviction-rate",
+    type=click.FloatRange(min=0),
+    default=0.1,
+    show_default=True,
+    help="Lost nodes a second whose pods are turned out, in a zone that is healthy.",
+)
+@click.option(
+    "--secondary-node-eviction-rate",
+    type=click.FloatRange(min=0),
+    default=0.01,
+    show_default=True,
+    help="The same in a zone that is not; none where the zone is small.",
+)
+@click.option(
+    "--large-cluster-size-threshold",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    help="A zone with more nodes is not small.",
+)
+@click.option(
+    "--unhealthy-zone-threshold",
+    type=click.FloatRange(0, 1),
+    default=0.55,
+    show_default=True,
+    help="The part of a zone's nodes, three at least, that makes it unhealthy when they are lost.",
+)
+@click.option(
+    "--terminated-pod-gc-threshold",
+    type=int,
+    default=12500,
+    show_default=True,
+    help="Pods that have ended and may stay; 0 keeps all.",
+)
+@click.option(
+    "--pod-gc-quarantine",
+    type=DURATION,
+    default="40s",
+    show_default=True,
+    help="How long a node must be missing before its pods are deleted (ours: fixed elsewhere).",
+)
+@click.option(
+    "--pvclaimbinder-sync-period",
+    type=DURATION,
+    default="15s",
+    show_default=True,
+    help="How often claims and volumes are looked at when nothing changes.",
+)
+@click.option(
+    "--attach-detach-reconcile-sync-period",
+    type=DURATION,
+    default="1m0s",
+    show_default=True,
+    help="How often attachments are compared with what is really attached.",
+)
+@click.option(
+    "--disable-attach-detach-reconcile-sync", "no_attach_sync", is_flag=True, help="Never compare them on a period."
+)
+@click.option(
+    "--disable-force-detach-on-timeout",
+    "no_force_detach",
+    is_flag=True,
+    help="Leave volumes of a lost node attached until it is declared out of service.",
+)
+@click.option("--leader-elect/--no-leader-elect", default=False, help="Act only while holding the lease.")
+@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where health and metrics are served.")
+@click.option("--secure-port", type=click.IntRange(0, 65535), default=10257, show_default=True, help="0 serves none.")
+@feature_gates
+@logging_options
+def controllers(
+    kubeconfig_file: Path | None,
+    wanted: str,
+    csi_addresses: tuple[str, ...],
+    timeout: float,
+    node_monitor_period: float,
+    node_monitor_grace_period: float,
+    node_startup_grace_period: float,
+    node_eviction_rate: float,
+    secondary_node_eviction_rate: float,
+    large_cluster_size_threshold: int,
+    unhealthy_zone_threshold: float,
+    terminated_pod_gc_threshold: int,
+    pod_gc_quarantine: float,
+    pvclaimbinder_sync_period: float,
+    attach_detach_reconcile_sync_period: float,
+    no_attach_sync: bool,
+    no_force_detach: bool,
+    leader_elect: bool,
+    bind_address: str,
+    secure_port: int,
+    gates: Gates,
+    logging_format: str,
+    verbosity: int,
+) -> None:
+    """Bind claims, attach volumes, run workloads, watch over nodes, and clear away what is left over.
+
+    Flags have kube-controller-manager's names and defaults, but for --leader-elect: one copy runs here, and after a
+    crash it need not wait for its own lease. Prints "ready" once it follows the cluster; SIGTERM and Ctrl-C stop it.
+    """
+    start_logging(logging_format, verbosity)
+    for warning in gates.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    names = tuple(word.strip() for word in wanted.split(",") if word.strip())
+    try:
+        chosen(names)
+    except UnknownController as exc:
+        raise click.BadParameter(f"{exc.message}; {exc.hint}", param_hint="--controllers") from exc
+    settings = Settings(
+        node_times=NodeTimes(
+            node_monitor_period_s=node_monitor_period,
+            node_monitor_grace_period_s=node_monitor_grace_period,
+            node_startup_grace_period_s=node_startup_grace_period,
+            rates=Rates(
+                node_eviction_rate=node_eviction_rate,
+                secondary_node_eviction_rate=secondary_node_eviction_rate,
+                large_cluster_size_threshold=large_cluster_size_threshold,
+                unhealthy_zone_threshold=unhealthy_zone_threshold,
+            ),
+        ),
+        terminated_pod_gc_threshold=terminated_pod_gc_threshold,
+        pod_gc_quarantine_s=pod_gc_quarantine,
+        pvclaimbinder_sync_period_s=pvclaimbinder_sync_period,
+        attach_detach_reconcile_sync_period_s=0.0 if no_attach_sync else attach_detach_reconcile_sync_period,
+        force_detach_on_timeout=not no_force_detach,
+        gates=gates,
+    )
+    options = Options(kubeconfig_file, names, csi_addresses, leader_elect, bind_address, secure_port, timeout)
+    asyncio.run(run(settings, options))
+
+
+async def run(settings: Settings, options: Options) -> None:
+    """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
+    clock, rng, measures = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
+    identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            Client.connect(connection_of(options.kubeconfig), clock=clock, user_agent=PROGRAM)
+        )
+        drivers = [
+            await stack.enter_async_context(CsiClient(address, clock=clock, rng=rng, timeout_s=options.timeout_s))
+            for address in options.csi_addresses
+        ]
+        manager = await stack.enter_async_context(
+            ControllerManager(
+                client,
+                replace(settings, drivers=tuple(drivers)),
+                clock=clock,
+                rng=rng,
+                measures=measures,
+                controllers=options.controllers,
+                identity=identity,
+                on_synced=say_ready,
+            )
+        )
+        elector = LeaderElector(client, _LEASE, identity)
+        if options.port:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            address = await stack.enter_async_context(
+                served(
+                    host=options.host,
+                    port=options.port,
+                    tls=_tls(folder, options.host),
+                    measures=measures,
+                    is_healthy=lambda: elector.is_healthy() and manager.is_healthy,
+                    is_ready=lambda: manager.is_synced,
+                )
+            )
+            click.echo(f"serving health and metrics at {address}", err=True)
+        await until_told(elector.run(manager.run) if options.leader_elect else manager.run())
+
+
+def _tls(folder: Path, host: str) -> ssl.SSLContext:
+    """A certificate made for this run, as kube-controller-manager makes one when it is given none."""
+    return ensure_identity(folder, (host, "localhost"), datetime.now(UTC)).server_context()

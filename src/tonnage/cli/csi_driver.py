@@ -1,0 +1,178 @@
+"""`tonnage csi-driver`: the reference driver, for one node or for all nodes of a small cluster, until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.pool_options import PerNode, by_node, max_volumes_option, pools_by_node, pools_option
+from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, until_told
+from tonnage.client.connection import Connection
+from tonnage.client.http import Client
+from tonnage.clock import SystemClock
+from tonnage.csi.address import InvalidAddress, socket_path
+from tonnage.driver.driver import DRIVER_NAME, Driver, Settings
+from tonnage.driver.placement import POLICIES, Policy
+from tonnage.driver.rebuilding import PROGRAM, Rebuilding
+from tonnage.driver.serving import serve
+from tonnage.faults import FaultFile
+from tonnage.gates import Gates
+
+PLACEHOLDER = "{node}"
+
+
+class _Endpoint(click.ParamType[str]):
+    """Where a driver can listen; anything else is wrong usage."""
+
+    name = "address"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            socket_path(str(value))
+        except InvalidAddress as exc:
+            self.fail(f"{exc.message}; {exc.hint}", param, ctx)
+        return str(value)
+
+
+ENDPOINT = _Endpoint()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where the driver listens: for the whole cluster, and for each node where there is a socket a node."""
+
+    cluster: str
+    node_template: str
+
+
+@click.command("csi-driver")
+@click.option(
+    "--endpoint",
+    type=ENDPOINT,
+    required=True,
+    help="Where to listen: unix:///run/csi.sock. With one node and no --node-endpoint, for that node's calls too.",
+)
+@click.option("--node-id", "nodes", multiple=True, required=True, help="A node of this driver. May be repeated.")
+@click.option(
+    "--node-endpoint",
+    type=ENDPOINT,
+    help=f"Where to listen for the calls of each node: unix:///run/{PLACEHOLDER}/csi.sock.",
+)
+@pools_option
+@max_volumes_option
+@click.option(
+    "--state-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Where volumes and what is known of them are kept.",
+)
+@click.option("--driver-name", default=DRIVER_NAME, show_default=True, help="The driver's name.")
+@click.option(
+    "--pool-policy",
+    type=click.Choice(POLICIES),
+    default="best-fit",
+    show_default=True,
+    help="Which pool a new volume goes to.",
+)
+@click.option(
+    "--report-pools/--no-report-pools",
+    default=True,
+    show_default=True,
+    help="Tell the free bytes of each pool (KEP-5925), or only their sum, as drivers did before.",
+)
+@click.option(
+    "--rebuild/--no-rebuild",
+    default=False,
+    show_default=True,
+    help="Let volumes leave a node that is cordoned or gone, and rebuild them where they are wanted (KEP-5925). "
+    "Needs the API server.",
+)
+@kubeconfig_option
+@click.option(
+    "--faults", "faults_file", type=click.Path(path_type=Path, dir_okay=False), help="Faults to play: `tonnage fault`."
+)
+@feature_gates
+@logging_options
+def csi_driver(
+    endpoint: str,
+    nodes: tuple[str, ...],
+    node_endpoint: str | None,
+    pools: tuple[PerNode[tuple[int, ...]], ...],
+    max_volumes: tuple[PerNode[int], ...],
+    state_dir: Path,
+    driver_name: str,
+    pool_policy: Policy,
+    report_pools: bool,
+    rebuild: bool,
+    kubeconfig_file: Path | None,
+    faults_file: Path | None,
+    gates: Gates,
+    logging_format: str,
+    verbosity: int,
+) -> None:
+    """Serve volumes from the pools of one or more nodes, over CSI.
+
+    Volumes are folders and files below --state-dir, and need no privilege. Everything is kept through a kill. Prints
+    "ready" once it listens and, with --rebuild, follows the cluster; SIGTERM and Ctrl-C stop it.
+
+    It has no feature gate of its own, and takes the list so that one serves a whole cluster: what an API server cannot
+    do, that says itself.
+    """
+    twice = next((node for number, node in enumerate(nodes) if node in nodes[:number]), None)
+    if twice is not None:
+        raise click.UsageError(f'--node-id names "{twice}" twice')
+    if node_endpoint is not None and PLACEHOLDER not in node_endpoint:
+        raise click.UsageError(f"--node-endpoint is one for all nodes; write {PLACEHOLDER} where the node's id goes")
+    settings = Settings(
+        pools=pools_by_node(pools, nodes),
+        name=driver_name,
+        max_volumes=by_node("--max-volumes", max_volumes, nodes),
+        policy=pool_policy,
+        report_pools=report_pools,
+        rebuild=rebuild,
+    )
+    start_logging(logging_format, verbosity)
+    for warning in gates.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    connection = connection_of(kubeconfig_file) if rebuild else None
+    faults = FaultFile(faults_file) if faults_file is not None else None
+    asyncio.run(_run(settings, state_dir, Endpoints(endpoint, node_endpoint or ""), connection, faults))
+
+
+async def _run(
+    settings: Settings, state_dir: Path, endpoints: Endpoints, connection: Connection | None, faults: FaultFile | None
+) -> None:
+    clock, rng = SystemClock(), random.Random(secrets.randbits(64))
+    driver = Driver(settings, state_dir, clock=clock, rng=rng, faults=faults)
+    try:
+        await until_told(_serve(driver, endpoints, connection, clock))
+    finally:
+        driver.close()
+
+
+async def _serve(driver: Driver, endpoints: Endpoints, connection: Connection | None, clock: SystemClock) -> None:
+    async with AsyncExitStack() as stack:
+        rebuilding: Rebuilding | None = None
+        if connection is not None:
+            client = await stack.enter_async_context(Client.connect(connection, clock=clock, user_agent=PROGRAM))
+            rebuilding = await stack.enter_async_context(
+                Rebuilding(driver, client, clock=clock, identity=socket.gethostname())
+            )
+        await stack.enter_async_context(
+            serve(driver, endpoint=endpoints.cluster, node_endpoint_template=endpoints.node_template)
+        )
+        if rebuilding is None:
+            say_ready()
+            await asyncio.Event().wait()
+        else:
+            await rebuilding.wait_synced()
+            say_ready()
+            await rebuilding.run()

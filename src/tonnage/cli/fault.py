@@ -1,0 +1,112 @@
+"""`tonnage fault`: make something go wrong in a running cluster, see what is going wrong, and end it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from tonnage.errors import TonnageError
+from tonnage.faults import KINDS, Fault, FaultFile, InvalidFault, kind_of
+
+FILE_NAME = "faults.json"
+"""The faults of a cluster, in its data folder."""
+
+
+def _kinds() -> str:
+    lines = [f"{name:14} {kind.meaning}" + (f" ({kind.value})" if kind.value else "") for name, kind in KINDS.items()]
+    return "\b\nKinds:\n  " + "\n  ".join(lines)
+
+
+class _Kind(click.ParamType[str]):
+    """A kind of fault; a word that is none is wrong usage."""
+
+    name = "kind"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            kind_of(str(value))
+        except InvalidFault as exc:
+            self.fail(f"{exc.message}; {exc.hint}", param, ctx)
+        return str(value)
+
+
+@click.group(epilog=_kinds())
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path, file_okay=False), help="The folder of a `tonnage up` cluster."
+)
+@click.option("--faults", "file", type=click.Path(path_type=Path, dir_okay=False), help="Or the file of faults itself.")
+@click.pass_context
+def fault(ctx: click.Context, data_dir: Path | None, file: Path | None) -> None:
+    """Make things go wrong on request: the driver and the nodes of a cluster look here at each step."""
+    if (data_dir is None) == (file is None):
+        raise click.UsageError("say where: either --data-dir DIR or --faults FILE")
+    if data_dir is not None:
+        if not data_dir.is_dir():
+            raise TonnageError(f"there is no folder {data_dir}", hint="name the --data-dir of `tonnage up`")
+        file = data_dir / FILE_NAME
+    assert file is not None
+    ctx.obj = FaultFile(file)
+
+
+@fault.command("set")
+@click.argument("kind", type=_Kind())
+@click.option("--node", default="", help="The node it is for; without one it is for all.")
+@click.option("--value", type=float, help="How much, for the kinds that ask.")
+@click.pass_obj
+def set_fault(faults: FaultFile, kind: str, node: str, value: float | None) -> None:
+    """Make KIND go wrong from now on, until it is cleared."""
+    unit = kind_of(kind).value
+    if unit and value is None:
+        raise click.UsageError(f'the fault "{kind}" needs --value, a number of {unit}')
+    try:
+        wanted = Fault(kind, node, value or 0.0)
+    except InvalidFault as exc:
+        raise click.UsageError(exc.message) from exc
+    faults.put(wanted)
+    click.echo(f"fault {_told(wanted)} set", err=True)
+
+
+@fault.command()
+@click.argument("kind", type=_Kind(), required=False)
+@click.option("--node", default="", help="Only what is for this node.")
+@click.pass_obj
+def clear(faults: FaultFile, kind: str | None, node: str) -> None:
+    """End the faults of KIND, or all of them."""
+    ended = faults.clear(kind or "", node)
+    for each in ended:
+        click.echo(f"fault {_told(each)} cleared", err=True)
+    if not ended:
+        click.echo("there was none to clear", err=True)
+
+
+@fault.command("list")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.pass_obj
+def list_faults(faults: FaultFile, output: str) -> None:
+    """Show what is going wrong."""
+    held = faults.all()
+    if output == "json":
+        click.echo(json.dumps([asdict(each) for each in held], indent=1))
+    else:
+        click.echo(_table(held))
+
+
+def _told(each: Fault) -> str:
+    """`slow=2 on node-1`."""
+    value = f"={each.value:g}" if each.value else ""
+    return f"{each.kind}{value} on {each.node or 'every node'}"
+
+
+def _table(faults: Iterable[Fault]) -> str:
+    """Columns as kubectl writes them."""
+    rows = [("KIND", "NODE", "VALUE", "MEANING")]
+    for each in faults:
+        kind = KINDS[each.kind]
+        value = f"{each.value:g} {kind.value}" if kind.value else "-"
+        rows.append((each.kind, each.node or "(all)", value, kind.meaning))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join("   ".join([*map(str.ljust, row, widths), row[3]]) for row in rows)

@@ -1,0 +1,295 @@
+"""`tonnage provisioner`: volumes and capacity for one CSI driver, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from tonnage.cli.durations import DURATION
+from tonnage.cli.options import logging_options, start_logging
+from tonnage.cli.provisioner_gates import ProvisionerGatesType
+from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, until_told
+from tonnage.client.http import Client
+from tonnage.client.leader import LeaderElector
+from tonnage.clock import SystemClock
+from tonnage.csi.client import CsiClient
+from tonnage.health import served
+from tonnage.metrics import new_registry
+from tonnage.provisioner.capacity_controller import CapacitySettings
+from tonnage.provisioner.measure import Meter
+from tonnage.provisioner.options import NodeDeployment, Options
+from tonnage.provisioner.program import PROGRAM, Provisioner
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_THREADS: Final = click.IntRange(min=1)
+_SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def switch(name: str, *, default: bool, help: str) -> Callable[[F], F]:
+    """A flag as Go has them: `--name`, `--name=true`, `--name=false`."""
+    return click.option(
+        name, type=click.BOOL, is_flag=False, flag_value="true", default=default, show_default=True, help=help
+    )
+
+
+@click.command()
+@kubeconfig_option
+@click.option("--csi-address", default="/run/csi/socket", show_default=True, help="Address of the CSI driver socket.")
+@click.option(
+    "--timeout",
+    type=DURATION,
+    default="10s",
+    show_default=True,
+    help="Timeout for waiting for volume operation (creation, deletion, capacity queries).",
+)
+@click.option("--volume-name-prefix", default="pvc", show_default=True, help="What names of volumes begin with.")
+@click.option(
+    "--volume-name-uuid-length",
+    type=click.IntRange(min=-1),
+    default=-1,
+    show_default=True,
+    help="How much of the claim's uid goes into a volume's name; -1 is all of it.",
+)
+@click.option(
+    "--worker-threads", type=_THREADS, default=100, show_default=True, help="How many volumes are worked on at a time."
+)
+@click.option(
+    "--cloning-protection-threads", type=_THREADS, default=1, show_default=True, help="The same for cloned claims."
+)
+@click.option(
+    "--retry-interval-start",
+    type=DURATION,
+    default="1s",
+    show_default=True,
+    help="The pause after a failure; it doubles with each, up to --retry-interval-max.",
+)
+@click.option("--retry-interval-max", type=DURATION, default="5m", show_default=True, help="The longest such pause.")
+@switch("--strict-topology", default=False, help="Tell CreateVolume of the selected node's place only.")
+@switch("--immediate-topology", default=True, help="Tell CreateVolume of all places when no node was selected.")
+@switch("--extra-create-metadata", default=False, help="Tell CreateVolume the names of claim and volume.")
+@click.option("--default-fstype", default="", help="The file system when the class names none.")
+@switch(
+    "--controller-publish-readonly", default=False, help="Volumes of claims that are ReadOnlyMany alone are read-only."
+)
+@switch(
+    "--prevent-volume-mode-conversion", default=True, help="A restored snapshot keeps its volume mode, unless allowed."
+)
+@switch("--enable-expansion", default=True, help="Expand volumes too, as external-resizer does. Ours.")
+@switch("--enable-capacity", default=True, help="Publish CSIStorageCapacity objects; upstream's default is false.")
+@click.option("--capacity-poll-interval", type=DURATION, default="1m", show_default=True, help="How often it is asked.")
+@switch("--capacity-for-immediate-binding", default=False, help="Also for classes that do not wait for a consumer.")
+@click.option(
+    "--capacity-ownerref-level",
+    type=click.IntRange(min=-1),
+    default=1,
+    show_default=True,
+    help="How far above the pod in $POD_NAME the owner of these objects is; -1, or no $POD_NAME: no owner.",
+)
+@click.option(
+    "--capacity-namespace",
+    envvar="NAMESPACE",
+    default="kube-system",
+    show_default=True,
+    show_envvar=True,
+    help="Where they are. Ours; upstream has the variable only.",
+)
+@click.option("--capacity-threads", type=_THREADS, default=1, show_default=True, help="How many at a time.")
+@click.option("--kube-api-capacity-qps", type=click.FloatRange(min=0.0), default=1.0, show_default=True, help="0: any.")
+@click.option("--kube-api-capacity-burst", type=click.IntRange(min=1), default=5, show_default=True)
+@switch("--node-deployment", default=False, help="One provisioner on each node, for the volumes of that node.")
+@click.option("--node-name", envvar="NODE_NAME", default="", show_envvar=True, help="The node, with --node-deployment.")
+@switch("--node-deployment-immediate-binding", default=True, help="Compete for claims that were sent to no node.")
+@click.option(
+    "--node-deployment-base-delay", type=DURATION, default="20s", show_default=True, help="The first wait before that."
+)
+@click.option("--node-deployment-max-delay", type=DURATION, default="60s", show_default=True, help="The longest.")
+@switch("--leader-election", default=False, help="Work only while holding the lease.")
+@click.option("--leader-election-namespace", default="", help="Where the lease is; else the pod's own namespace.")
+@click.option("--leader-election-lease-duration", type=DURATION, default="15s", show_default=True)
+@click.option("--leader-election-renew-deadline", type=DURATION, default="10s", show_default=True)
+@click.option("--leader-election-retry-period", type=DURATION, default="5s", show_default=True)
+@click.option(
+    "--kube-api-qps",
+    type=click.FloatRange(min=0.0),
+    default=0.0,
+    show_default=True,
+    help="Requests a second; 0 leaves it to the server's fairness. Upstream's default is 5.",
+)
+@click.option("--kube-api-burst", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option(
+    "--http-endpoint", default="", metavar="HOST:PORT", help="Where health and metrics are served, if at all."
+)
+@click.option("--metrics-address", default="", metavar="HOST:PORT", help="The older name of --http-endpoint.")
+@click.option(
+    "--feature-gates",
+    "gates",
+    type=ProvisionerGatesType(),
+    default="",
+    metavar="A=true,B=false",
+    help="Features to turn on or off.",
+)
+@logging_options
+def provisioner(**given: Any) -> None:
+    """Make, delete and expand the volumes of one CSI driver, and publish how much room it has.
+
+    Runs beside any CSI driver and against any Kubernetes API server, with external-provisioner's flags. Prints "ready"
+    once the driver has answered and the cluster is known; SIGTERM and Ctrl-C stop it.
+    """
+    start_logging(given["logging_format"], given["verbosity"])
+    for warning in given["gates"].ours.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    asyncio.run(_run(given))
+
+
+def options_of(given: dict[str, Any]) -> Options:
+    """What the flags say about volumes. Raises UsageError."""
+    own = given["gates"].own
+    deployment = None
+    if given["node_deployment"]:
+        if not given["node_name"]:
+            raise click.UsageError("--node-deployment needs the node's name: set NODE_NAME or --node-name")
+        deployment = NodeDeployment(
+            node_name=given["node_name"],
+            immediate_binding=given["node_deployment_immediate_binding"],
+            base_delay_s=given["node_deployment_base_delay"],
+            max_delay_s=given["node_deployment_max_delay"],
+        )
+    return Options(
+        volume_name_prefix=given["volume_name_prefix"],
+        volume_name_uuid_length=given["volume_name_uuid_length"],
+        strict_topology=given["strict_topology"],
+        immediate_topology=given["immediate_topology"],
+        extra_create_metadata=given["extra_create_metadata"],
+        default_fstype=given["default_fstype"],
+        controller_publish_readonly=given["controller_publish_readonly"],
+        prevent_volume_mode_conversion=given["prevent_volume_mode_conversion"],
+        worker_threads=given["worker_threads"],
+        cloning_protection_threads=given["cloning_protection_threads"],
+        retry_start_s=given["retry_interval_start"],
+        retry_max_s=given["retry_interval_max"],
+        expands=given["enable_expansion"],
+        topology=own["Topology"],
+        volume_attributes_class=own["VolumeAttributesClass"],
+        node_deployment=deployment,
+    )
+
+
+def capacity_of(given: dict[str, Any]) -> CapacitySettings | None:
+    """What the flags say about capacity; None when it is not published."""
+    if not given["enable_capacity"]:
+        return None
+    return CapacitySettings(
+        namespace=given["capacity_namespace"],
+        with_pools=given["gates"].ours.CSIStorageCapacityV2,
+        for_immediate_binding=given["capacity_for_immediate_binding"],
+        poll_interval_s=given["capacity_poll_interval"],
+        threads=given["capacity_threads"],
+        first_retry_s=given["retry_interval_start"],
+        max_retry_s=given["retry_interval_max"],
+        qps=given["kube_api_capacity_qps"],
+        burst=given["kube_api_capacity_burst"],
+    )
+
+
+def lease_of(driver_name: str, namespace: str) -> str:
+    """The lease that copies of a driver's provisioner meet at, named as upstream's sidecars name it."""
+    name = re.sub("[^a-zA-Z0-9-]", "-", driver_name)
+    return f"{namespace or _own_namespace()}/{name}{'X' if name.endswith('-') else ''}"
+
+
+def endpoint_of(http_endpoint: str, metrics_address: str) -> tuple[str, int] | None:
+    """Host and port to serve at; None for nowhere. Raises UsageError."""
+    if http_endpoint and metrics_address:
+        raise click.UsageError("only one of --metrics-address and --http-endpoint can be set")
+    told = http_endpoint or metrics_address
+    if not told:
+        return None
+    host, _, port = told.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise click.UsageError(f'"{told}" is no address to listen on; write it like ":8080" or "127.0.0.1:8080"')
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+async def _run(given: dict[str, Any]) -> None:
+    endpoint = endpoint_of(given["http_endpoint"], given["metrics_address"])
+    options, capacity = options_of(given), capacity_of(given)
+    clock, rng, measures = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
+    meter = Meter(measures)
+    client = Client.connect(
+        connection_of(given["kubeconfig_file"]),
+        clock=clock,
+        user_agent=PROGRAM,
+        qps=given["kube_api_qps"],
+        burst=given["kube_api_burst"],
+    )
+    driver = CsiClient(given["csi_address"], clock=clock, rng=rng, timeout_s=given["timeout"], on_call=meter.csi_call)
+    program = Provisioner(
+        client,
+        driver,
+        options,
+        clock=clock,
+        rng=rng,
+        measures=measures,
+        meter=meter,
+        capacity=capacity,
+        pod_name=os.environ.get("POD_NAME", ""),
+        owner_level=given["capacity_ownerref_level"],
+    )
+    electors: list[LeaderElector] = []
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(client)
+        await stack.enter_async_context(driver)
+        if endpoint is not None:
+            address = await stack.enter_async_context(
+                served(
+                    host=endpoint[0],
+                    port=endpoint[1],
+                    tls=None,
+                    measures=measures,
+                    is_healthy=lambda: all(elector.is_healthy() for elector in electors),
+                    is_ready=lambda: program.is_synced,
+                )
+            )
+            click.echo(f"serving health and metrics at {address}", err=True)
+        await until_told(_work(program, client, given, electors))
+
+
+async def _work(program: Provisioner, client: Client, given: dict[str, Any], electors: list[LeaderElector]) -> None:
+    async with program:
+        await program.wait_synced()
+        say_ready()
+        if not given["leader_election"]:
+            await program.run()
+            return
+        elector = LeaderElector(
+            client,
+            lease_of(program.facts.name, given["leader_election_namespace"]),
+            f"{socket.gethostname()}_{secrets.token_hex(8)}",
+            lease_duration_s=int(given["leader_election_lease_duration"]),
+            renew_deadline_s=given["leader_election_renew_deadline"],
+            retry_period_s=given["leader_election_retry_period"],
+            release_on_cancel=given["gates"].own["ReleaseLeaderElectionOnExit"],
+        )
+        electors.append(elector)
+        await elector.run(program.run)
+
+
+def _own_namespace() -> str:
+    """The pod's namespace, as upstream finds it."""
+    if told := os.environ.get("POD_NAMESPACE") or os.environ.get("NAMESPACE"):
+        return told
+    try:
+        return _SERVICE_ACCOUNT_NAMESPACE.read_text().strip() or "default"
+    except OSError:
+        return "default"

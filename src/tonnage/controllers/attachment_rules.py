@@ -1,0 +1,165 @@
+"""Which volume should be attached where: the rules of the attach/detach controller, without any I/O.
+
+Seen for one volume at a time, so that what must not happen is decided in one place: a volume that may be on one node
+only is never asked for on two. As long as any VolumeAttachment of it exists for another node, also one that is being
+deleted, no new one is made. Its object goes when the driver has said that it let go (the attacher's finalizer), so the
+order on the driver's side is always ControllerUnpublish there, then ControllerPublish here.
+
+That is what KEP-5925 needs of us as well. A volume that is rebuilt elsewhere is an ordinary one: its pod is gone from
+the cordoned node, or the node is gone; the old attachment is taken away, then the new one made; and inside the
+ControllerPublish for the new node the driver rebuilds. A volume that may be on many nodes (ReadWriteMany) is attached
+at once, while the old attachment still goes; whether a rebuild can live with that is for its driver to say.
+
+A node's volume is detached when no pod needs it there and the node says that it has let go (`volumesInUse`). It is
+detached without the node's word when the node
+
+    has the taint node.kubernetes.io/out-of-service    a person vouches for it
+    is gone                                            nobody is left to unmount; upstream waits six minutes here too
+    is not ready and was waited for six minutes        it may never answer
+
+Mirrors attachdetach's reconciler. `attachments` does what is planned here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tonnage.objects.core_v1 import Node, PersistentVolume
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
+
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
+CSI_PREFIX: Final = "kubernetes.io/csi/"
+MAX_WAIT_FOR_UNMOUNT_S: Final = 360.0
+"""How long a node that is not ready may keep a volume that nobody needs there."""
+_MANY_NODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+
+
+def attachment_name(handle: str, driver: str, node: str) -> str:
+    """What kubelets and attachers look for: the same for the same volume and node, whoever computes it."""
+    return f"csi-{hashlib.sha256(f'{handle}{driver}{node}'.encode()).hexdigest()}"
+
+
+def unique_name(driver: str, handle: str) -> str:
+    """A volume as nodes list it: in `volumesInUse` and `volumesAttached`."""
+    return f"{CSI_PREFIX}{driver}^{handle}"
+
+
+def needs_attaching(volume: PersistentVolume, driver: CSIDriver | None) -> bool:
+    """Whether the volume is a CSI driver's that attaches. One that has no CSIDriver object does."""
+    return volume.spec.csi is not None and (driver is None or driver.spec.attach_required)
+
+
+def allows_many_nodes(volume: PersistentVolume) -> bool:
+    """Whether several nodes may have it at once. Without access modes nobody knows, and the driver may refuse."""
+    modes = volume.spec.access_modes
+    return not modes or not _MANY_NODES.isdisjoint(modes)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node as far as volumes are concerned."""
+
+    is_there: bool
+    is_ready: bool = False
+    is_out_of_service: bool = False
+    in_use: frozenset[str] = frozenset()
+    has_driver: bool = False
+
+    @classmethod
+    def of(cls, node: Node | None, csi_node: CSINode | None, driver: str) -> NodeState:
+        if node is None:
+            return cls(is_there=False)
+        return cls(
+            is_there=True,
+            is_ready=any(each.type == "Ready" and each.is_true for each in node.status.conditions),
+            is_out_of_service=any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints),
+            in_use=frozenset(node.status.volumes_in_use),
+            has_driver=csi_node is not None and csi_node.driver(driver) is not None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Detachment:
+    """An attachment to take away. `is_forced`: without asking the node whether it has let go."""
+
+    attachment: VolumeAttachment
+    is_forced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do about one volume: detach first, then attach."""
+
+    detach: tuple[Detachment, ...] = ()
+    attach: tuple[str, ...] = ()
+    """Nodes."""
+    taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Nodes that have to wait, and the nodes that have the volume meanwhile."""
+    without_driver: tuple[str, ...] = ()
+    """Nodes that have to wait until the driver is installed on them."""
+    again_s: float | None = None
+    """When an attachment is to be taken by force, if nothing happens before."""
+
+
+def plan(
+    volume: PersistentVolume,
+    wanted: Sequence[str],
+    attachments: Sequence[VolumeAttachment],
+    node_state: Callable[[str], NodeState],
+    unwanted_s: Callable[[str], float],
+    *,
+    max_wait_s: float = MAX_WAIT_FOR_UNMOUNT_S,
+    force_on_timeout: bool = True,
+) -> Plan:
+    """What to do about a volume that pods on the `wanted` nodes need, who came first coming first.
+
+    `unwanted_s` is for how long nobody has needed it on a node.
+    """
+    source = volume.spec.csi
+    if source is None:
+        return Plan()
+    name = unique_name(source.driver, source.volume_handle)
+    detach, waits_s = [], []
+    for attachment in attachments:
+        node = attachment.spec.node_name
+        if node in wanted or attachment.metadata.is_terminating:
+            continue
+        if attachment.name != attachment_name(source.volume_handle, source.driver, node):
+            continue  # somebody made it by hand; they know why
+        wait_s = _wait_s(name, node_state(node), unwanted_s(node), max_wait_s, force_on_timeout)
+        if wait_s is None:
+            continue
+        if wait_s > 0:
+            waits_s.append(wait_s)
+        else:
+            detach.append(Detachment(attachment, is_forced=name in node_state(node).in_use))
+    attach: list[str] = []
+    taken: dict[str, tuple[str, ...]] = {}
+    without_driver: list[str] = []
+    holders = {attachment.spec.node_name for attachment in attachments}
+    for node in wanted:
+        if node in holders:
+            continue  # attached, being attached, or being detached: then there will be another look
+        others = tuple(sorted(holders | set(attach)))
+        state = node_state(node)
+        if not state.is_there:
+            continue
+        if others and not allows_many_nodes(volume):
+            taken[node] = others
+        elif not state.has_driver:
+            without_driver.append(node)
+        else:
+            attach.append(node)
+    return Plan(tuple(detach), tuple(attach), taken, tuple(without_driver), min(waits_s, default=None))
+
+
+def _wait_s(name: str, node: NodeState, unwanted_s: float, max_wait_s: float, force_on_timeout: bool) -> float | None:
+    """How long the volume is to be left on the node: 0 for no longer, None for as long as the node says."""
+    if not node.is_there or node.is_out_of_service or name not in node.in_use:
+        return 0.0
+    if node.is_ready or not force_on_timeout:
+        return None
+    return max(max_wait_s - unwanted_s, 0.0)

@@ -1,0 +1,128 @@
+"""What a controller wrote and its cache does not show yet: until it does, the cache is no ground to act on.
+
+A controller that counts what it sees and makes what is missing would make it twice if it looked before its own work
+came back to it. So it notes, for each of its objects, what it wrote; `are_met` says whether the cache has caught up.
+
+    written    the cache has come as far as the revision that the server gave to the write
+    deleted    the cache no longer shows that life of the object, or shows that it is going
+    in doubt   the server's answer got lost: `settle` asks it what became of the object, and one of the above follows
+
+What is not met after five minutes is forgotten, as upstream does: a server that was restored from a copy counts from an
+older revision, and an event may be lost for reasons nobody thought of. Nothing survives the program, and nothing has
+to: a program that starts waits for a state that the server gives after all that the one before it wrote. Mirrors
+UIDTrackingControllerExpectations and the consistency store of controller_utils.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from tonnage import logs
+from tonnage.client.errors import Disconnected
+from tonnage.client.http import Client
+from tonnage.clock import Clock
+from tonnage.errors import ApiError, NotFound, TonnageError
+from tonnage.objects.meta import Key, Object
+
+TIMEOUT_S: Final = 300.0
+
+_log = logs.logger(__name__)
+
+
+class Following(Protocol):
+    """A cache that knows how far it has come; an `Informer` is one."""
+
+    @property
+    def cls(self) -> type[Any]: ...
+
+    @property
+    def resource_version(self) -> str: ...
+
+    def get(self, key: Key, /) -> Object | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    is_met: Callable[[], bool]
+    noted_at_s: float
+
+
+class Expectations:
+    """What each owner, by key, waits to see."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._notes: dict[Key, list[_Note]] = {}
+        self._doubts: dict[Key, list[tuple[Following, Key, str]]] = {}
+
+    def wrote(self, owner: Key, cache: Following, written: Object) -> None:
+        """The server has answered a create or a change with `written`."""
+        version = _number(written.metadata.resource_version)
+        self._note(owner, lambda: _number(cache.resource_version) >= version)
+
+    def deleted(self, owner: Key, cache: Following, key: Key, uid: str) -> None:
+        """The server has taken the deletion of this object."""
+
+        def is_met() -> bool:
+            shown = cache.get(key)
+            return shown is None or shown.uid != uid or shown.metadata.is_terminating
+
+        self._note(owner, is_met)
+
+    def doubt(self, owner: Key, cache: Following, key: Key, uid: str = "") -> None:
+        """A create or a change of this object, or with `uid` its deletion, got no answer."""
+        self._doubts.setdefault(owner, []).append((cache, key, uid))
+
+    async def settle(self, owner: Key) -> None:
+        """Ask the server what became of what is in doubt. Raises what the client raises; then all of it still is."""
+        for cache, key, uid in tuple(self._doubts.get(owner, ())):
+            try:
+                found: Object | None = await self._client.get(cache.cls, key)
+            except NotFound:
+                found = None
+            if uid:
+                if found is None or found.uid != uid or found.metadata.is_terminating:
+                    self.deleted(owner, cache, key, uid)
+            elif found is not None:
+                self.wrote(owner, cache, found)
+            self._doubts[owner].remove((cache, key, uid))
+        self._doubts.pop(owner, None)
+
+    def are_met(self, owner: Key) -> bool:
+        """Whether the cache shows all of it, as far as is known."""
+        notes = self._notes.get(owner)
+        if not notes:
+            return owner not in self._doubts
+        now_s = self._clock.monotonic()
+        left = [note for note in notes if not note.is_met()]
+        if any(now_s - note.noted_at_s > TIMEOUT_S for note in left):
+            _log.warning("The cache did not show our own writes in time; they are forgotten", owner=owner)
+            left = []
+        if left:
+            self._notes[owner] = left
+        else:
+            self._notes.pop(owner)
+        return not left and owner not in self._doubts
+
+    def forget(self, owner: Key) -> None:
+        """The owner is gone."""
+        self._notes.pop(owner, None)
+        self._doubts.pop(owner, None)
+
+    def _note(self, owner: Key, is_met: Callable[[], bool]) -> None:
+        self._notes.setdefault(owner, []).append(_Note(is_met, self._clock.monotonic()))
+
+
+def is_in_doubt(failure: TonnageError) -> bool:
+    """Whether a write that failed so may have been carried out all the same."""
+    if isinstance(failure, ApiError):
+        return failure.code >= 500
+    return isinstance(failure, Disconnected) and failure.in_doubt
+
+
+def _number(resource_version: str) -> int:
+    """Revisions as numbers that can be compared, as every server since 1.35 promises; -1 for none."""
+    return int(resource_version) if resource_version.isdecimal() else -1

@@ -1,0 +1,85 @@
+"""Is a node alive? What it last said, when we noticed, and what its conditions become when it falls silent. Pure.
+
+A node speaks in two ways: it renews its lease every few seconds, and it repeats the heartbeat of its Ready condition.
+Times on its side do not count, since clocks disagree: what counts is when we saw either of them change. When neither
+has for the grace period, Ready and the pressure conditions turn Unknown. Mirrors tryUpdateNodeHealth. What taints
+follow from conditions is in `node_taints`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from tonnage.clock import rfc3339
+from tonnage.objects.coordination_v1 import Lease
+from tonnage.objects.core_v1 import Node
+from tonnage.objects.core_v1.node import NodeCondition
+from tonnage.objects.document import Doc
+
+READY: Final = "Ready"
+_SILENT_CONDITIONS: Final = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
+"""What nobody knows of a silent node. NetworkUnavailable is not among them: others look after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The last sign of life of one node: `heard_at` is when we noticed it, by our clock."""
+
+    uid: str
+    heard_at: datetime
+    has_ready: bool
+    heartbeat: datetime | None = None
+    renewed: datetime | None = None
+
+
+def ready_of(node: Node) -> NodeCondition | None:
+    return next((each for each in node.status.conditions if each.type == READY), None)
+
+
+def observe(before: Health | None, node: Node, lease: Lease | None, now: datetime) -> Health:
+    """What is known after a look at the node and its lease."""
+    ready = ready_of(node)
+    heartbeat = None if ready is None else ready.last_heartbeat_time
+    if before is not None and before.uid != node.uid:
+        before = None  # another machine of the same name
+    if before is None and ready is None:
+        # Nobody has ever posted a status: its life begins with the object.
+        heard_at = node.metadata.creation_timestamp or now
+    elif before is None or before.has_ready != (ready is not None) or before.heartbeat != heartbeat:
+        heard_at = now
+    else:
+        heard_at = before.heard_at
+    renewed = None if before is None else before.renewed
+    at = None if lease is None else lease.spec.renew_time
+    if at is not None and (renewed is None or at > renewed):
+        heard_at, renewed = now, at
+    return Health(node.uid, heard_at, ready is not None, heartbeat, renewed)
+
+
+def is_silent(health: Health, now: datetime, *, grace_s: float, startup_grace_s: float) -> bool:
+    """Whether it has been quiet for too long; a node that never posted a status is given longer."""
+    allowed_s = grace_s if health.has_ready else startup_grace_s
+    return (now - health.heard_at).total_seconds() > allowed_s
+
+
+def conditions_of_silence(node: Node, now: datetime) -> list[Doc]:
+    """The conditions to write on a silent node; none when they all say so already."""
+    known = {each.type: each for each in node.status.conditions}
+    return [
+        {
+            "type": type_,
+            "status": "Unknown",
+            "lastHeartbeatTime": _written(None if was is None else was.last_heartbeat_time, node, now),
+            "lastTransitionTime": rfc3339(now),
+            "reason": "NodeStatusNeverUpdated" if was is None else "NodeStatusUnknown",
+            "message": "Kubelet never posted node status." if was is None else "Kubelet stopped posting node status.",
+        }
+        for type_, was in ((type_, known.get(type_)) for type_ in _SILENT_CONDITIONS)
+        if was is None or was.status != "Unknown"
+    ]
+
+
+def _written(heartbeat: datetime | None, node: Node, now: datetime) -> str:
+    return rfc3339(heartbeat or node.metadata.creation_timestamp or now)

@@ -1,0 +1,33 @@
+"""Deleting a pod that is disrupted: why, as a condition for whoever made it, then the deletion.
+
+A `DisruptionTarget` condition tells a pod's controller that it did not fail by itself. Both controllers that end pods
+for reasons outside of them (`taint_manager`, `pod_garbage`) write it through here.
+"""
+
+from __future__ import annotations
+
+from tonnage.client.http import Client
+from tonnage.clock import Clock, rfc3339
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.document import Doc
+
+_DISRUPTED = "DisruptionTarget"
+
+
+async def say_disrupted(client: Client, pod: Pod, reason: str, message: str, *, clock: Clock, failed: bool) -> None:
+    """Write the condition, and the phase Failed with it where there is nobody left to do so.
+
+    Writes nothing when it says so already. Raises NotFound, Conflict when this life of the pod is over.
+    """
+    status: Doc = {}
+    known = pod.condition(_DISRUPTED)
+    is_new = known is None or not known.is_true
+    if reason and (known is None or is_new or (known.reason, known.message) != (reason, message)):
+        condition = {"type": _DISRUPTED, "status": "True", "reason": reason, "message": message}
+        since = {"lastTransitionTime": rfc3339(clock.now())} if is_new else {}
+        status["conditions"] = [condition | since]
+    if failed and not pod.is_terminal:
+        status["phase"] = "Failed"
+    if status:
+        patch = {"metadata": {"uid": pod.uid}, "status": status}
+        await client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")

@@ -1,0 +1,121 @@
+"""`Driver`: the reference CSI driver, many nodes in one object, as its services and the node watch use it.
+
+    driver = Driver(Settings(pools={"node-1": (100 * GI, 100 * GI)}, rebuild=True), state_dir, clock=clock, rng=rng)
+    driver.hooks = RebuildHooks(may_leave=..., is_gone=..., on_moved=...)
+    async with serve(driver, endpoint="unix:///run/csi.sock", node_endpoint_template="unix:///run/{node}/csi.sock"):
+        ...
+
+What it keeps at every instant, also between any two lines and a `kill -9`: each volume is whole, in one pool of one
+node, and no pool holds more than it has.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from tonnage import logs
+from tonnage.clock import Clock
+from tonnage.driver.books import Books
+from tonnage.driver.core import DRIVER_NAME, Core, Settings
+from tonnage.driver.hooks import RebuildHooks
+from tonnage.driver.locks import Locks
+from tonnage.driver.making import Volumes
+from tonnage.driver.moving import Moves
+from tonnage.driver.played_faults import PlayedFaults
+from tonnage.driver.publishing import Publications
+from tonnage.driver.records import SnapshotRecord, VolumeRecord
+from tonnage.driver.snapshots import Snapshots
+from tonnage.driver.staging import Stagings
+from tonnage.driver.state import StateFolder, StateTrouble
+from tonnage.faults import FaultFile
+
+__all__ = ["DRIVER_NAME", "Driver", "RebuildHooks", "Settings"]
+
+_log = logs.logger(__name__)
+
+
+class Driver:
+    """All of a driver but its sockets. The services reach the work through `volumes`, `publications` and the like."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        state_dir: Path,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        faults: FaultFile | None = None,
+        hooks: RebuildHooks | None = None,
+    ) -> None:
+        """Take up what `state_dir` holds and clear away what an interrupted call left. Raises TonnageError."""
+        for node in settings.pools:
+            if not node or "/" in node or node.startswith("."):
+                raise StateTrouble(f'"{node}" cannot be a node id: each node has a folder of its name')
+        folder = StateFolder(state_dir)
+        try:
+            books = Books(settings.pools)
+            records: list[VolumeRecord | SnapshotRecord] = [*folder.volumes(), *folder.snapshots()]
+            for record in records:
+                books.enter(record)
+            swept = folder.sweep(records)
+        except BaseException:
+            folder.close()
+            raise
+        if swept:
+            _log.info("Remains of interrupted calls removed", count=len(swept))
+        self.core = Core(
+            settings=settings,
+            books=books,
+            folder=folder,
+            locks=Locks(),
+            faults=PlayedFaults(faults, books),
+            clock=clock,
+            rng=rng,
+            hooks=hooks or RebuildHooks(),
+        )
+        self._moves = Moves(self.core)
+        self.volumes = Volumes(self.core)
+        self.snapshots = Snapshots(self.core)
+        self.publications = Publications(self.core, self._moves)
+        self.stagings = Stagings(self.core, self._moves)
+
+    @property
+    def settings(self) -> Settings:
+        return self.core.settings
+
+    @property
+    def hooks(self) -> RebuildHooks:
+        """May be set at any time; it counts from the next call on."""
+        return self.core.hooks
+
+    @hooks.setter
+    def hooks(self, hooks: RebuildHooks) -> None:
+        self.core.hooks = hooks
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes of this driver, as they were given."""
+        return tuple(self.settings.pools)
+
+    def node_of(self, volume_id: str) -> str | None:
+        """The node that a volume lives on now; None if there is no such volume."""
+        record = self.core.books.volumes.get(volume_id)
+        return record.node if record else None
+
+    def volumes_on(self, node: str) -> tuple[str, ...]:
+        """The ids of the volumes that live on a node, also on one that this driver no longer plays."""
+        return tuple(record.volume_id for record in self.core.books.volumes.values() if record.node == node)
+
+    async def rebuild(self, volume_id: str, to_node: str) -> bool:
+        """Move a volume to another node: room first, then the contents, then the record, then the old copy goes.
+
+        True if it moved, False if it was there already. Does not ask the hooks whether it may; ControllerPublish and
+        NodeStage do. Raises Refused: NOT_FOUND for the volume or the node, RESOURCE_EXHAUSTED when no pool has room.
+        A death at any instant leaves the volume whole on the old node or on the new one; asking again finishes it.
+        """
+        return await self._moves.rebuild(volume_id, to_node)
+
+    def close(self) -> None:
+        """Let go of the state folder."""
+        self.core.folder.close()

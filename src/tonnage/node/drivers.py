@@ -1,0 +1,206 @@
+"""The drivers of one node: found by their sockets, asked who they are, forgotten when the socket is gone.
+
+    no socket ──► socket appears ──► GetPluginInfo, NodeGetInfo, NodeGetCapabilities ──► installed
+        ▲                                                                                   │
+        └──────────────── socket gone ◄──── (a new socket: asked again) ◄───────────────────┘
+
+A driver that was killed leaves its socket behind and stays installed: its calls fail until it is back, and it is asked
+again because its socket is a new one. Which driver an address belonged to is kept in a small file, so that a driver
+which went away while we were not running is noticed too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tonnage import logs
+from tonnage.client.deadline import within
+from tonnage.clock import Clock
+from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.address import socket_path
+from tonnage.csi.client import CsiClient
+from tonnage.errors import TonnageError
+from tonnage.node.measure import Meter
+from tonnage.node.volume_calls import Abilities
+
+_ASK_S: Final = 5.0
+"""How long a driver may take to say who it is; then it is asked again at the next look."""
+
+_log = logs.logger(__name__)
+
+
+class DriverMissing(TonnageError):
+    """A volume's driver is not on this node, or not yet."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"driver name {name} not found in the list of registered CSI drivers")
+
+
+@dataclass(slots=True, eq=False)
+class Driver:
+    """A driver that is installed on a node; `info` is what it last said of the node."""
+
+    name: str
+    address: str
+    client: CsiClient
+    info: csi.NodeGetInfoResponse
+    can: Abilities
+    socket: tuple[int, int] | None
+    """Which socket it was found at: another one is another process."""
+
+
+class Drivers:
+    """Keeps the list of one node's drivers. `on_change` is told the name of a driver that came, changed or went."""
+
+    def __init__(
+        self,
+        addresses: tuple[str, ...],
+        folder: Path,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        timeout_s: float,
+        meter: Meter,
+        on_change: Callable[[str], None],
+    ) -> None:
+        self._addresses = addresses
+        self._folder = folder / "plugins_registry"
+        self._clock = clock
+        self._rng = rng
+        self._timeout_s = timeout_s
+        self._meter = meter
+        self._on_change = on_change
+        self._by_address: dict[str, Driver] = {}
+        self._clients: dict[str, CsiClient] = {}
+        self._complained: set[str] = set()
+        self.gone: set[str] = set()
+        """Drivers that were here and are not: their entries are to be taken out of the CSINode, then `settle`."""
+
+    def get(self, name: str) -> Driver:
+        """An installed driver. Raises DriverMissing."""
+        for driver in self._by_address.values():
+            if driver.name == name:
+                return driver
+        raise DriverMissing(name)
+
+    def is_installed(self, name: str) -> bool:
+        return any(driver.name == name for driver in self._by_address.values())
+
+    def installed(self) -> tuple[Driver, ...]:
+        return tuple(self._by_address.values())
+
+    def recover(self) -> None:
+        """Read which drivers were here when we last ran: one whose socket is gone by now is gone."""
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                said = json.loads(path.read_text())
+                name, address = str(said["driverName"]), str(said["address"])
+            except (OSError, ValueError, KeyError, TypeError) as exc:
+                _log.warning("A record of a driver cannot be read", path=str(path), error=str(exc))
+                continue
+            if address not in self._addresses or not _exists(address):
+                self.gone.add(name)
+
+    async def look(self) -> None:
+        """Look at every address once. Never raises: what does not answer is looked at again."""
+        for address in self._addresses:
+            known = self._by_address.get(address)
+            if not _exists(address):
+                if known is not None:
+                    await self._forget(known)
+                continue
+            socket = _identity(address)
+            if known is not None and known.socket == socket:
+                continue
+            try:
+                await within(self._clock, _ASK_S, self._ask(address, socket))
+                self._complained.discard(address)
+            except (TonnageError, TimeoutError, OSError) as exc:
+                if address not in self._complained:
+                    _log.warning("A driver does not say who it is", address=address, error=str(exc))
+                    self._complained.add(address)
+
+    def settle(self, name: str) -> None:
+        """A driver that went has been taken out everywhere."""
+        self.gone.discard(name)
+        if not self.is_installed(name):
+            (self._folder / f"{name}.json").unlink(missing_ok=True)
+
+    async def close(self) -> None:
+        for client in self._clients.values():
+            await client.close()
+
+    # -- one driver ---------------------------------------------------------------------------------------------------
+
+    async def _ask(self, address: str, socket: tuple[int, int] | None) -> None:
+        client = self._client(address)
+        name = (await client.plugin_info()).name
+        info = await client.node_info()
+        can = Abilities(await client.node_capabilities())
+        before = self._by_address.get(address)
+        self._by_address[address] = Driver(name, address, client, info, can, socket)
+        self.gone.discard(name)
+        self._record(name, address)
+        _log.info("CSI driver registered", driver=name, address=address, node_id=info.node_id)
+        if before is not None and before.name != name:
+            self.gone.add(before.name)
+            self._on_change(before.name)
+        self._on_change(name)
+
+    async def _forget(self, driver: Driver) -> None:
+        del self._by_address[driver.address]
+        await driver.client.close()
+        if not self.is_installed(driver.name):
+            self.gone.add(driver.name)
+        _log.info("CSI driver is gone", driver=driver.name, address=driver.address)
+        self._on_change(driver.name)
+
+    def _client(self, address: str) -> CsiClient:
+        client = self._clients.get(address)
+        if client is None:
+
+            def called(method: str, code: str, seconds: float) -> None:
+                known = self._by_address.get(address)
+                self._meter.called(known.name if known is not None else "", method, code, seconds)
+
+            client = self._clients[address] = CsiClient(
+                address, clock=self._clock, rng=self._rng, timeout_s=self._timeout_s, on_call=called
+            )
+        return client
+
+    def _record(self, name: str, address: str) -> None:
+        text = json.dumps({"driverName": name, "address": address})
+        path = self._folder / f"{name}.json"
+        if path.exists() and path.read_text() == text:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+        aside = path.with_name(f".{path.name}.{os.getpid()}")
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+
+
+def _exists(address: str) -> bool:
+    """Whether the driver's socket is there; a host and port cannot be looked at and always is."""
+    path = socket_path(address)
+    return path is None or path.exists()
+
+
+def _identity(address: str) -> tuple[int, int] | None:
+    path = socket_path(address)
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns

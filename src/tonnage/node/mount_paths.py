@@ -1,0 +1,106 @@
+"""Where a node keeps its mounts: the folders of a kubelet, below the node's own root.
+
+    plugins/kubernetes.io/csi/<driver>/<sha256 of handle>/globalmount     staged, once a volume
+    plugins/kubernetes.io/csi/<driver>/<sha256 of handle>/vol_data.json       its record
+    pods/<uid>/volumes/kubernetes.io~csi/<volume>/mount                   published, once a pod
+    pods/<uid>/volumes/kubernetes.io~csi/<volume>/vol_data.json               its record
+
+and for block volumes
+
+    plugins/kubernetes.io/csi/volumeDevices/staging/<volume>
+    plugins/kubernetes.io/csi/volumeDevices/publish/<volume>/<uid>
+    plugins/kubernetes.io/csi/volumeDevices/<volume>/data/{vol_data,<uid>}.json
+    pods/<uid>/volumeDevices/kubernetes.io~csi/<volume>                   a link to where it is published
+
+`MountRecord` is what a record holds; every path follows from one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+RECORD: Final = "vol_data.json"
+_PLUGIN: Final = Path("plugins/kubernetes.io/csi")
+_DEVICES: Final = _PLUGIN / "volumeDevices"
+_ESCAPED: Final = "kubernetes.io~csi"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountRecord:
+    """One volume of one driver, staged (no `pod_uid`) or published for a pod. `name` is the PersistentVolume's."""
+
+    driver: str
+    handle: str
+    name: str
+    pod_uid: str = ""
+    is_block: bool = False
+    is_attachable: bool = True
+    is_inline: bool = False
+
+    @property
+    def volume_id(self) -> str:
+        """The same for every use of the volume on a node."""
+        return f"{self.driver}^{self.handle}"
+
+    @property
+    def unique_name(self) -> str:
+        """What Node.status.volumesInUse and volumesAttached call it."""
+        return unique_volume_name(self.driver, self.handle)
+
+
+def unique_volume_name(driver: str, handle: str) -> str:
+    return f"kubernetes.io/csi/{driver}^{handle}"
+
+
+@dataclass(frozen=True, slots=True)
+class MountPaths:
+    """The paths of one node."""
+
+    root: Path
+
+    def staging(self, record: MountRecord) -> Path:
+        """What NodeStageVolume is given."""
+        if record.is_block:
+            return self.root / _DEVICES / "staging" / record.name
+        return self._staging_folder(record) / "globalmount"
+
+    def staging_record(self, record: MountRecord) -> Path:
+        if record.is_block:
+            return self.root / _DEVICES / record.name / "data" / RECORD
+        return self._staging_folder(record) / RECORD
+
+    def target(self, record: MountRecord) -> Path:
+        """What NodePublishVolume is given."""
+        if record.is_block:
+            return self.root / _DEVICES / "publish" / record.name / record.pod_uid
+        return self._pod_folder(record) / "mount"
+
+    def target_record(self, record: MountRecord) -> Path:
+        if record.is_block:
+            return self.root / _DEVICES / record.name / "data" / f"{record.pod_uid}.json"
+        return self._pod_folder(record) / RECORD
+
+    def device_link(self, record: MountRecord) -> Path:
+        """Where the pod finds a block volume."""
+        return self.root / "pods" / record.pod_uid / "volumeDevices" / _ESCAPED / record.name
+
+    def pod(self, uid: str) -> Path:
+        return self.root / "pods" / uid
+
+    def record_patterns(self) -> tuple[str, ...]:
+        """Globs below the root that find every record."""
+        return (
+            f"{_PLUGIN}/*/*/{RECORD}",
+            f"{_DEVICES}/*/data/*.json",
+            f"pods/*/volumes/{_ESCAPED}/*/{RECORD}",
+        )
+
+    def _staging_folder(self, record: MountRecord) -> Path:
+        digest = hashlib.sha256(record.handle.encode()).hexdigest()
+        return self.root / _PLUGIN / record.driver / digest
+
+    def _pod_folder(self, record: MountRecord) -> Path:
+        return self.root / "pods" / record.pod_uid / "volumes" / _ESCAPED / record.name

@@ -1,0 +1,167 @@
+"""A node's own objects, as its kubelet writes them: Node, what changes in it, and the Lease that shows it lives.
+
+The Node belongs to many: people cordon, label and taint it, controllers too. A kubelet writes what is its own (its
+standard labels, capacity, conditions, volumesInUse) and never the rest.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from tonnage.clock import rfc3339, rfc3339_micro
+from tonnage.node.settings import KUBELET_VERSION, NodeSettings, architecture
+from tonnage.objects.core_v1 import Node, NodeCondition
+from tonnage.objects.document import Doc
+from tonnage.quantity import Quantity
+
+LEASE_NAMESPACE: Final = "kube-node-lease"
+NODE_ID_ANNOTATION: Final = "csi.volume.kubernetes.io/nodeid"
+
+_CONDITIONS: Final = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
+
+
+def standard_labels(name: str) -> dict[str, str]:
+    return {
+        "beta.kubernetes.io/arch": architecture(),
+        "beta.kubernetes.io/os": "linux",
+        "kubernetes.io/arch": architecture(),
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+    }
+
+
+def new_node(name: str, settings: NodeSettings, *, now: datetime) -> Doc:
+    """A node that registers itself."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": standard_labels(name),
+            "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+        },
+        "status": {**_machine(name, settings), "conditions": _conditions((), now=now)},
+    }
+
+
+def missing_labels(node: Node) -> dict[str, str]:
+    """Standard labels that a node lacks or has wrong: mostly one that somebody else made."""
+    return {key: value for key, value in standard_labels(node.name).items() if node.metadata.labels.get(key) != value}
+
+
+def status_patch(node: Node, settings: NodeSettings, *, now: datetime) -> Doc | None:
+    """What the node's status lacks, as a strategic patch; None while it says what it should, recently enough."""
+    machine = _machine(node.name, settings)
+    is_same = all(
+        dict(shown) == {key: Quantity.of(value) for key, value in settings.capacity.items()}
+        for shown in (node.status.capacity, node.status.allocatable)
+    )
+    is_same &= [each.address for each in node.status.addresses] == [each["address"] for each in machine["addresses"]]
+    is_same &= node.status.node_info.kubelet_version == KUBELET_VERSION
+    shown = {each.type: each for each in node.status.conditions}
+    if is_same and all(_is_told(shown.get(row[0]), row, now, settings.status_report_s) for row in _CONDITIONS):
+        return None
+    return {"metadata": {"uid": node.uid}, "status": {**machine, "conditions": _conditions(shown.values(), now=now)}}
+
+
+def topology_patch(node: Node, topology: Mapping[str, str], node_ids: Mapping[str, str]) -> Doc | None:
+    """Labels and node ids that drivers told of, as a merge patch; None when the node has them.
+
+    Raises ValueError when a label is there with another value: two say where the node is, and one of them is wrong.
+    """
+    for key, value in topology.items():
+        if (before := node.metadata.labels.get(key)) is not None and before != value:
+            raise ValueError(
+                f'detected topology value collision: driver reported "{key}":"{value}" '
+                f'but existing label is "{key}":"{before}"'
+            )
+    labels = {key: value for key, value in topology.items() if key not in node.metadata.labels}
+    said = "{" + ",".join(f'"{key}":"{value}"' for key, value in sorted(node_ids.items())) + "}"
+    annotations = {} if node.metadata.annotations.get(NODE_ID_ANNOTATION) == said else {NODE_ID_ANNOTATION: said}
+    if not labels and not annotations:
+        return None
+    return {"metadata": {"uid": node.uid, "labels": labels, "annotations": annotations}}
+
+
+def in_use_patch(names: Iterable[str]) -> Doc:
+    """The volumes that must not be detached, whole: nobody else writes them."""
+    return {"status": {"volumesInUse": sorted(names) or None}}
+
+
+def new_lease(node: Node, settings: NodeSettings, *, now: datetime) -> Doc:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": node.name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
+        **renewal(node.name, settings, now=now),
+    }
+
+
+def renewal(name: str, settings: NodeSettings, *, now: datetime) -> Doc:
+    """What a renewal writes, as a merge patch."""
+    return {
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": settings.lease_duration_s,
+            "renewTime": rfc3339_micro(now),
+        }
+    }
+
+
+def _machine(name: str, settings: NodeSettings) -> Doc:
+    return {
+        "capacity": dict(settings.capacity),
+        "allocatable": dict(settings.capacity),
+        "addresses": [
+            {"type": "InternalIP", "address": settings.node_ip},
+            {"type": "Hostname", "address": name},
+        ],
+        "nodeInfo": {
+            "architecture": architecture(),
+            "bootID": "",
+            "containerRuntimeVersion": "tonnage://0.1.0",
+            "kernelVersion": platform.release(),
+            "kubeProxyVersion": "",
+            "kubeletVersion": KUBELET_VERSION,
+            "machineID": name,
+            "operatingSystem": "linux",
+            "osImage": "Tonnage",
+            "systemUUID": name,
+        },
+    }
+
+
+def _is_told(shown: NodeCondition | None, wanted: tuple[str, str, str, str], now: datetime, report_s: float) -> bool:
+    """Whether a condition says what it should and was repeated recently enough."""
+    if shown is None or shown.last_heartbeat_time is None or (shown.status, shown.reason) != wanted[1:3]:
+        return False
+    return now - shown.last_heartbeat_time < timedelta(seconds=report_s)
+
+
+def _conditions(shown: Iterable[NodeCondition], *, now: datetime) -> list[Doc]:
+    """Every condition with a fresh heartbeat; the time of its last change stays where its status does."""
+    before = {each.type: each for each in shown}
+    made = []
+    for type_, status, reason, message in _CONDITIONS:
+        was = before.get(type_)
+        since = was.last_transition_time if was is not None and was.status == status else None
+        made.append(
+            {
+                "type": type_,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": rfc3339(now),
+                "lastTransitionTime": rfc3339(since or now),
+            }
+        )
+    return made

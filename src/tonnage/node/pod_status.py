@@ -1,0 +1,187 @@
+"""A pod's status as its kubelet writes it: strategic patches of what differs, None when nothing does.
+
+    creating ──► running ──► terminated            rejected: Failed at once, before anything ran
+
+Nothing runs here, so that a container is "running" from the moment its pod's volumes are there. Conditions of others
+(PodScheduled, readiness gates, disruption) are left as they are: a strategic patch merges them by type.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from datetime import datetime
+from typing import Final, Literal
+
+from tonnage.clock import rfc3339
+from tonnage.objects.core_v1 import Container, Pod
+from tonnage.objects.document import Doc
+
+Step = Literal["creating", "running", "terminated"]
+
+OURS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+"""The conditions that a kubelet owns."""
+REJECTED: Final = "Pod was rejected: "
+
+
+def came_at(pod: Pod, *, now: datetime) -> datetime:
+    """When a pod came to its node: bound, or first seen there. Nothing was done for it before."""
+    scheduled = pod.condition("PodScheduled")
+    bound_at = None if scheduled is None or not scheduled.is_true else scheduled.last_transition_time
+    return bound_at or pod.status.start_time or now
+
+
+def creating_patch(pod: Pod, *, host_ip: str, now: datetime) -> Doc | None:
+    """The pod is ours and its volumes are on their way."""
+    if pod.status.start_time is not None:
+        return None
+    return _patch(pod, "creating", phase="Pending", host_ip=host_ip, pod_ip="", now=now)
+
+
+def running_patch(pod: Pod, *, host_ip: str, pod_ip: str, now: datetime) -> Doc | None:
+    """Its containers run. Also sets right what somebody else wrote over, such as a Ready that was taken away."""
+    wanted = _patch(pod, "running", phase="Running", host_ip=host_ip, pod_ip=pod.status.pod_ip or pod_ip, now=now)
+    shown = {condition.type: (condition.status, condition.reason) for condition in pod.status.conditions}
+    says = {each["type"]: (each["status"], each.get("reason") or "") for each in wanted["status"]["conditions"]}
+    is_same = all(shown.get(type_) == said for type_, said in says.items())
+    runs = [each.name for each in pod.status.container_statuses if each.state.running is not None]
+    if pod.status.phase == "Running" and is_same and runs == [each.name for each in pod.spec.containers]:
+        return None
+    return wanted
+
+
+def terminated_patch(pod: Pod, *, now: datetime) -> Doc | None:
+    """It is being deleted and its containers have ended; the phase stays, as the pod is about to go."""
+    if all(each.state.running is None for each in pod.status.container_statuses):
+        return None
+    status = pod.status
+    return _patch(pod, "terminated", phase=status.phase, host_ip=status.host_ip, pod_ip=status.pod_ip, now=now)
+
+
+def rejected_patch(pod: Pod, *, reason: str, message: str) -> Doc:
+    """The pod cannot be here: Failed, for its controller to make another. All but the service class is taken back."""
+    shown = {condition.type for condition in pod.status.conditions}
+    return {
+        "metadata": {"uid": pod.uid},
+        "status": {
+            "phase": "Failed",
+            "reason": reason,
+            "message": f"{REJECTED}{message}",
+            "conditions": [{"$patch": "delete", "type": each} for each in OURS if each in shown],
+            "containerStatuses": None,
+            "initContainerStatuses": None,
+            "startTime": None,
+            "hostIP": None,
+            "hostIPs": None,
+        },
+    }
+
+
+def pod_ip(uid: str, taken: Collection[str]) -> str:
+    """An address of 10.0.0.0/8 for a pod: always the same where it is free. There is no network behind it."""
+    number = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:3], "big")
+    while True:
+        # The last byte of 0 and 255 would look like a network or a broadcast.
+        address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number % 254 + 1}"
+        if address not in taken:
+            return address
+        number = (number + 1) % 2**24
+
+
+def container_id(pod: Pod, container: Container) -> str:
+    digest = hashlib.sha256(f"{pod.uid}/{container.name}".encode()).hexdigest()
+    return f"tonnage://{digest}"
+
+
+def _patch(pod: Pod, step: Step, *, phase: str, host_ip: str, pod_ip: str, now: datetime) -> Doc:
+    status: Doc = {
+        "phase": phase,
+        "observedGeneration": pod.metadata.generation,
+        "conditions": _conditions(pod, step, now=now),
+        "containerStatuses": [_container(pod, each, step, now=now) for each in pod.spec.containers],
+        "startTime": rfc3339(pod.status.start_time or now),
+    }
+    if pod.spec.init_containers:
+        status["initContainerStatuses"] = [
+            _container(pod, each, step, now=now, is_init=True) for each in pod.spec.init_containers
+        ]
+    if host_ip:
+        status |= {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]}
+    if pod_ip:
+        status |= {"podIP": pod_ip, "podIPs": [{"ip": pod_ip}]}
+    return {"metadata": {"uid": pod.uid}, "status": status}
+
+
+def _conditions(pod: Pod, step: Step, *, now: datetime) -> list[Doc]:
+    runs = step == "running"
+    sidecars = [each for each in pod.spec.init_containers if each.is_sidecar]
+    names = " ".join(each.name for each in (*sidecars, *pod.spec.containers))
+    unready = {"reason": "ContainersNotReady", "message": f"containers with unready status: [{names}]"}
+    waiting = [each.name for each in pod.spec.init_containers] if step == "creating" else []
+    uninitialized = {
+        "reason": "ContainersNotInitialized",
+        "message": f"containers with incomplete status: [{' '.join(waiting)}]",
+    }
+    gates = _closed_gates(pod)
+    ready: Doc = {} if runs else unready
+    if runs and gates:
+        ready = {"reason": "ReadinessGatesNotReady", "message": ", ".join(gates)}
+    wanted: list[Doc] = [
+        {"type": "PodReadyToStartContainers", "status": _bool(runs)},
+        {"type": "Initialized", "status": _bool(not waiting), **(uninitialized if waiting else {})},
+        {"type": "Ready", "status": _bool(runs and not gates), **ready},
+        {"type": "ContainersReady", "status": _bool(runs), **({} if runs else unready)},
+    ]
+    for condition in wanted:
+        was = pod.condition(condition["type"])
+        since = was.last_transition_time if was is not None and was.status == condition["status"] else None
+        if was is not None and was.reason and "reason" not in condition:
+            condition |= {"reason": None, "message": None}  # a merge would keep what is no longer so
+        condition |= {"lastTransitionTime": rfc3339(since or now), "observedGeneration": pod.metadata.generation}
+    return wanted
+
+
+def _closed_gates(pod: Pod) -> list[str]:
+    closed = []
+    for gate in pod.spec.readiness_gates:
+        condition = pod.condition(gate.condition_type)
+        if condition is None:
+            closed.append(f'corresponding condition of pod readiness gate "{gate.condition_type}" does not exist.')
+        elif not condition.is_true:
+            closed.append(
+                f'the status of pod readiness gate "{gate.condition_type}" is not "True", but {condition.status}'
+            )
+    return closed
+
+
+def _container(pod: Pod, container: Container, step: Step, *, now: datetime, is_init: bool = False) -> Doc:
+    statuses = pod.status.init_container_statuses if is_init else pod.status.container_statuses
+    was = next((each for each in statuses if each.name == container.name), None)
+    started_at = was.state.running.started_at if was is not None and was.state.running is not None else None
+    ends = step == "terminated" or (is_init and not container.is_sidecar)
+    state: Doc
+    if step == "creating":
+        reason = "PodInitializing" if pod.spec.init_containers and not is_init else "ContainerCreating"
+        state = {"waiting": {"reason": reason}}
+    elif ends:
+        times = {"startedAt": rfc3339(started_at or now), "finishedAt": rfc3339(now)}
+        ended = {"exitCode": 0, "reason": "Completed", "containerID": container_id(pod, container), **times}
+        state = {"terminated": ended}
+    else:
+        state = {"running": {"startedAt": rfc3339(started_at or now)}}
+    is_up = step == "running" and not ends
+    return {
+        "name": container.name,
+        "image": container.image,
+        "imageID": "" if step == "creating" else container.image,
+        **({} if step == "creating" else {"containerID": container_id(pod, container)}),
+        "ready": is_up or (step == "running" and is_init),
+        "started": is_up,
+        "restartCount": 0,
+        "lastState": {},
+        "state": state,
+    }
+
+
+def _bool(value: bool) -> str:
+    return "True" if value else "False"

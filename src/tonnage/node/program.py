@@ -1,0 +1,162 @@
+"""`NodeProgram`: the kubelets of many nodes in one process, on one set of informers. `tonnage node` is this.
+
+    informers: pods that have a node, nodes, claims, volumes, CSIDrivers, CSINodes, VolumeAttachments
+         └──► who is concerned? (PodIndex: by uid, node, claim) ──► that Kubelet's queue
+
+It waits for an API server that is away, and for drivers, as long as it takes. Killed at any point it finds its mounts
+on disk and everything else in the API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final, Self
+
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.clock import Clock
+from tonnage.faults import FaultFile
+from tonnage.node.kubelet import Kubelet
+from tonnage.node.latest import Latest
+from tonnage.node.measure import Meter
+from tonnage.node.mount_plan import Known
+from tonnage.node.node_faults import NodeFaults
+from tonnage.node.pod_index import PodIndex
+from tonnage.node.settings import NodeSettings
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
+
+_BOUND_PODS: Final = "spec.nodeName!="
+_LOOK_AT_FAULTS_S: Final = 0.25
+
+
+class NodeProgram:
+    """Plays every node that the settings name."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: NodeSettings,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        meter: Meter,
+        faults: FaultFile | None = None,
+    ) -> None:
+        self.settings = settings
+        self._clock = clock
+        self.meter = meter
+        self.informers = Informers(client)
+        self._faults = NodeFaults(faults, clock=clock)
+        pods = self.informers.of(Pod, field_selector=_BOUND_PODS)
+        claims = self.informers.of(PersistentVolumeClaim)
+        volumes = self.informers.of(PersistentVolume)
+        nodes = self.informers.of(Node)
+        csi_nodes = self.informers.of(CSINode)
+        csi_drivers = self.informers.of(CSIDriver)
+        attachments = self.informers.of(VolumeAttachment)
+        self._volumes = volumes
+        self._index = PodIndex(pods, frozenset(settings.names), clock=clock)
+        latest_nodes, latest_claims = Latest(nodes, clock=clock), Latest(claims, clock=clock)
+        known = Known(claim=latest_claims.get, volume=volumes.get, driver=csi_drivers.get)
+        self.kubelets = {
+            name: Kubelet(
+                name,
+                client,
+                settings,
+                clock=clock,
+                rng=random.Random(rng.getrandbits(64)),
+                index=self._index,
+                known=known,
+                nodes=latest_nodes,
+                claims=latest_claims,
+                csi_nodes=csi_nodes,
+                csi_drivers=csi_drivers,
+                attachments=attachments,
+                faults=self._faults,
+                meter=self.meter,
+            )
+            for name in settings.names
+        }
+        self._is_running = False
+        pods.on_change(self._pod_changed)
+        nodes.on_change(lambda node: self._node_changed(node.name))
+        csi_nodes.on_change(lambda found: self._node_changed(found.name))
+        claims.on_change(lambda claim: self._claim_changed(claim.key))
+        volumes.on_change(self._volume_changed)
+        attachments.on_change(self._attachment_changed)
+        csi_drivers.on_change(self._csi_driver_changed)
+
+    async def __aenter__(self) -> Self:
+        self.informers.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.informers.stop()
+
+    async def run(self) -> None:
+        """Be all nodes until cancelled."""
+        await self.informers.wait_synced()
+        self._is_running = True
+        async with asyncio.TaskGroup() as tasks:
+            for kubelet in self.kubelets.values():
+                tasks.create_task(kubelet.run(), name=f"kubelet {kubelet.name}")
+            tasks.create_task(self._follow_faults(), name="faults")
+
+    async def wait_ready(self) -> None:
+        """Return when every node and the drivers that it has are registered; idle ones are not waited for."""
+        await self.informers.wait_synced()
+        for kubelet in self.kubelets.values():
+            await kubelet.wait_complete()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.informers.are_synced and all(
+            kubelet.registration.is_registered.is_set() or self._faults.is_idle(kubelet.name)
+            for kubelet in self.kubelets.values()
+        )
+
+    # -- who is concerned ---------------------------------------------------------------------------------------------
+
+    def _pod_changed(self, pod: Pod) -> None:
+        kubelet = self.kubelets.get(pod.spec.node_name)
+        if kubelet is not None and self._is_running:
+            kubelet.pods.add(pod.uid)
+
+    def _node_changed(self, name: str) -> None:
+        kubelet = self.kubelets.get(name)
+        if kubelet is not None and self._is_running:
+            kubelet.registering.add(name)
+
+    def _claim_changed(self, key: Key) -> None:
+        for node, uid in self._index.with_claim(key):
+            if self._is_running:
+                self.kubelets[node].pods.add(uid)
+
+    def _volume_changed(self, volume: PersistentVolume) -> None:
+        if volume.spec.claim_ref is not None:
+            self._claim_changed(volume.spec.claim_ref.key)
+
+    def _attachment_changed(self, attachment: VolumeAttachment) -> None:
+        volume = self._volumes.get(attachment.spec.source.persistent_volume_name)
+        if attachment.spec.node_name in self.kubelets and volume is not None:
+            self._volume_changed(volume)
+
+    def _csi_driver_changed(self, driver: CSIDriver) -> None:
+        if self._is_running:
+            for kubelet in self.kubelets.values():
+                kubelet.limits.sync(driver.name)
+                kubelet.look_at_all()
+
+    async def _follow_faults(self) -> None:
+        """Faults come by a file: when it changes, every node looks at what it should be doing."""
+        seen = self._faults.changes
+        while True:
+            await self._clock.sleep(_LOOK_AT_FAULTS_S)
+            self._faults.read()
+            if self._faults.changes != seen:
+                seen = self._faults.changes
+                for kubelet in self.kubelets.values():
+                    kubelet.faults_changed()

@@ -1,0 +1,188 @@
+"""One node's own objects, kept: the Node with its status, its labels from drivers, its CSINode, and its Lease.
+
+What people and controllers changed in the Node stays. A Node that was deleted is made again, unless the node was
+removed on request: then Node, CSINode and Lease are taken away, and come back when the request is withdrawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import Final
+
+from tonnage import logs
+from tonnage.client.cache import Cache
+from tonnage.client.deadline import within
+from tonnage.client.http import Client
+from tonnage.clock import Clock
+from tonnage.errors import AlreadyExists, NotFound, TonnageError
+from tonnage.node.csi_nodes import CsiNodeWriter
+from tonnage.node.drivers import Driver, Drivers
+from tonnage.node.latest import Latest
+from tonnage.node.node_faults import NodeFaults
+from tonnage.node.node_objects import (
+    LEASE_NAMESPACE,
+    missing_labels,
+    new_lease,
+    new_node,
+    renewal,
+    status_patch,
+    topology_patch,
+)
+from tonnage.node.settings import NodeSettings
+from tonnage.objects.codec import convert
+from tonnage.objects.coordination_v1 import Lease
+from tonnage.objects.core_v1 import Node
+from tonnage.objects.storage_v1 import CSINode
+
+_RETRY_RENEWAL_S: Final = 1.0
+
+_log = logs.logger(__name__)
+
+
+class Registration:
+    """Registers one node and keeps it registered."""
+
+    def __init__(
+        self,
+        name: str,
+        client: Client,
+        settings: NodeSettings,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        nodes: Latest[Node],
+        csi_nodes: Cache[CSINode],
+        drivers: Drivers,
+        faults: NodeFaults,
+    ) -> None:
+        self._name = name
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+        self._rng = rng
+        self._nodes = nodes
+        self._csi_nodes = csi_nodes
+        self._drivers = drivers
+        self._faults = faults
+        self._wake = asyncio.Event()
+        self.is_registered = asyncio.Event()
+        """The Node has been there once."""
+        self.is_complete = asyncio.Event()
+        """So has every driver that was found, in the CSINode."""
+        self.writer = CsiNodeWriter(
+            client, name, clock=clock, count_may_change=settings.gates.MutableCSINodeAllocatableCount
+        )
+
+    async def bring(self, *, has_looked: bool) -> float | None:
+        """Make the node's objects what they should be; seconds after which to look again, None while the node is idle.
+
+        `has_looked`: the drivers that there are have been found. Raises TonnageError.
+        """
+        if self._faults.is_removed(self._name):
+            await self._remove()
+            return None
+        if self._faults.is_idle(self._name):
+            return None
+        node = await self._ensure_node()
+        self.is_registered.set()
+        await self._ensure_drivers(node)
+        if has_looked:
+            self.is_complete.set()
+        return self._settings.status_update_s
+
+    async def put(self, driver: Driver) -> bool:
+        """Bring a driver's CSINode entry to what the driver says. Raises NotFound while there is no Node."""
+        node = self._nodes.get(self._name)
+        if node is None:
+            raise NotFound(f'nodes "{self._name}" not found', kind="nodes", name=self._name)
+        return await self.writer.put(node, driver)
+
+    async def _ensure_node(self) -> Node:
+        node = self._nodes.get(self._name)
+        if node is None:
+            wanted = new_node(self._name, self._settings, now=self._clock.now())
+            try:
+                node = convert(Node, await self._client.create_doc(wanted))
+                _log.info("Node registered", node=self._name)
+            except AlreadyExists:
+                node = await self._client.get(Node, self._name)
+            self._nodes.note(node)
+        if labels := missing_labels(node):
+            patch = {"metadata": {"uid": node.uid, "labels": labels}}
+            node = self._nodes.note(await self._client.patch(Node, self._name, patch))
+        patch_of_status = status_patch(node, self._settings, now=self._clock.now())
+        if patch_of_status is not None:
+            patched = await self._client.patch(
+                Node, self._name, patch_of_status, patch_type="strategic", subresource="status"
+            )
+            node = self._nodes.note(patched)
+        return node
+
+    async def _ensure_drivers(self, node: Node) -> None:
+        installed = self._drivers.installed()
+        topology = {key: value for driver in installed for key, value in _segments(driver).items()}
+        if installed:
+            try:
+                patch = topology_patch(node, topology, {driver.name: driver.info.node_id for driver in installed})
+            except ValueError as exc:
+                raise TonnageError(f"node {self._name}: {exc}", hint="remove the label, or correct the driver") from exc
+            if patch is not None:
+                node = self._nodes.note(await self._client.patch(Node, self._name, patch))
+        gone = tuple(self._drivers.gone)
+        await self.writer.ensure(node, self._csi_nodes.get(self._name), installed, gone)
+        for name in gone:
+            self._drivers.settle(name)
+
+    async def _remove(self) -> None:
+        node = self._nodes.get(self._name)
+        with suppress(NotFound):
+            await self._client.delete(Lease, f"{LEASE_NAMESPACE}/{self._name}")
+        await self.writer.delete()
+        if node is not None:
+            with suppress(NotFound):
+                await self._client.delete(Node, self._name, uid=node.uid)
+            self._nodes.forget(self._name)
+            _log.info("Node removed on request", node=self._name)
+
+    # -- the heartbeat ------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Renew at the next opportunity: a fault has been taken back."""
+        self._wake.set()
+
+    async def beat(self) -> None:
+        """Renew the Lease at intervals, until cancelled. Many nodes of one process spread over the interval."""
+        await self.is_registered.wait()
+        pause_s = 0.0
+        while True:
+            if pause_s:
+                self._wake.clear()
+                with suppress(TimeoutError):
+                    await within(self._clock, pause_s, self._wake.wait())
+            is_first, pause_s = not pause_s, self._settings.renew_interval_s
+            if self._faults.is_idle(self._name):
+                continue
+            try:
+                await self._renew()
+                if is_first:
+                    pause_s *= self._rng.uniform(0.1, 1.0)
+            except TonnageError as exc:
+                _log.warning("The lease could not be renewed", node=self._name, error=exc.message)
+                pause_s = min(_RETRY_RENEWAL_S, pause_s)
+
+    async def _renew(self) -> None:
+        now = self._clock.now()
+        try:
+            patch = renewal(self._name, self._settings, now=now)
+            await self._client.patch(Lease, f"{LEASE_NAMESPACE}/{self._name}", patch)
+        except NotFound:
+            node = self._nodes.get(self._name)
+            if node is not None:
+                with suppress(AlreadyExists):
+                    await self._client.create_doc(new_lease(node, self._settings, now=now))
+
+
+def _segments(driver: Driver) -> dict[str, str]:
+    return dict(driver.info.accessible_topology.segments)

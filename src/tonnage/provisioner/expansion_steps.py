@@ -1,0 +1,182 @@
+"""Growing a volume, decided: to which size now, and what a claim's status says at each step. Pure.
+
+    request > status.capacity
+        │ allocatedResources = request, ControllerResizeInProgress, condition Resizing
+        ▼
+    ControllerExpandVolume ──► PV capacity ──┬─ the node has to do its part: NodeResizePending, condition
+        │                                    │  FileSystemResizePending; the node ends it, by status.capacity
+        │ refused                            └─ nothing left to do: status.capacity, conditions off
+        ▼
+    condition ControllerResizeError; what can never work is ControllerResizeInfeasible, and is tried rarely
+
+A size that the driver was asked for without a clear answer (`allocatedResources`) is pursued before another one. After
+a clear refusal a smaller request counts at once. Mirrors external-resizer's expandAndRecover and resize_status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final
+
+from tonnage.clock import rfc3339
+from tonnage.csi.errors import Code
+from tonnage.objects.codec import to_doc
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.document import Doc
+from tonnage.quantity import Quantity
+
+NODE_EXPANSION_NOT_REQUIRED: Final = "volume.kubernetes.io/node-expansion-not-required"
+PRE_RESIZE_CAPACITY: Final = "volume.alpha.kubernetes.io/pre-resize-capacity"
+
+CONTROLLER_IN_PROGRESS: Final = "ControllerResizeInProgress"
+CONTROLLER_INFEASIBLE: Final = "ControllerResizeInfeasible"
+NODE_PENDING: Final = "NodeResizePending"
+NODE_IN_PROGRESS: Final = "NodeResizeInProgress"
+NODE_INFEASIBLE: Final = "NodeResizeInfeasible"
+
+RESIZING: Final = "Resizing"
+FS_PENDING: Final = "FileSystemResizePending"
+CONTROLLER_ERROR: Final = "ControllerResizeError"
+NODE_ERROR: Final = "NodeResizeError"
+_RESIZE_CONDITIONS: Final = frozenset({RESIZING, FS_PENDING, CONTROLLER_ERROR, NODE_ERROR})
+_WAITING_FOR_NODE: Final = "Waiting for user to (re-)start a pod to finish file system resize of volume on node."
+
+_IN_DOUBT: Final = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
+_INFEASIBLE: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUND})
+
+
+def wants_more(claim: PersistentVolumeClaim) -> bool:
+    """Whether a bound claim asks for more than it has."""
+    asked, has = claim.requested, claim.status.capacity.get("storage")
+    is_bound = claim.status.phase == "Bound" and bool(claim.spec.volume_name)
+    return is_bound and asked is not None and (has is None or asked > has)
+
+
+def belongs_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    owner = volume.spec.claim_ref
+    return owner is not None and owner.namespace == claim.namespace and owner.uid == claim.uid
+
+
+def size_to_reach(
+    claim: PersistentVolumeClaim, volume: PersistentVolume, *, by_controller: bool, was_refused: bool
+) -> Quantity | None:
+    """The size to ask the driver for now; None when it is the node's turn, or nothing is to be done.
+
+    `by_controller`: the driver expands by controller calls at all. `was_refused`: its last answer was a clear no.
+    """
+    asked = claim.requested
+    if asked is None or not wants_more(claim):
+        return None
+    has = volume.spec.capacity.get("storage", Quantity.from_int(0))
+    status = claim.status.allocated_resource_statuses.get("storage", "")
+    allocated = claim.status.allocated_resources.get("storage")
+    if has < asked:
+        if allocated is None:
+            return asked
+        if status in (NODE_PENDING, NODE_IN_PROGRESS):
+            return None if has >= allocated else allocated  # what was begun is ended first
+        if status == NODE_INFEASIBLE or (status == CONTROLLER_IN_PROGRESS and not was_refused):
+            return allocated
+        return asked
+    if status in (NODE_PENDING, NODE_IN_PROGRESS):
+        return None
+    if status == NODE_INFEASIBLE:
+        return allocated if by_controller and allocated is not None else asked
+    if status == "" and allocated is None and any(each.type == FS_PENDING for each in claim.status.conditions):
+        return None  # a server that drops the newer fields still shows the condition
+    return allocated if allocated is not None else asked
+
+
+def is_final(code: Code) -> bool:
+    """Whether nothing of it is under way. "No room" is a clear answer, where upstream's resizer doubts it: in doubt, a
+    claim that asked for too much could not be made to ask for less."""
+    return code not in _IN_DOUBT
+
+
+def is_infeasible(code: Code) -> bool:
+    """Whether the same can never work."""
+    return code in _INFEASIBLE
+
+
+# -- what is written --------------------------------------------------------------------------------------------------
+
+
+def begun(claim: PersistentVolumeClaim, size: Quantity, now: datetime) -> Doc:
+    """The driver is about to be asked for this size; an empty patch when that is written already."""
+    is_same = claim.status.allocated_resources.get("storage") == size
+    status: Doc = {"conditions": _merged(claim, [_condition(RESIZING, now)], keeps_old=is_same)}
+    if not is_same:
+        status["allocatedResources"] = {"storage": str(size)}
+        status["allocatedResourceStatuses"] = {"storage": CONTROLLER_IN_PROGRESS}
+    elif any(each.type == RESIZING and each.is_true for each in claim.status.conditions):
+        return {}
+    return _patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: None})
+
+
+def left_to_node(claim: PersistentVolumeClaim, now: datetime) -> Doc:
+    """The controller's part is done; the node has to do its own."""
+    condition = _condition(FS_PENDING, now, _WAITING_FOR_NODE)
+    status = {
+        "conditions": _merged(claim, [condition], keeps_old=True),
+        "allocatedResourceStatuses": {"storage": NODE_PENDING},
+    }
+    return _patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: None})
+
+
+def finished(claim: PersistentVolumeClaim, size: Quantity) -> Doc:
+    """All is done; the node is told that it has nothing to do."""
+    status = {
+        "capacity": {"storage": str(size)},
+        "conditions": _merged(claim, [], keeps_old=False),
+        "allocatedResourceStatuses": {"storage": None},
+    }
+    return _patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: "true"})
+
+
+def refused(claim: PersistentVolumeClaim, told: str, now: datetime, *, infeasible: bool) -> Doc:
+    """The driver said no."""
+    condition = _condition(CONTROLLER_ERROR, now, f"failed to expand pvc with {told}")
+    status: Doc = {"conditions": _merged(claim, [condition], keeps_old=True)}
+    if infeasible:
+        status["allocatedResourceStatuses"] = {"storage": CONTROLLER_INFEASIBLE}
+    return _patch(claim, status, {})
+
+
+def grown(volume: PersistentVolume, size: Quantity, before: Quantity | None, *, by_node: bool) -> Doc:
+    """The volume's new size; where the node has work left, what it was before."""
+    metadata: Doc = {"resourceVersion": volume.metadata.resource_version}
+    if by_node and before is not None and PRE_RESIZE_CAPACITY not in volume.metadata.annotations:
+        metadata["annotations"] = {PRE_RESIZE_CAPACITY: str(before)}
+    return {"metadata": metadata, "spec": {"capacity": {"storage": str(size)}}}
+
+
+def is_node_done(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """Whether the note of the size before can go."""
+    has, size = claim.status.capacity.get("storage"), volume.spec.capacity.get("storage")
+    is_marked = PRE_RESIZE_CAPACITY in volume.metadata.annotations
+    return is_marked and has is not None and size is not None and has >= size
+
+
+def _patch(claim: PersistentVolumeClaim, status: Doc, annotations: dict[str, str | None]) -> Doc:
+    metadata: Doc = {"resourceVersion": claim.metadata.resource_version}
+    if changed := {key: value for key, value in annotations.items() if claim.metadata.annotations.get(key) != value}:
+        metadata["annotations"] = changed
+    return {"metadata": metadata, "status": status}
+
+
+def _condition(type: str, now: datetime, message: str = "") -> Doc:
+    found = {"type": type, "status": "True", "lastTransitionTime": rfc3339(now)}
+    return {**found, "message": message} if message else found
+
+
+def _merged(claim: PersistentVolumeClaim, new: Iterable[Doc], *, keeps_old: bool) -> list[Doc]:
+    """The claim's conditions with these in place of their namesakes; other conditions about size go, unless kept."""
+    wanted: dict[str, Any] = {each["type"]: each for each in new}
+    merged: list[Doc] = []
+    for each in claim.status.conditions:
+        if each.type in wanted:
+            merged.append(wanted.pop(each.type))
+        elif keeps_old or each.type not in _RESIZE_CONDITIONS:
+            merged.append(to_doc(each))
+    return [*merged, *wanted.values()]

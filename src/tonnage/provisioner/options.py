@@ -1,0 +1,45 @@
+"""What may be said about a provisioner: external-provisioner's flags, by its names and with its defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDeployment:
+    """One provisioner on each node, beside its driver: it serves claims that were sent to this node.
+
+    Claims of immediate binding are sent nowhere; with `immediate_binding` the provisioners compete for them, each after
+    a random part of `base_delay_s`, later after up to `max_delay_s`.
+    """
+
+    node_name: str
+    immediate_binding: bool = True
+    base_delay_s: float = 20.0
+    max_delay_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How volumes are made, deleted and expanded."""
+
+    volume_name_prefix: str = "pvc"
+    volume_name_uuid_length: int = -1
+    """How much of the claim's uid, without dashes, goes into a volume's name; -1 is all of it, with dashes."""
+    strict_topology: bool = False
+    immediate_topology: bool = True
+    extra_create_metadata: bool = False
+    default_fstype: str = ""
+    controller_publish_readonly: bool = False
+    prevent_volume_mode_conversion: bool = True
+    worker_threads: int = 100
+    cloning_protection_threads: int = 1
+    retry_start_s: float = 1.0
+    retry_max_s: float = 300.0
+    expands: bool = True
+    """Whether it does external-resizer's work too."""
+    topology: bool = True
+    """The gate Topology."""
+    volume_attributes_class: bool = True
+    """The gate VolumeAttributesClass."""
+    node_deployment: NodeDeployment | None = None

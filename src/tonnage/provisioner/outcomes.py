@@ -1,0 +1,69 @@
+"""What a failed CreateVolume means: whether there may be a volume now, and what is to be asked next.
+
+                              ┌────────────────────────────────────────────────────────┐
+                              │ in doubt: the very same is asked again, whatever       │
+      asked ──► no clear ────►│ becomes of claim, class or node, until there is a      │
+        │       answer        │ clear answer; only then is it known what to clean up   │
+        │                     └───────────────┬────────────────────────────────────────┘
+        │◄────────────────────────────────────┘
+        ├──► made ──────────────► the PersistentVolume is written, as often as that takes
+        ├──► not made ──────────► asked anew from the claim as it is then, after a pause
+        └──► not made, no room ─► with a selected node: the choice of that node is taken back (reschedule)
+
+Mirrors external-provisioner's checkError and the states of its library's controller. "No change" is a failure before
+the driver was asked: what was in doubt stays in doubt.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from tonnage.csi.errors import Code, CsiError
+from tonnage.errors import TonnageError
+
+
+class Outcome(StrEnum):
+    """What is known after an attempt that failed; names as upstream's ProvisioningState."""
+
+    FINISHED = "Finished"
+    IN_BACKGROUND = "InBackground"
+    NO_CHANGE = "NoChange"
+    RESCHEDULE = "Reschedule"
+
+
+class NotProvisioned(TonnageError):
+    """An attempt that ended before the driver was asked, or after an answer that is no use; `outcome` is what is known.
+
+    `is_ours` False: somebody else is expected to make the volume, and nothing is to be told about it.
+    """
+
+    def __init__(self, message: str, outcome: Outcome, *, is_ours: bool = True) -> None:
+        self.outcome = outcome
+        self.is_ours = is_ours
+        super().__init__(message)
+
+
+_IN_DOUBT = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
+
+
+def outcome_of(code: Code, *, may_reschedule: bool) -> Outcome:
+    """Read a gRPC code as CSI means it. ResourceExhausted is taken for "no room", not for a message too long."""
+    if code is Code.RESOURCE_EXHAUSTED:
+        return Outcome.RESCHEDULE if may_reschedule else Outcome.FINISHED
+    return Outcome.IN_BACKGROUND if code in _IN_DOUBT else Outcome.FINISHED
+
+
+def is_infeasible(failure: TonnageError) -> bool:
+    """Whether the same request can never succeed, so that it is repeated rarely."""
+    return isinstance(failure, CsiError) and failure.code is Code.INVALID_ARGUMENT
+
+
+def is_out_of_room(failure: TonnageError) -> bool:
+    return isinstance(failure, CsiError) and failure.code is Code.RESOURCE_EXHAUSTED
+
+
+def wording(failure: TonnageError) -> str:
+    """The failure as upstream's events tell it: `rpc error: code = ResourceExhausted desc = …`, without our method."""
+    if isinstance(failure, CsiError):
+        return failure.message.removeprefix(f"{failure.method}: ")
+    return failure.message

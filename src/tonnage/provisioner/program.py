@@ -1,0 +1,285 @@
+"""The provisioner put together: driver, informers, loops, capacity. `tonnage provisioner` is this and a command line.
+
+    async with Provisioner(client, driver, Options(), ...) as provisioner:     # the driver answers, informers follow
+        await provisioner.wait_synced()
+        await provisioner.run()                                                # makes volumes until cancelled
+
+Entering waits for the driver as long as that takes, and `wait_synced` for the API server; a provisioner never ends
+because another program is away. With leader election the informers follow from the start, and only the leader runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+from prometheus_client import CollectorRegistry
+
+from tonnage import logs
+from tonnage.client.backoff import Backoff
+from tonnage.client.cache import Cache
+from tonnage.client.errors import Disconnected
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers, NotSynced
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.csi.client import CsiClient
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.meta import ObjectMeta, OwnerReference
+from tonnage.objects.storage_v1 import (
+    CSINode,
+    CSINodeDriver,
+    CSINodeSpec,
+    StorageClass,
+    VolumeAttachment,
+)
+from tonnage.provisioner import driver_facts
+from tonnage.provisioner.capacity_controller import CapacityController, CapacitySettings
+from tonnage.provisioner.capacity_objects import manager_on
+from tonnage.provisioner.capacity_owner import find_owner
+from tonnage.provisioner.cloning import CloningProtection
+from tonnage.provisioner.creation import Creation
+from tonnage.provisioner.deletion import Deletion
+from tonnage.provisioner.driver_facts import DriverFacts
+from tonnage.provisioner.expansion import Expansion
+from tonnage.provisioner.measure import Meter
+from tonnage.provisioner.options import Options
+from tonnage.provisioner.ownership import Ownership
+from tonnage.provisioner.preparation import Preparation
+from tonnage.provisioner.provisioning import Provisioning
+from tonnage.provisioner.refresher import NoRefresher, Refresher
+from tonnage.provisioner.rescheduling import Rescheduling
+from tonnage.provisioner.topology_segments import Segment
+
+PROGRAM = "tonnage-provisioner"
+_SYNC_NEWS_S = 30.0
+"""How often it is said what a provisioner waits for."""
+
+_log = logs.logger("tonnage.provisioner")
+
+
+class Provisioner:
+    """Makes, deletes and expands the volumes of one driver, and publishes its capacity.
+
+    Without `capacity` no capacity is published. `pod_name` and `owner_level` say who owns what is published; without a
+    pod nobody does.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        driver: CsiClient,
+        options: Options,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        measures: CollectorRegistry,
+        meter: Meter,
+        capacity: CapacitySettings | None = None,
+        pod_name: str = "",
+        owner_level: int = 1,
+    ) -> None:
+        self.options = options
+        self.facts = DriverFacts("")
+        """What the driver says about itself, once the block is entered."""
+        self.informers = Informers(client)
+        self._client = client
+        self._driver = driver
+        self._clock = clock
+        self._rng = rng
+        self._measures = measures
+        self._meter = meter
+        self._capacity = capacity
+        self._pod_name = pod_name
+        self._owner_level = owner_level
+        self._recorder: Recorder | None = None
+        self._loops: list[Callable[[], Coroutine[Any, Any, None]]] = []
+
+    async def __aenter__(self) -> Self:
+        with_node = self.options.node_deployment is not None
+        self.facts = await driver_facts.learn(self._driver, with_node=with_node, clock=self._clock, rng=self._rng)
+        self._meter.driver_name = self.facts.name
+        _log.info("Detected CSI driver", driver=self.facts.name, address=self._driver.address)
+        self._recorder = Recorder(self._client, self.facts.name, f"{self.facts.name}_{secrets.token_hex(4)}")
+        self._assemble(self._recorder, await self._owner())
+        self._recorder.start()
+        self.informers.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.informers.stop()
+        if self._recorder is not None:
+            await self._recorder.stop()
+
+    @property
+    def is_synced(self) -> bool:
+        """It knows its driver and the state of the cluster."""
+        return bool(self.facts.name) and self.informers.are_synced
+
+    async def wait_synced(self) -> None:
+        """Return when all objects are known, however long the API server is away."""
+        while True:
+            try:
+                return await self.informers.wait_synced(timeout_s=_SYNC_NEWS_S)
+            except NotSynced as exc:
+                _log.warning("Waiting for the API server", error=exc.message)
+
+    async def run(self) -> None:
+        """Work until cancelled, once all objects are known."""
+        await self.wait_synced()
+        _log.info("Provisioning", driver=self.facts.name)
+        async with asyncio.TaskGroup() as tasks:
+            for loop in self._loops:
+                tasks.create_task(loop())
+
+    # -- putting it together ------------------------------------------------------------------------------------------
+
+    def _assemble(self, recorder: Recorder, owner: OwnerReference | None) -> None:
+        facts, options, client, driver = self.facts, self.options, self._client, self._driver
+        clock, rng, of = self._clock, self._rng, self.informers.of
+        claims, volumes, classes = of(PersistentVolumeClaim), of(PersistentVolume), of(StorageClass)
+        nodes, csi_nodes = self._nodes()
+        place = self._place()
+        refresher: Refresher = NoRefresher()
+        if self._capacity is not None and facts.tells_capacity:
+            capacity = self._capacity_controller(self._capacity, owner, place)
+            self._loops.append(capacity.run)
+            refresher = capacity
+        preparation = Preparation(
+            client, facts, options, recorder, claims=claims, nodes=nodes, csi_nodes=csi_nodes, rng=rng
+        )
+        deployment = options.node_deployment
+        ownership = None
+        if deployment is not None:
+            ownership = Ownership(client, driver, deployment, preparation, clock=clock, rng=rng)
+        provisioning = Provisioning(
+            client,
+            facts.name,
+            options,
+            recorder,
+            self._meter,
+            refresher,
+            claims=claims,
+            volumes=volumes,
+            classes=classes,
+            nodes=nodes,
+            preparation=preparation,
+            creation=Creation(driver, facts, options, identity=self._identity()),
+            rescheduling=Rescheduling(
+                client,
+                recorder,
+                options,
+                claims=claims,
+                volumes=volumes,
+                nodes=nodes if self._knows_nodes else None,
+                clock=clock,
+            ),
+            ownership=ownership,
+            clock=clock,
+            rng=rng,
+        )
+        deletion = Deletion(
+            client,
+            driver,
+            facts,
+            options,
+            recorder,
+            self._meter,
+            refresher,
+            volumes=volumes,
+            classes=classes,
+            attachments=of(VolumeAttachment) if facts.attaches else None,
+            place=place,
+            clock=clock,
+            rng=rng,
+        )
+        self._loops += [provisioning.work.run, deletion.work.run]
+        if facts.clones:
+            threads = options.cloning_protection_threads
+            self._loops.append(CloningProtection(client, claims=claims, threads=threads, clock=clock).work.run)
+        if options.expands and (facts.expands_volumes or facts.expands_on_nodes_only):
+            expansion = Expansion(
+                client,
+                driver,
+                facts,
+                options,
+                recorder,
+                refresher,
+                claims=claims,
+                volumes=volumes,
+                classes=classes,
+                place=place,
+                clock=clock,
+                rng=rng,
+            )
+            self._loops.append(expansion.work.run)
+
+    @property
+    def _knows_nodes(self) -> bool:
+        return self.options.node_deployment is None and self.facts.has_topology and self.options.topology
+
+    def _nodes(self) -> tuple[Cache[Node], Cache[CSINode]]:
+        """All nodes where they matter; in node-deployment mode one that never changes, to spare the server."""
+        deployment = self.options.node_deployment
+        if self._knows_nodes:
+            return self.informers.of(Node), self.informers.of(CSINode)
+        nodes, csi_nodes = Cache(Node), Cache(CSINode)
+        if deployment is not None and self.facts.node is not None:
+            name, labels = deployment.node_name, dict(self._place() or {})
+            entry = CSINodeDriver(
+                name=self.facts.name, node_id=self.facts.node.node_id, topology_keys=tuple(sorted(labels))
+            )
+            nodes.put(Node(metadata=ObjectMeta(name=name, labels=labels)))
+            csi_nodes.put(CSINode(metadata=ObjectMeta(name=name), spec=CSINodeSpec(drivers=(entry,))))
+        return nodes, csi_nodes
+
+    def _place(self) -> Mapping[str, str] | None:
+        """Where our driver runs, in node-deployment mode; None for a driver that says nothing about it."""
+        node = self.facts.node
+        if node is None or not node.HasField("accessible_topology"):
+            return None
+        return node.accessible_topology.segments
+
+    def _capacity_controller(
+        self, settings: CapacitySettings, owner: OwnerReference | None, place: Mapping[str, str] | None
+    ) -> CapacityController:
+        deployment = self.options.node_deployment
+        if deployment is not None:
+            settings = replace(settings, managed_by=manager_on(deployment.node_name))
+        return CapacityController(
+            self._client,
+            self._driver,
+            self.informers,
+            driver_name=self.facts.name,
+            settings=settings,
+            clock=self._clock,
+            owner=owner,
+            fixed_segment=Segment.of(place or {}) if deployment is not None else None,
+            registry=self._measures,
+        )
+
+    async def _owner(self) -> OwnerReference | None:
+        """Who owns what is published. Raises NoOwner or ApiError; a server that is away is waited for."""
+        if self._capacity is None or not self._pod_name:
+            return None
+        backoff = Backoff(clock=self._clock, rng=self._rng)
+        while True:
+            try:
+                namespace = self._capacity.namespace
+                return await find_owner(
+                    self._client, namespace=namespace, pod_name=self._pod_name, level=self._owner_level
+                )
+            except Disconnected as exc:
+                _log.warning("Waiting for the API server", error=exc.message)
+                await self._clock.sleep(backoff.next_s())
+
+    def _identity(self) -> str:
+        """Names this run in the volumes it makes."""
+        at_ms = int(self._clock.now().timestamp() * 1000)
+        deployment = self.options.node_deployment
+        node = f"-{deployment.node_name}" if deployment is not None else ""
+        return f"{at_ms}-{self._rng.randrange(10000)}-{self.facts.name}{node}"

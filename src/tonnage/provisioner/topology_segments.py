@@ -1,0 +1,93 @@
+"""Topology segments: the label values by which a driver tells apart where its volumes can be reached.
+
+    central      for every node with the driver: CSINode names the label keys, the Node has their values; nodes with
+                 equal values are one segment
+    on the node  the one segment that the driver told in NodeGetInfo
+    no topology  the driver names no keys: one empty segment, which is everywhere
+
+A node of which a label is missing counts only once kubelet has set it. Everything here is pure; `capacity_controller`
+brings the objects. Mirrors external-provisioner's pkg/capacity/topology.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from tonnage.objects.core_v1 import Node, PersistentVolume
+from tonnage.objects.node_selectors import NodeSelectorTerm
+from tonnage.objects.storage_v1 import CSINode
+
+
+@dataclass(frozen=True, order=True)
+class Segment:
+    """Label keys and values, in the order of keys, each key once. The empty segment is everywhere."""
+
+    entries: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> Self:
+        return cls(tuple(sorted(labels.items())))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(self.entries)
+
+    def __str__(self) -> str:
+        """`zone=a,rack=1`; neither commas nor equal signs occur in labels, so equal texts are equal segments."""
+        return ",".join(f"{key}={value}" for key, value in self.entries)
+
+    def overlaps(self, other: Segment) -> bool:
+        """Whether some node may be in both: they share a key and disagree on none, or one of them is everywhere."""
+        ours, theirs = self.labels, other.labels
+        shared = ours.keys() & theirs.keys()
+        if not shared:
+            return not ours or not theirs
+        return all(ours[key] == theirs[key] for key in shared)
+
+
+def topology_keys(csi_node: CSINode, driver_name: str) -> tuple[str, ...] | None:
+    """The label keys that matter to the driver on this node, sorted; None while it is not registered there."""
+    driver = csi_node.driver(driver_name)
+    return None if driver is None else tuple(sorted(driver.topology_keys))
+
+
+def find_segments(
+    driver_name: str, csi_nodes: Iterable[CSINode], node_of: Callable[[str], Node | None]
+) -> frozenset[Segment]:
+    """The segments of all nodes that have the driver; `node_of` gives the Node of a name, or None."""
+    found = set()
+    for csi_node in csi_nodes:
+        keys = topology_keys(csi_node, driver_name)
+        node = None if keys is None else node_of(csi_node.name)
+        if keys is None or node is None:
+            continue  # the driver is not there, or the CSINode has outlived its node
+        labels = node.metadata.labels
+        if all(key in labels for key in keys):
+            found.add(Segment.of({key: labels[key] for key in keys}))
+    return frozenset(found)
+
+
+def segments_of_volume(volume: PersistentVolume) -> tuple[Segment, ...]:
+    """Where a volume can be reached from, as far as its node affinity is made of segments; empty when it is not.
+
+    A provisioner writes one term for each segment, of `key In [value]` alone. What other hands wrote is passed over:
+    whoever asks has to fall back on the class.
+    """
+    required = volume.spec.node_affinity.required
+    if required is None:
+        return ()
+    found = (_segment_of_term(term) for term in required.node_selector_terms)
+    return tuple(segment for segment in found if segment is not None)
+
+
+def _segment_of_term(term: NodeSelectorTerm) -> Segment | None:
+    if term.match_fields or not term.match_expressions:
+        return None
+    labels = {}
+    for each in term.match_expressions:
+        if each.operator != "In" or len(each.values) != 1:
+            return None
+        labels[each.key] = each.values[0]
+    return Segment.of(labels)

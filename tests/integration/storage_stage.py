@@ -1,0 +1,269 @@
+"""A real API server, the storage controllers on it, and a scripted CSI driver behind a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from tonnage.apiserver.server import Settings, serve
+from tonnage.client import kubeconfig
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.recorder import Recorder
+from tonnage.clock import SystemClock
+from tonnage.controllers.attacher import Attacher
+from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.client import CsiClient
+from tonnage.csi.csi_pb2_grpc import (
+    ControllerServicer,
+    IdentityServicer,
+    add_ControllerServicer_to_server,
+    add_IdentityServicer_to_server,
+)
+from tonnage.csi.server import served
+from tonnage.errors import NotFound
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.document import Doc
+from tonnage.objects.events_v1 import Event
+from tonnage.objects.storage_v1 import VolumeAttachment
+
+DRIVER = "pools.tonnage.dev"
+_Rpc = csi.ControllerServiceCapability.RPC
+
+
+class Controller(Protocol):
+    async def run(self) -> None: ...
+
+
+class ScriptedDriver(IdentityServicer, ControllerServicer):
+    """A driver that answers as it is told, and writes down what it was asked."""
+
+    def __init__(self, *rpcs: int) -> None:
+        self.rpcs = rpcs or (_Rpc.PUBLISH_UNPUBLISH_VOLUME, _Rpc.SINGLE_NODE_MULTI_WRITER)
+        self.calls: list[str] = []
+        self.asked: list[csi.ControllerPublishVolumeRequest] = []
+        self.published: set[tuple[str, str]] = set()
+        self.refusal: tuple[grpc.StatusCode, str] | None = None
+        """What every call is answered, while there is one."""
+
+    async def GetPluginInfo(self, request: Any, context: Any) -> csi.GetPluginInfoResponse:
+        return csi.GetPluginInfoResponse(name=DRIVER, vendor_version="1")
+
+    async def ControllerGetCapabilities(self, request: Any, context: Any) -> csi.ControllerGetCapabilitiesResponse:
+        capabilities = [csi.ControllerServiceCapability(rpc=_Rpc(type=_Rpc.Type.Name(each))) for each in self.rpcs]
+        return csi.ControllerGetCapabilitiesResponse(capabilities=capabilities)
+
+    async def ControllerPublishVolume(
+        self, request: csi.ControllerPublishVolumeRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> csi.ControllerPublishVolumeResponse:
+        self.asked.append(request)
+        self.calls.append(f"publish {request.volume_id} {request.node_id}")
+        await self._refuse(context)
+        self.published.add((request.volume_id, request.node_id))
+        return csi.ControllerPublishVolumeResponse(publish_context={"device": f"/dev/{request.volume_id}"})
+
+    async def ControllerUnpublishVolume(
+        self, request: csi.ControllerUnpublishVolumeRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> csi.ControllerUnpublishVolumeResponse:
+        self.calls.append(f"unpublish {request.volume_id} {request.node_id}")
+        await self._refuse(context)
+        self.published.discard((request.volume_id, request.node_id))
+        return csi.ControllerUnpublishVolumeResponse()
+
+    async def ListVolumes(self, request: Any, context: Any) -> csi.ListVolumesResponse:
+        answer = csi.ListVolumesResponse()
+        for handle in sorted({handle for handle, _ in self.published}):
+            nodes = [node for each, node in sorted(self.published) if each == handle]
+            status = csi.ListVolumesResponse.VolumeStatus(published_node_ids=nodes)
+            entry = csi.ListVolumesResponse.Entry(volume=csi.Volume(volume_id=handle), status=status)
+            answer.entries.append(entry)
+        return answer
+
+    async def _refuse(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        if self.refusal is not None:
+            await context.abort(*self.refusal)
+
+
+class StorageStage:
+    """What a test sees: objects put on a server, and whatever controllers it runs."""
+
+    def __init__(self, client: Client, folder: Path) -> None:
+        self.client = client
+        self.folder = folder
+        self.clock = SystemClock()
+        self.rng = random.Random(1)
+
+    @property
+    def address(self) -> str:
+        return f"unix://{self.folder}/csi.sock"
+
+    # -- programs -----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def running(self, *makers: Callable[..., Controller], **options: Any) -> AsyncIterator[list[Any]]:
+        """Controllers at work, as the program runs them: informers and recorder are theirs together."""
+        informers, recorder = Informers(self.client), Recorder(self.client, "storage-controllers", "test")
+        made = [maker(self.client, informers, recorder, clock=self.clock, rng=self.rng, **options) for maker in makers]
+        async with recorder, informers:
+            await informers.wait_synced(timeout_s=20)
+            tasks = [asyncio.create_task(each.run()) for each in made]
+            try:
+                yield made
+            finally:
+                for task in tasks:
+                    task.cancel()
+                for task in tasks:
+                    with suppress(asyncio.CancelledError):
+                        await task
+
+    @asynccontextmanager
+    async def driver(self, *rpcs: int) -> AsyncIterator[ScriptedDriver]:
+        scripted = ScriptedDriver(*rpcs)
+        services = [
+            lambda server: add_IdentityServicer_to_server(scripted, server),
+            lambda server: add_ControllerServicer_to_server(scripted, server),
+        ]
+        async with served(self.address, services):
+            yield scripted
+
+    @asynccontextmanager
+    async def attaching(self, *makers: Callable[..., Controller], **options: Any) -> AsyncIterator[None]:
+        """An attacher beside other controllers."""
+        async with CsiClient(self.address, clock=self.clock, rng=self.rng, timeout_s=2.0) as driver:
+
+            def attacher(client: Client, informers: Informers, recorder: Recorder, **more: Any) -> Attacher:
+                return Attacher(
+                    client, informers, recorder, driver=driver, **{"retry_first_s": 0.05, **options}, **more
+                )
+
+            async with self.running(*makers, attacher):
+                yield
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    async def make(self, kind: str, name: str, *, namespace: str = "", version: str = "v1", **parts: Any) -> Doc:
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **parts.pop("metadata", {})}
+        return await self.client.create_doc({"apiVersion": version, "kind": kind, "metadata": metadata, **parts})
+
+    async def storage_class(self, name: str, *, delayed: bool = False, default: bool = False) -> None:
+        said = {"storageclass.kubernetes.io/is-default-class": "true"} if default else {}
+        await self.make(
+            "StorageClass",
+            name,
+            version="storage.k8s.io/v1",
+            metadata={"annotations": said},
+            provisioner=DRIVER,
+            volumeBindingMode="WaitForFirstConsumer" if delayed else "Immediate",
+        )
+
+    async def claim(self, name: str, size: str = "1Gi", class_name: str | None = "", **spec: Any) -> str:
+        """A claim; its uid."""
+        named = {} if class_name is None else {"storageClassName": class_name}
+        asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **named, **spec}
+        made = await self.make("PersistentVolumeClaim", name, namespace="default", spec=asked)
+        return str(made["metadata"]["uid"])
+
+    async def volume(self, name: str, size: str = "1Gi", class_name: str = "", **spec: Any) -> None:
+        said = {
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "csi": {"driver": DRIVER, "volumeHandle": f"h-{name}"},
+            **({"storageClassName": class_name} if class_name else {}),
+            **spec,
+        }
+        await self.make("PersistentVolume", name, spec=said)
+
+    async def pod(self, name: str, *claims: str, on: str = "", **spec: Any) -> None:
+        volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+        said = {"containers": [{"name": "c", "image": "app:1"}], "volumes": volumes, **spec}
+        await self.make("Pod", name, namespace="default", spec={**said, **({"nodeName": on} if on else {})})
+
+    async def node(self, name: str, *, has_driver: bool = True) -> None:
+        await self.make("Node", name)
+        drivers = [{"name": DRIVER, "nodeID": f"id-{name}"}] if has_driver else []
+        await self.make("CSINode", name, version="storage.k8s.io/v1", spec={"drivers": drivers})
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        await self.client.patch(Node, name, {"status": ready}, subresource="status")
+
+    async def in_use(self, node: str, *handles: str) -> None:
+        """What the node's kubelet says that it uses."""
+        names = [f"kubernetes.io/csi/{DRIVER}^{handle}" for handle in handles]
+        await self.client.patch(Node, node, {"status": {"volumesInUse": names}}, subresource="status")
+
+    async def bound(self, name: str, claim: str, **spec: Any) -> None:
+        """A volume and a claim that are bound to each other, without a binder."""
+        uid = await self.claim(claim, volumeName=name)
+        owner = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": claim, "uid": uid}
+        await self.volume(name, claimRef=owner, **spec)
+        done = {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}}
+        await self.client.patch(PersistentVolumeClaim, f"default/{claim}", done)
+        status = {"status": {"phase": "Bound"}}
+        await self.client.patch(PersistentVolumeClaim, f"default/{claim}", status, subresource="status")
+        await self.client.patch(PersistentVolume, name, status, subresource="status")
+
+    # -- what came of it ----------------------------------------------------------------------------------------------
+
+    async def get_claim(self, name: str) -> PersistentVolumeClaim:
+        return await self.client.get(PersistentVolumeClaim, f"default/{name}")
+
+    async def get_volume(self, name: str) -> PersistentVolume:
+        return await self.client.get(PersistentVolume, name)
+
+    async def attachments(self) -> dict[str, VolumeAttachment]:
+        """All attachments, as "volume on node"."""
+        found = (await self.client.list(VolumeAttachment)).items
+        return {f"{each.spec.source.persistent_volume_name} on {each.spec.node_name}": each for each in found}
+
+    async def remove_pod(self, name: str) -> None:
+        await self.client.delete(Pod, f"default/{name}", grace_s=0)
+
+    async def told(self, name: str) -> list[tuple[str, str, str]]:
+        """(type, reason, note) of the events about an object."""
+        found = (await self.client.list(Event)).items
+        return [(each.type, each.reason, each.note) for each in found if each.regarding.name == name]
+
+    async def is_gone(self, cls: type[Any], key: str) -> bool:
+        try:
+            await self.client.get(cls, key)
+        except NotFound:
+            return True
+        return False
+
+    async def eventually(self, holds: Callable[[], Awaitable[Any]], within_s: float = 20.0) -> Any:
+        """Ask until the answer is true; what it was. The bound is for a hung test, not a measure of speed."""
+        async with asyncio.timeout(within_s):
+            while True:
+                answer = await holds()
+                if answer:
+                    return answer
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def storage_stage(data_dir: Path) -> AsyncIterator[StorageStage]:
+    folder = Path(tempfile.mkdtemp(prefix="t"))  # a socket's path is short, a test's folder is not
+    try:
+        async with (
+            serve(Settings(data_dir=data_dir, port=0)) as server,
+            Client.connect(kubeconfig.load(server.kubeconfig)) as client,
+        ):
+            yield StorageStage(client, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def phases(volume: PersistentVolume, claim: PersistentVolumeClaim) -> tuple[str, str]:
+    return volume.status.phase, claim.status.phase
+
+
+__all__: Sequence[str] = ("DRIVER", "ScriptedDriver", "StorageStage", "phases", "storage_stage")

@@ -1,0 +1,287 @@
+"""Volumes follow their pods from node to node: attach/detach controller and attacher, with a driver over a socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from storage_stage import DRIVER, StorageStage, storage_stage
+
+from tonnage.controllers.attachment_rules import attachment_name
+from tonnage.controllers.attachments import Attachments
+from tonnage.csi import csi_pb2 as csi
+from tonnage.gates import Gates
+from tonnage.objects.core_v1 import Node, PersistentVolume
+from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
+
+FINALIZER = "external-attacher/pools-tonnage-dev"
+_Rpc = csi.ControllerServiceCapability.RPC
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[StorageStage]:
+    async with storage_stage(tmp_path) as ready:
+        await ready.node("node-1")
+        await ready.node("node-2")
+        yield ready
+
+
+async def test_a_pods_volume_is_attached_to_its_node(stage: StorageStage) -> None:
+    await stage.bound("pv", "data")
+    async with stage.driver() as driver, stage.attaching(Attachments):
+        await stage.pod("db-0", "data", on="node-1")
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await stage.eventually(lambda: _lists(stage, "node-1", "h-pv"))
+        await stage.eventually(lambda: stage.told("db-0"))
+    attachment = (await stage.attachments())["pv on node-1"]
+    # sha256 of handle + driver + node, as kubelets compute it.
+    assert attachment.name == attachment_name("h-pv", DRIVER, "node-1")
+    assert (attachment.spec.attacher, attachment.metadata.finalizers) == (DRIVER, (FINALIZER,))
+    assert attachment.metadata.annotations == {"csi.alpha.kubernetes.io/node-id": "id-node-1"}
+    assert attachment.status.attachment_metadata == {"device": "/dev/h-pv"}
+    assert FINALIZER in (await stage.get_volume("pv")).metadata.finalizers
+    assert driver.calls == ["publish h-pv id-node-1"]
+    mode = driver.asked[0].volume_capability.access_mode.mode
+    assert mode == csi.VolumeCapability.AccessMode.SINGLE_NODE_MULTI_WRITER
+    assert await stage.told("db-0") == [
+        ("Normal", "SuccessfulAttachVolume", 'AttachVolume.Attach succeeded for volume "pv" ')
+    ]
+
+
+async def test_a_volume_moves_only_after_the_old_node_has_let_go(stage: StorageStage) -> None:
+    await stage.bound("pv", "data")
+    async with stage.driver() as driver, stage.attaching(Attachments):
+        await stage.pod("db-0", "data", on="node-1")
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await stage.in_use("node-1", "h-pv")
+        await stage.pod("db-1", "data", on="node-2")
+        await stage.eventually(lambda: stage.told("db-1"))
+        await stage.remove_pod("db-0")
+        # The pod is gone, and the node still has the volume mounted: it stays where it is.
+        await stage.pod("later", "data", on="node-2")
+        await stage.eventually(lambda: stage.told("later"))
+        assert list(await stage.attachments()) == ["pv on node-1"]
+        await stage.in_use("node-1")
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-2"))
+        await stage.eventually(lambda: _lists(stage, "node-2", "h-pv"))
+        assert await _lists(stage, "node-1")
+    assert driver.calls == ["publish h-pv id-node-1", "unpublish h-pv id-node-1", "publish h-pv id-node-2"]
+    assert list(await stage.attachments()) == ["pv on node-2"]
+    assert (
+        "Warning",
+        "FailedAttachVolume",
+        'Waiting for detach for volume "pv" Volume is already used by pod(s) db-0',
+    ) in (await stage.told("db-1"))
+    waiting = (
+        'Waiting for detach for volume "pv" Volume is already exclusively attached to one node, '
+        "waiting on detach before it can be attached to another node"
+    )
+    assert ("Warning", "FailedAttachVolume", waiting) in await stage.told("later")
+
+
+async def test_a_volume_of_a_node_that_is_gone_is_rebuilt_elsewhere_by_its_kept_node_id(stage: StorageStage) -> None:
+    await stage.bound("pv", "data")
+    async with stage.driver() as driver, stage.attaching(Attachments):
+        await stage.pod("db-0", "data", on="node-1")
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await stage.in_use("node-1", "h-pv")
+        await stage.client.delete(CSINode, "node-1")
+        await stage.client.delete(Node, "node-1")
+        await stage.remove_pod("db-0")
+        await stage.pod("db-0", "data", on="node-2")
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-2"))
+    assert driver.calls == ["publish h-pv id-node-1", "unpublish h-pv id-node-1", "publish h-pv id-node-2"]
+
+
+async def test_a_node_that_is_out_of_service_is_not_asked(stage: StorageStage) -> None:
+    await stage.bound("pv", "data")
+    async with stage.driver() as driver, stage.attaching(Attachments):
+        await stage.pod("db-0", "data", on="node-1")
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await stage.in_use("node-1", "h-pv")
+        await stage.remove_pod("db-0")
+        taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+        await stage.client.patch(Node, "node-1", {"spec": {"taints": [taint]}})
+        await stage.eventually(lambda: _nothing_attached(stage))
+    assert driver.published == set()
+
+
+async def test_a_full_node_is_told_with_its_code_and_tried_again(stage: StorageStage) -> None:
+    await stage.bound("pv", "data")
+    async with stage.driver() as driver, stage.attaching(Attachments):
+        driver.refusal = (grpc.StatusCode.RESOURCE_EXHAUSTED, "all 2 slots are taken")
+        await stage.pod("db-0", "data", on="node-1")
+
+        async def is_told() -> VolumeAttachment | None:
+            found = (await stage.attachments()).get("pv on node-1")
+            return found if found is not None and found.status.attach_error is not None else None
+
+        failed = await stage.eventually(is_told)
+        await stage.eventually(lambda: _has_told(stage, "db-0", "FailedAttachVolume"))
+        driver.refusal = None
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await stage.eventually(lambda: _has_told(stage, "db-0", "SuccessfulAttachVolume"))
+    told = "rpc error: code = ResourceExhausted desc = all 2 slots are taken"
+    assert (failed.status.attach_error.message, failed.status.attach_error.error_code) == (told, 8)
+    assert (await stage.attachments())["pv on node-1"].status.attach_error is None
+    note = f'AttachVolume.Attach failed for volume "pv" : {told}'
+    assert ("Warning", "FailedAttachVolume", note) in await stage.told("db-0")
+
+
+async def test_without_the_gate_an_error_has_no_code(stage: StorageStage) -> None:
+    await stage.bound("pv", "data")
+    gates = Gates.parse("MutableCSINodeAllocatableCount=false")
+    async with stage.driver() as driver, stage.attaching(Attachments, gates=gates):
+        driver.refusal = (grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+        await stage.pod("db-0", "data", on="node-1")
+
+        async def error() -> VolumeAttachment | None:
+            found = (await stage.attachments()).get("pv on node-1")
+            return found if found is not None and found.status.attach_error is not None else None
+
+        failed = await stage.eventually(error)
+    assert failed.status.attach_error.error_code is None
+
+
+async def test_a_detach_that_fails_keeps_the_object_and_says_why(stage: StorageStage) -> None:
+    await stage.bound("pv", "data")
+    async with stage.driver() as driver, stage.attaching(Attachments):
+        await stage.pod("db-0", "data", on="node-1")
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        driver.refusal = (grpc.StatusCode.INTERNAL, "stuck")
+        await stage.remove_pod("db-0")
+
+        async def error() -> str:
+            found = (await stage.attachments()).get("pv on node-1")
+            failure = found.status.detach_error if found is not None else None
+            return failure.message if failure is not None else ""
+
+        assert await stage.eventually(error) == "rpc error: code = Internal desc = stuck"
+        driver.refusal = None
+        await stage.eventually(lambda: _nothing_attached(stage))
+    assert set(driver.calls[1:]) == {"unpublish h-pv id-node-1"}
+    assert driver.published == set()
+
+
+async def test_work_is_taken_up_again_where_the_last_controllers_left_it(stage: StorageStage) -> None:
+    await stage.bound("pv", "data")
+    async with stage.running(Attachments):
+        await stage.pod("db-0", "data", on="node-1")
+        await stage.eventually(stage.attachments)
+    async with stage.driver() as driver:
+        async with stage.attaching():
+            await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await stage.remove_pod("db-0")
+        await stage.pod("db-1", "data", on="node-2")
+        async with stage.attaching(Attachments):
+            await stage.eventually(lambda: _is_attached(stage, "pv on node-2"))
+            assert await stage.told("db-0") == []
+    assert driver.published == {("h-pv", "id-node-2")}
+
+
+async def test_a_driver_that_does_not_attach_has_nothing_to_be_asked(stage: StorageStage) -> None:
+    await stage.bound("pv", "data")
+    async with stage.driver(_Rpc.CREATE_DELETE_VOLUME) as driver, stage.attaching(Attachments):
+        await stage.pod("db-0", "data", on="node-1")
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        assert (await stage.attachments())["pv on node-1"].metadata.finalizers == ()
+        await stage.remove_pod("db-0")
+        await stage.eventually(lambda: _nothing_attached(stage))
+    assert driver.calls == []
+
+
+async def test_no_attachment_is_made_where_none_is_required(stage: StorageStage) -> None:
+    await stage.make("CSIDriver", "local.example", version="storage.k8s.io/v1", spec={"attachRequired": False})
+    await stage.bound("near", "near", csi={"driver": "local.example", "volumeHandle": "n"})
+    await stage.bound("far", "far")
+    drivers = [{"name": name, "nodeID": "id-node-3"} for name in (DRIVER, "local.example")]
+    await stage.make("Node", "node-3")
+    await stage.make("CSINode", "node-3", version="storage.k8s.io/v1", spec={"drivers": drivers})
+    async with stage.running(Attachments):
+        await stage.pod("a", "near", on="node-3")
+        await stage.pod("b", "far", on="node-3")
+        # What concerns the first pod has been looked at before what concerns the second.
+        await stage.eventually(stage.attachments)
+    assert list(await stage.attachments()) == ["far on node-3"]
+
+
+async def test_a_node_without_the_driver_waits_until_it_is_installed(stage: StorageStage) -> None:
+    await stage.node("node-3", has_driver=False)
+    await stage.bound("pv", "data")
+    async with stage.driver(), stage.attaching(Attachments):
+        await stage.pod("db-0", "data", on="node-3")
+        await stage.eventually(lambda: stage.told("db-0"))
+        assert await stage.attachments() == {}
+        drivers = {"spec": {"drivers": [{"name": DRIVER, "nodeID": "id-node-3"}]}}
+        await stage.client.patch(CSINode, "node-3", drivers)
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-3"))
+    note = f'AttachVolume.Attach failed for volume "pv" : CSINode node-3 does not contain driver {DRIVER}'
+    assert ("Warning", "FailedAttachVolume", note) in await stage.told("db-0")
+
+
+async def test_secrets_are_read_for_the_driver_and_a_missing_one_is_told(stage: StorageStage) -> None:
+    source = {
+        "driver": DRIVER,
+        "volumeHandle": "h-pv",
+        "controllerPublishSecretRef": {"namespace": "default", "name": "key"},
+    }
+    await stage.bound("pv", "data", csi=source)
+    async with stage.driver() as driver, stage.attaching(Attachments):
+        await stage.pod("db-0", "data", on="node-1")
+
+        async def error() -> str:
+            found = (await stage.attachments()).get("pv on node-1")
+            failure = found.status.attach_error if found is not None else None
+            return failure.message if failure is not None else ""
+
+        assert await stage.eventually(error) == 'failed to load secret "default/key": secrets "key" not found'
+        await stage.make("Secret", "key", namespace="default", stringData={"user": "ann"})
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+    assert dict(driver.asked[-1].secrets) == {"user": "ann"}
+
+
+async def test_a_volume_that_is_deleted_stays_until_it_is_detached(stage: StorageStage) -> None:
+    await stage.bound("pv", "data")
+    async with stage.driver(), stage.attaching(Attachments):
+        await stage.pod("db-0", "data", on="node-1")
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await stage.client.delete(PersistentVolume, "pv")
+        assert (await stage.get_volume("pv")).metadata.is_terminating
+        await stage.remove_pod("db-0")
+        await stage.eventually(lambda: stage.is_gone(PersistentVolume, "pv"))
+    assert await stage.attachments() == {}
+
+
+async def test_what_was_detached_behind_everyones_back_is_attached_again(stage: StorageStage) -> None:
+    await stage.bound("pv", "data")
+    rpcs = (_Rpc.PUBLISH_UNPUBLISH_VOLUME, _Rpc.LIST_VOLUMES, _Rpc.LIST_VOLUMES_PUBLISHED_NODES)
+    async with stage.driver(*rpcs) as driver, stage.attaching(Attachments, reconcile_sync_s=0.1):
+        await stage.pod("db-0", "data", on="node-1")
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        driver.published.clear()
+
+        async def is_back() -> bool:
+            return driver.published == {("h-pv", "id-node-1")}
+
+        await stage.eventually(is_back)
+
+
+async def _is_attached(stage: StorageStage, where: str) -> bool:
+    found = (await stage.attachments()).get(where)
+    return found is not None and found.status.attached
+
+
+async def _nothing_attached(stage: StorageStage) -> bool:
+    return await stage.attachments() == {}
+
+
+async def _lists(stage: StorageStage, node: str, *handles: str) -> bool:
+    """Whether the node's volumesAttached is exactly this."""
+    found = (await stage.client.get(Node, node)).status.volumes_attached
+    return [each.name for each in found] == [f"kubernetes.io/csi/{DRIVER}^{handle}" for handle in handles]
+
+
+async def _has_told(stage: StorageStage, name: str, reason: str) -> bool:
+    return any(said == reason for _, said, _ in await stage.told(name))

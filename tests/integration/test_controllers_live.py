@@ -1,0 +1,323 @@
+"""The controller manager on a real API server: owners and dependents, namespaces, lost nodes, one story each."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tonnage.apiserver import server
+from tonnage.client import kubeconfig
+from tonnage.client.http import Client
+from tonnage.clock import SystemClock, rfc3339, rfc3339_micro
+from tonnage.controllers import program
+from tonnage.controllers.garbage import GarbageCollector
+from tonnage.controllers.node_lifecycle import LEASES, NodeTimes
+from tonnage.controllers.node_zones import Rates
+from tonnage.controllers.program import ControllerManager
+from tonnage.controllers.roster import Settings
+from tonnage.errors import NotFound
+from tonnage.objects.coordination_v1 import Lease, LeaseSpec
+from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod
+from tonnage.objects.document import Doc
+from tonnage.objects.events_v1 import Event
+from tonnage.objects.meta import Object, ObjectMeta
+
+CONTROLLERS = (
+    "garbage-collector-controller",
+    "namespace-controller",
+    "node-lifecycle-controller",
+    "taint-eviction-controller",
+)
+QUICK = Settings(
+    node_times=NodeTimes(
+        node_monitor_period_s=0.05,
+        node_monitor_grace_period_s=1.0,
+        node_startup_grace_period_s=30.0,
+        rates=Rates(node_eviction_rate=100.0),
+    )
+)
+
+
+class Stage:
+    """A server, a client, and a clock that is everybody's."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.clock = SystemClock()
+
+    @asynccontextmanager
+    async def controllers(self, *names: str) -> AsyncIterator[ControllerManager]:
+        """The manager at work; leaving stops it."""
+        manager = ControllerManager(
+            self.client,
+            QUICK,
+            clock=self.clock,
+            rng=random.Random(1),
+            measures=CollectorRegistry(),
+            controllers=names or CONTROLLERS,
+        )
+        async with manager:
+            running = asyncio.create_task(manager.run())
+            try:
+                yield manager
+            finally:
+                running.cancel()
+                await asyncio.wait((running,))
+
+    async def config(self, name: str, *owners: Doc, namespace: str = "default", **metadata: Any) -> Doc:
+        """A ConfigMap: the simplest thing that can own and be owned. Gives the reference to it."""
+        made = await self.client.create_doc(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": name, "namespace": namespace, "ownerReferences": list(owners), **metadata},
+            }
+        )
+        return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made["metadata"]["uid"]}
+
+    async def pod(self, name: str, *, namespace: str = "default", **spec: Any) -> Doc:
+        container = {"name": "c", "image": "app:1"}
+        return await self.client.create_doc(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": namespace},
+                "spec": {"containers": [container], **spec},
+            }
+        )
+
+    async def node(self, name: str) -> None:
+        room = {"cpu": "4", "memory": "16Gi", "pods": "20"}
+        await self.client.create_doc(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name},
+                "status": {"allocatable": room, "capacity": room},
+            }
+        )
+        await self.post_ready(name)
+
+    async def post_ready(self, name: str) -> None:
+        at = rfc3339(self.clock.now())
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "well"}
+        condition = {**ready, "lastHeartbeatTime": at, "lastTransitionTime": at}
+        patch = {"status": {"conditions": [condition]}}
+        await self.client.patch(Node, name, patch, patch_type="strategic", subresource="status")
+
+    @asynccontextmanager
+    async def alive(self, *names: str) -> AsyncIterator[None]:
+        """Nodes that renew their leases while the block runs."""
+
+        async def beat() -> None:
+            while True:
+                for name in names:
+                    renewed = {"spec": {"renewTime": rfc3339_micro(self.clock.now())}}
+                    await self.client.patch(Lease, f"{LEASES}/{name}", renewed)
+                await self.clock.sleep(0.1)
+
+        for name in names:
+            spec = LeaseSpec(holder_identity=name, lease_duration_seconds=40)
+            await self.client.create(Lease(metadata=ObjectMeta(name=name, namespace=LEASES), spec=spec))
+        beating = asyncio.create_task(beat())
+        try:
+            yield
+        finally:
+            beating.cancel()
+            await asyncio.wait((beating,))
+
+    async def is_gone(self, cls: type[Object], key: str) -> bool:
+        try:
+            await self.client.get(cls, key)
+        except NotFound:
+            return True
+        return False
+
+    async def owners(self, name: str) -> list[str]:
+        found = await self.client.get(ConfigMap, f"default/{name}")
+        return [owner.name for owner in found.metadata.owner_references]
+
+    async def notes(self, reason: str) -> list[str]:
+        events = await self.client.list(Event)
+        return sorted(event.note for event in events.items if event.reason == reason)
+
+
+async def eventually(holds: Callable[[], Awaitable[Any]], within_s: float = 20.0) -> Any:
+    """Ask until the answer is true; what it was. The bound is for a hung test, not a measure of speed."""
+    async with asyncio.timeout(within_s):
+        while True:
+            if answer := await holds():
+                return answer
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with (
+        server.serve(server.Settings(data_dir=tmp_path, port=0)) as running,
+        Client.connect(kubeconfig.load(running.kubeconfig)) as client,
+    ):
+        yield Stage(client)
+
+
+async def test_what_belongs_to_a_deleted_owner_goes_however_deep(stage: Stage) -> None:
+    root = await stage.config("root")
+    middle = await stage.config("middle", root)
+    other = await stage.config("other")
+    await stage.config("leaf", middle)
+    await stage.config("shared", root, other)
+    await stage.config("stranger", {**root, "uid": "00000000-0000-0000-0000-000000000000"})
+    async with stage.controllers():
+        # An owner of that name exists, but not with that uid: it was deleted before anybody looked.
+        await eventually(lambda: stage.is_gone(ConfigMap, "default/stranger"))
+        await stage.client.delete(ConfigMap, "default/root", propagation="Background")
+        await eventually(lambda: stage.is_gone(ConfigMap, "default/leaf"))
+        assert await stage.is_gone(ConfigMap, "default/middle")
+
+        async def is_let_go() -> bool:
+            return await stage.owners("shared") == ["other"]
+
+        await eventually(is_let_go)  # one owner is left, and the other's name is taken out
+    assert await stage.owners("other") == []
+
+
+async def test_a_deletion_in_the_foreground_waits_for_what_blocks_it(stage: Stage) -> None:
+    root = await stage.config("root")
+    await stage.config("held", {**root, "blockOwnerDeletion": True}, finalizers=["example.com/hold"])
+    await stage.config("loose", root, finalizers=["example.com/hold"])
+    async with stage.controllers():
+        await stage.client.delete(ConfigMap, "default/root", propagation="Foreground")
+
+        async def are_asked_to_go() -> bool:
+            found = [await stage.client.get(ConfigMap, f"default/{name}") for name in ("held", "loose")]
+            return all(each.metadata.is_terminating for each in found)
+
+        await eventually(are_asked_to_go)
+        owner = await stage.client.get(ConfigMap, "default/root")
+        assert owner.metadata.finalizers == ("foregroundDeletion",)
+
+        await stage.client.patch(ConfigMap, "default/held", {"metadata": {"finalizers": None}})
+        await eventually(lambda: stage.is_gone(ConfigMap, "default/root"))
+        # Nothing waits for a dependent that does not block.
+        assert not await stage.is_gone(ConfigMap, "default/loose")
+
+
+async def test_an_owner_that_orphans_leaves_its_dependents_free(stage: Stage) -> None:
+    root = await stage.config("root")
+    await stage.config("child", root)
+    await stage.client.delete(ConfigMap, "default/root", propagation="Orphan")
+    async with stage.controllers():  # started late: the finalizer is what it finds
+        await eventually(lambda: stage.is_gone(ConfigMap, "default/root"))
+    assert await stage.owners("child") == []
+
+
+async def test_an_owner_in_another_namespace_is_none_and_people_are_told(stage: Stage) -> None:
+    await stage.client.create(Namespace(metadata=ObjectMeta(name="shop")))
+    root = await stage.config("root")
+    async with stage.controllers() as manager:
+        await stage.config("child", root, namespace="shop")
+        await eventually(lambda: stage.is_gone(ConfigMap, "shop/child"))
+        assert not await stage.is_gone(ConfigMap, "default/root")
+        assert manager.is_healthy
+    named = f"[v1/ConfigMap, namespace: shop, name: root, uid: {root['uid']}]"
+    told = f'ownerRef {named} does not exist in namespace "shop"'
+    assert await stage.notes("OwnerRefInvalidNamespace") == [told]
+
+
+async def test_a_namespace_is_emptied_pods_first_and_says_what_it_waits_for(stage: Stage) -> None:
+    await stage.client.create(Namespace(metadata=ObjectMeta(name="shop")))
+    await stage.node("node-1")
+    await stage.pod("web", namespace="shop", nodeName="node-1")
+    await stage.config("settings", namespace="shop")
+    await stage.client.delete(Namespace, "shop")
+    async with stage.controllers():
+
+        async def trouble() -> dict[str, str]:
+            namespace = await stage.client.get(Namespace, "shop")
+            return {each.type: each.message for each in namespace.status.conditions if each.is_true}
+
+        # The node keeps the pod for its grace period, and the pod keeps everything else.
+        assert await eventually(trouble) == {
+            "NamespaceContentRemaining": "Some resources are remaining: pods. has 1 resource instances"
+        }
+        assert not await stage.is_gone(ConfigMap, "shop/settings")
+        assert (await stage.client.get(Pod, "shop/web")).metadata.is_terminating
+
+        await stage.client.delete(Pod, "shop/web", grace_s=0)  # what the node does in the end
+        await eventually(lambda: stage.is_gone(Namespace, "shop"))
+    assert await stage.is_gone(ConfigMap, "shop/settings")
+
+
+async def test_a_silent_node_is_marked_and_its_pods_leave_when_their_time_is_over(stage: Stage) -> None:
+    for name in ("node-1", "node-2"):
+        await stage.node(name)
+    leaves_soon = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+    await stage.pod("brief", nodeName="node-1", tolerations=[{**leaves_soon, "tolerationSeconds": 0}])
+    await stage.pod("patient", nodeName="node-1", tolerations=[leaves_soon])
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    await stage.client.patch(Pod, "default/patient", ready, patch_type="strategic", subresource="status")
+    async with stage.alive("node-2"), stage.controllers():
+
+        async def is_on_its_way() -> bool:
+            return (await stage.client.get(Pod, "default/brief")).metadata.is_terminating
+
+        await eventually(is_on_its_way)
+        brief = await stage.client.get(Pod, "default/brief")
+        disrupted = brief.condition("DisruptionTarget")
+        assert disrupted is not None
+        assert (disrupted.reason, disrupted.message) == (
+            "DeletionByTaintManager",
+            "Taint manager: deleting due to NoExecute taint",
+        )
+        node = await stage.client.get(Node, "node-1")
+        assert sorted((taint.key, taint.effect) for taint in node.spec.taints) == [
+            ("node.kubernetes.io/unreachable", "NoExecute"),
+            ("node.kubernetes.io/unreachable", "NoSchedule"),
+        ]
+        assert {(each.type, each.status, each.reason) for each in node.status.conditions} == {
+            ("Ready", "Unknown", "NodeStatusUnknown"),
+            ("MemoryPressure", "Unknown", "NodeStatusNeverUpdated"),
+            ("DiskPressure", "Unknown", "NodeStatusNeverUpdated"),
+            ("PIDPressure", "Unknown", "NodeStatusNeverUpdated"),
+        }
+        patient = await stage.client.get(Pod, "default/patient")
+        shown = patient.condition("Ready")
+        assert (patient.metadata.is_terminating, shown is not None and shown.status) == (False, "False")
+        assert (await stage.client.get(Node, "node-2")).spec.taints == ()
+
+        await stage.post_ready("node-1")  # it is back
+
+        async def is_clean() -> bool:
+            return not (await stage.client.get(Node, "node-1")).spec.taints
+
+        await eventually(is_clean)
+    assert await stage.notes("NodeNotReady") == ["Node is not ready", "Node node-1 status is now: NodeNotReady"]
+    assert await stage.notes("TaintManagerEviction") == ["Marking for deletion Pod default/brief"]
+
+
+async def test_a_controller_that_breaks_is_started_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = await stage.config("owner")
+    await stage.config("child", owner)
+    runs = GarbageCollector.run
+    broken = asyncio.Event()
+
+    async def breaks_once(collector: GarbageCollector) -> None:
+        if not broken.is_set():
+            broken.set()
+            raise RuntimeError("a fault of ours")
+        await runs(collector)
+
+    monkeypatch.setattr(GarbageCollector, "run", breaks_once)
+    monkeypatch.setattr(program, "_FIRST_PAUSE_S", 0.01)
+    async with stage.controllers() as manager:
+        await broken.wait()
+        await stage.client.delete(ConfigMap, "default/owner")
+        await eventually(lambda: stage.is_gone(ConfigMap, "default/child"))
+        assert manager.is_healthy

@@ -1,0 +1,366 @@
+"""Nodes over real protocols: the embedded API server, real gRPC sockets, volumes really published."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import grpc
+from node_stage import DRIVER, NodeStage, eventually, node_stage
+
+from tonnage.clock import SystemClock, rfc3339
+from tonnage.errors import NotFound
+from tonnage.faults import Fault
+from tonnage.gates import Gates
+from tonnage.objects.coordination_v1 import Lease
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.storage_v1 import CSIDriver, CSINode
+
+EXHAUSTED = 8
+NO_SLOT = "rpc error: code = ResourceExhausted desc = no slot left"
+
+
+def play(story: Callable[[NodeStage], Awaitable[None]], *names: str, gates: Gates | None = None) -> None:
+    async def stage_it() -> None:
+        async with node_stage(*names, gates=gates) as stage:
+            await story(stage)
+
+    asyncio.run(stage_it())
+
+
+def no_slot() -> dict[str, object]:
+    failure = {"time": rfc3339(SystemClock().now()), "message": NO_SLOT, "errorCode": EXHAUSTED}
+    return {"attached": False, "attachError": failure}
+
+
+def files_below(folder: Path) -> list[str]:
+    """What is left of mounts: everything but the list of drivers."""
+    return [str(path) for path in folder.rglob("*") if "plugins_registry" not in path.parts and path.is_file()]
+
+
+def test_a_pod_runs_once_its_volume_is_attached_and_published_and_leaves_nothing_behind():
+    async def story(stage: NodeStage) -> None:
+        driver = await stage.driver(max_volumes=8, topology={"topology.example/node": "node-1"})
+        await stage.csi_driver(podInfoOnMount=True)
+        await stage.start()
+        node = await stage.client.get(Node, "node-1")
+        await eventually(lambda: has_count(stage, 8), "the driver is registered")
+        labels = (await stage.client.get(Node, "node-1")).metadata.labels
+        assert labels["topology.example/node"] == labels["kubernetes.io/hostname"] == "node-1"
+        owner = (await stage.client.get(CSINode, "node-1")).metadata.owner_references[0]
+        assert (owner.kind, owner.uid) == ("Node", node.uid)
+        lease = await eventually(lambda: lease_of(stage, "node-1"), "it says that it lives")
+        assert (lease.spec.holder_identity, lease.spec.lease_duration_seconds) == ("node-1", 40)
+
+        await stage.volume("data")
+        bound = await stage.pod("db", "data")
+        name = f"kubernetes.io/csi/{DRIVER}^handle-data"
+        await eventually(lambda: is_in_use(stage, name), "it is reported before it is attached")
+        assert driver.asked("NodeStageVolume") == [] and await stage.phase("db") == "Pending"
+        await stage.attach("data")
+        pod = await stage.becomes("db", "Running")
+        assert pod is not None and pod.status.pod_ip.startswith("10.") and pod.status.host_ip == "127.0.0.1"
+        assert {each.type for each in pod.status.conditions if each.is_true} == {
+            "PodScheduled",
+            "PodReadyToStartContainers",
+            "Initialized",
+            "Ready",
+            "ContainersReady",
+        }
+        published = driver.asked("NodePublishVolume")[0]
+        target = stage.folder / "nodes/node-1/pods" / bound.uid / "volumes/kubernetes.io~csi/data/mount"
+        assert published.target_path == str(target) and target.is_dir()
+        assert published.publish_context == {"device": "/dev/sda"}
+        assert published.volume_context["pool"] == "p1"
+        assert published.volume_context["csi.storage.k8s.io/pod.name"] == "db"
+        assert published.volume_capability.mount.fs_type == "ext4"
+
+        await stage.client.delete(Pod, "default/db")
+        await stage.becomes("db", "gone")
+        assert (driver.staged, driver.published, await stage.in_use()) == (set(), set(), [])
+        assert files_below(stage.folder / "nodes") == []
+
+    play(story)
+
+
+def test_an_attach_without_a_slot_corrects_the_limit_tells_the_pod_and_fails_it():
+    async def story(stage: NodeStage) -> None:
+        driver = await stage.driver(max_volumes=8)
+        await stage.csi_driver(period_s=600)
+        await stage.start()
+        await eventually(lambda: has_count(stage, 8), "the driver is registered")
+        await stage.volume("data")
+        await stage.pod("db", "data")
+        driver.max_volumes = 2
+        await stage.attach("data", status=no_slot())
+        pod = await stage.becomes("db", "Failed")
+        assert pod is not None
+        account = "unmounted volumes=[v-data], unattached volumes=[v-data], failed to process volumes=[]"
+        told = f"Node has reached its volume attachment limit, rejecting pod. {account}: {NO_SLOT}"
+        assert (pod.status.reason, pod.status.message) == (
+            "VolumeAttachmentLimitExceeded",
+            f"Pod was rejected: {told}",
+        )
+        assert [each.type for each in pod.status.conditions] == ["PodScheduled"]
+        assert await stage.count() == 2
+        await eventually(lambda: was_told(stage, "db", "VolumeAttachmentLimitExceeded", told), "the pod was told")
+        await eventually(lambda: has_in_use(stage, []), "the volume may be detached")
+        labels = {"driver_name": DRIVER, "trigger": "exhausted"}
+        assert stage.measures.get_sample_value("csi_node_updates_total", labels) == 1
+        reason = {"reason": "VolumeAttachmentLimitExceeded"}
+        assert stage.measures.get_sample_value("kubelet_admission_rejections_total", reason) == 1
+
+    play(story)
+
+
+def test_without_a_period_or_without_the_gate_an_attach_error_changes_nothing():
+    async def story(stage: NodeStage) -> None:
+        driver = await stage.driver(max_volumes=8)
+        await stage.csi_driver(period_s=None if stage.settings.gates.MutableCSINodeAllocatableCount else 10)
+        program = await stage.start()
+        await eventually(lambda: has_count(stage, 8), "the driver is registered")
+        await stage.volume("data")
+        await stage.pod("db", "data")
+        driver.max_volumes = 2
+        await stage.attach("data", status=no_slot())
+        # Attached in the end, it runs: it has waited all the time.
+        await stage.attach("data")
+        await stage.becomes("db", "Running")
+        assert await stage.count() == 8
+        assert program.kubelets["node-1"].limits.running == {}
+
+    play(story)
+    play(story, gates=Gates().with_(MutableCSINodeAllocatableCount=False))
+
+
+def test_a_driver_that_attaches_nothing_may_say_the_same_when_it_stages():
+    async def story(stage: NodeStage) -> None:
+        driver = await stage.driver(max_volumes=3)
+        await stage.csi_driver(period_s=600, attachRequired=False)
+        await stage.start()
+        await eventually(lambda: has_count(stage, 3), "the driver is registered")
+        driver.refuse("NodeStageVolume", grpc.StatusCode.RESOURCE_EXHAUSTED, "no slot left")
+        driver.max_volumes = 1
+        await stage.volume("data")
+        await stage.pod("db", "data")
+        pod = await stage.becomes("db", "Failed")
+        assert pod is not None and pod.status.reason == "VolumeAttachmentLimitExceeded"
+        assert pod.status.message.endswith(f'MountVolume.MountDevice failed for volume "data" : {NO_SLOT}')
+        assert await stage.count() == 1 and await stage.in_use() == []
+
+    play(story)
+
+
+def test_a_mount_that_fails_is_told_and_tried_again():
+    async def story(stage: NodeStage) -> None:
+        driver = await stage.driver()
+        await stage.csi_driver(attachRequired=False)
+        await stage.start()
+        driver.refuse("NodePublishVolume", grpc.StatusCode.INTERNAL, "disk on fire")
+        await stage.volume("data")
+        await stage.pod("db", "data")
+        note = 'MountVolume.SetUp failed for volume "data" : rpc error: code = Internal desc = disk on fire'
+        await eventually(lambda: was_told(stage, "db", "FailedMount", note), "the pod was told")
+        driver.allow("NodePublishVolume")
+        await stage.becomes("db", "Running")
+        assert len(driver.asked("NodeStageVolume")) == 1
+
+    play(story)
+
+
+def test_a_volume_stays_staged_until_its_last_pod_on_the_node_is_gone():
+    async def story(stage: NodeStage) -> None:
+        driver = await stage.driver()
+        await stage.csi_driver()
+        await stage.start()
+        await stage.volume("data")
+        await stage.attach("data")
+        for name in ("a", "b"):
+            await stage.pod(name, "data")
+            await stage.becomes(name, "Running")
+        await stage.client.delete(Pod, "default/a")
+        await stage.becomes("a", "gone")
+        assert driver.staged == {"handle-data"} and len(driver.published) == 1
+        await stage.client.delete(Pod, "default/b", grace_s=0)  # forced: it is gone before anything is unmounted
+        await eventually(lambda: answer(driver.staged == set()), "it is unstaged")
+        await eventually(lambda: has_in_use(stage, []), "it may be detached")
+        assert len(driver.asked("NodeStageVolume")) == 1
+
+    play(story)
+
+
+def test_after_a_kill_mounts_are_found_again_and_those_of_pods_that_are_gone_are_undone():
+    async def story(stage: NodeStage) -> None:
+        driver = await stage.driver()
+        await stage.csi_driver()
+        await stage.start()
+        for volume, pod in (("kept", "stays"), ("left", "goes")):
+            await stage.volume(volume)
+            await stage.attach(volume)
+            await stage.pod(pod, volume)
+            await stage.becomes(pod, "Running")
+        await stage.stop()
+        await stage.client.delete(Pod, "default/goes", grace_s=0)
+        await stage.start()
+        await eventually(lambda: answer(driver.staged == {"handle-kept"}), "the orphan is undone")
+        assert [handle for handle, _ in driver.published] == ["handle-kept"]
+        await eventually(lambda: has_in_use(stage, [f"kubernetes.io/csi/{DRIVER}^handle-kept"]), "one is in use")
+        await stage.client.delete(Pod, "default/stays")
+        await stage.becomes("stays", "gone")
+        assert driver.staged == set() and files_below(stage.folder / "nodes") == []
+
+    play(story)
+
+
+def test_a_volume_that_grew_is_expanded_on_the_node_and_its_claim_says_so():
+    async def story(stage: NodeStage) -> None:
+        driver = await stage.driver()
+        await stage.csi_driver(attachRequired=False)
+        await stage.start()
+        await stage.volume("data")
+        await stage.pod("db", "data")
+        await stage.becomes("db", "Running")
+        pending = {"type": "FileSystemResizePending", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        patch = {"status": {"conditions": [pending], "allocatedResourceStatuses": {"storage": "NodeResizePending"}}}
+        await stage.client.patch(PersistentVolumeClaim, "default/data", patch, subresource="status")
+        await stage.client.patch(PersistentVolume, "data", {"spec": {"capacity": {"storage": "2Gi"}}})
+
+        async def grown() -> bool:
+            claim = await stage.client.get(PersistentVolumeClaim, "default/data")
+            return str(claim.status.capacity["storage"]) == "2Gi" and claim.status.conditions == ()
+
+        await eventually(grown, "the claim is as large as its volume")
+        asked = driver.asked("NodeExpandVolume")
+        assert [each.capacity_range.required_bytes for each in asked] == [2 * 2**30]
+        note = 'MountVolume.NodeExpandVolume succeeded for volume "data" node-1'
+        await eventually(lambda: was_told(stage, "db", "FileSystemResizeSuccessful", note), "the pod was told")
+
+    play(story)
+
+
+def test_a_block_volume_is_published_as_a_file_and_linked_for_its_pod():
+    async def story(stage: NodeStage) -> None:
+        driver = await stage.driver()
+        await stage.csi_driver(attachRequired=False)
+        await stage.start()
+        await stage.volume("raw", volumeMode="Block")
+        container = {"name": "c", "image": "app:1", "volumeDevices": [{"name": "v-raw", "devicePath": "/dev/x"}]}
+        pod = await stage.pod("db", "raw", containers=[container])
+        await stage.becomes("db", "Running")
+        root = stage.folder / "nodes/node-1"
+        link = root / "pods" / pod.uid / "volumeDevices/kubernetes.io~csi/raw"
+        target = root / "plugins/kubernetes.io/csi/volumeDevices/publish/raw" / pod.uid
+        assert link.readlink() == target and target.is_file()
+        assert driver.asked("NodePublishVolume")[0].volume_capability.HasField("block")
+        await stage.client.delete(Pod, "default/db")
+        await stage.becomes("db", "gone")
+        assert files_below(root) == [] and not link.is_symlink()
+
+    play(story)
+
+
+def test_a_node_may_be_stopped_and_removed_on_request_and_comes_back():
+    async def story(stage: NodeStage) -> None:
+        await stage.driver("node-1", max_volumes=4)
+        await stage.csi_driver(attachRequired=False)
+        await stage.start()
+        await eventually(lambda: has_count(stage, 4), "the driver is registered")
+        await stage.client.patch(Node, "node-1", {"spec": {"unschedulable": True}, "metadata": {"labels": {"x": "y"}}})
+        stage.faults.write([Fault("node-stopped", "node-1")])
+        await stage.volume("data")
+        await stage.pod("db", "data")
+        await stage.pod("other", node="node-2")
+        await stage.becomes("other", "Running")
+        assert await stage.phase("db") == "Pending"
+        stage.faults.write([])
+        await stage.becomes("db", "Running")
+
+        stage.faults.write([Fault("node-removed", "node-1")])
+        await eventually(lambda: is_gone(stage, "node-1"), "the node is gone")
+        assert await stage.count() == -1
+        stage.faults.write([])
+        await eventually(lambda: has_count(stage, 4), "the node is back")
+        assert not (await stage.client.get(Node, "node-1")).spec.unschedulable
+
+    play(story, "node-1", "node-2")
+
+
+def test_a_deleted_node_registers_again_and_its_new_csi_node_belongs_to_it():
+    async def story(stage: NodeStage) -> None:
+        await stage.driver(max_volumes=4)
+        await stage.start()
+        await eventually(lambda: has_count(stage, 4), "the driver is registered")
+        before = await stage.client.get(Node, "node-1")
+        await stage.client.delete(Node, "node-1")
+
+        async def is_another() -> bool:
+            try:
+                node = await stage.client.get(Node, "node-1")
+                owners = (await stage.client.get(CSINode, "node-1")).metadata.owner_references
+            except NotFound:
+                return False
+            return node.uid != before.uid and owners[0].uid == node.uid
+
+        await eventually(is_another, "a new node, and its own CSINode")
+        await eventually(lambda: has_count(stage, 4), "with its driver")
+
+    play(story)
+
+
+def test_a_driver_whose_socket_goes_is_taken_out_and_its_updates_end():
+    async def story(stage: NodeStage) -> None:
+        await stage.driver(max_volumes=4)
+        await stage.csi_driver(period_s=10)
+        program = await stage.start()
+        limits = program.kubelets["node-1"].limits
+        await eventually(lambda: answer(limits.running == {DRIVER: 10}), "updates run")
+        await stage.client.patch(CSIDriver, DRIVER, {"spec": {"nodeAllocatableUpdatePeriodSeconds": 30}})
+        await eventually(lambda: answer(limits.running == {DRIVER: 30}), "updates follow the period")
+        await stage.client.patch(CSIDriver, DRIVER, {"spec": {"nodeAllocatableUpdatePeriodSeconds": None}})
+        await eventually(lambda: answer(limits.running == {}), "updates end without a period")
+        await stage.client.patch(CSIDriver, DRIVER, {"spec": {"nodeAllocatableUpdatePeriodSeconds": 10}})
+        await eventually(lambda: answer(limits.running == {DRIVER: 10}), "updates run again")
+        await stage.stack.aclose()
+        await eventually(lambda: has_count(stage, -1), "the entry is taken out")
+        assert limits.running == {}
+
+    play(story)
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+async def answer(value: object) -> object:
+    return value
+
+
+async def has_count(stage: NodeStage, count: int) -> bool:
+    return await stage.count() == count
+
+
+async def has_in_use(stage: NodeStage, names: list[str]) -> bool:
+    return await stage.in_use() == names
+
+
+async def is_in_use(stage: NodeStage, name: str) -> bool:
+    return name in await stage.in_use()
+
+
+async def was_told(stage: NodeStage, pod: str, reason: str, note: str) -> bool:
+    return any((each[1], each[2]) == (reason, note) for each in await stage.events(pod))
+
+
+async def is_gone(stage: NodeStage, node: str) -> bool:
+    try:
+        await stage.client.get(Node, node)
+    except NotFound:
+        return True
+    return False
+
+
+async def lease_of(stage: NodeStage, node: str) -> Lease | None:
+    try:
+        return await stage.client.get(Lease, f"kube-node-lease/{node}")
+    except NotFound:
+        return None

@@ -1,0 +1,42 @@
+"""`--controllers`: which run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tonnage.controllers.roster import ROSTER, UnknownController, chosen
+
+ALL = {row.name for row in ROSTER}
+
+
+def names(*wanted: str) -> set[str]:
+    return {row.name for row in chosen(wanted)}
+
+
+def test_a_star_is_all_of_them() -> None:
+    assert names("*") == ALL
+
+
+def test_a_minus_is_all_but_that_one() -> None:
+    assert names("*", "-garbage-collector-controller") == ALL - {"garbage-collector-controller"}
+
+
+def test_without_a_star_only_those_named_run() -> None:
+    assert names("namespace-controller") == {"namespace-controller"}
+    assert names("-namespace-controller") == set()
+
+
+def test_old_names_are_understood_and_the_last_word_counts() -> None:
+    assert names("nodelifecycle", "podgc", "-podgc") == {"node-lifecycle-controller"}
+
+
+def test_every_name_means_one_controller() -> None:
+    spoken = [name for row in ROSTER for name in (row.name, *row.aliases)]
+    assert len(spoken) == len(set(spoken))
+
+
+def test_an_unknown_name_is_refused_with_what_may_have_been_meant() -> None:
+    with pytest.raises(UnknownController) as caught:
+        chosen(("*", "-node-lifecycle"))
+    assert caught.value.message == '"node-lifecycle" is not in the list of known controllers'
+    assert caught.value.hint == "is nodelifecycle meant?"

@@ -1,0 +1,55 @@
+"""Who belongs to whom: the index by owner, and what an owner adopts and releases."""
+
+from __future__ import annotations
+
+from tonnage.client.cache import Cache
+from tonnage.controllers.owned import Owned, sort_claims
+from tonnage.objects.core_v1 import Pod
+from tonnage.testing.workload_builders import LABELS, a_pod, ago, replica_set, stateful_set
+
+WEB, OTHER = replica_set("web"), replica_set("other")
+
+
+def names(pods: list[Pod] | tuple[Pod, ...]) -> list[str]:
+    return [pod.name for pod in pods]
+
+
+def matches(pod: Pod) -> bool:
+    return LABELS.items() <= pod.metadata.labels.items()
+
+
+def test_the_index_follows_owners_that_change() -> None:
+    cache = Cache(Pod)
+    owned = Owned(cache)
+    cache.put(a_pod("a", of=WEB, resourceVersion="1"))
+    cache.put(a_pod("b", resourceVersion="2"))
+    assert (names(owned.of(WEB)), names(owned.orphans("default"))) == (["a"], ["b"])
+    cache.put(a_pod("b", of=WEB, resourceVersion="3"))
+    cache.put(a_pod("a", of=OTHER, resourceVersion="4"))
+    assert (names(owned.of(WEB)), names(owned.of(OTHER)), names(owned.orphans("default"))) == (["b"], ["a"], [])
+    cache.remove("default/b")
+    assert owned.of(WEB) == []
+
+
+def test_an_index_made_late_knows_what_was_there() -> None:
+    cache = Cache(Pod)
+    cache.put(a_pod("a", of=WEB))
+    assert names(Owned(cache).of(WEB)) == ["a"]
+
+
+def test_own_pods_that_match_stay_and_those_that_do_not_are_released() -> None:
+    pods = [a_pod("mine", of=WEB), a_pod("strayed", of=WEB, labels={}), a_pod("theirs", of=OTHER)]
+    claims = sort_claims(WEB, pods, matches)
+    assert (names(claims.mine), names(claims.release), names(claims.adopt)) == (["mine"], ["strayed"], [])
+
+
+def test_orphans_that_match_and_stay_are_adopted() -> None:
+    pods = [a_pod("orphan"), a_pod("going", going=True), a_pod("other", labels={})]
+    claims = sort_claims(WEB, pods, matches)
+    assert (names(claims.mine), names(claims.release), names(claims.adopt)) == ([], [], ["orphan"])
+
+
+def test_an_owner_that_is_going_neither_adopts_nor_releases() -> None:
+    going = stateful_set("web", metadata={"deletionTimestamp": ago(0)})
+    claims = sort_claims(going, [a_pod("orphan"), a_pod("strayed", of=going, labels={}), a_pod("m", of=going)], matches)
+    assert (names(claims.mine), names(claims.release), names(claims.adopt)) == (["m"], [], [])

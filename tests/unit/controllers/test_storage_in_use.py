@@ -1,0 +1,90 @@
+"""Who keeps a claim from being deleted, when a pod needs its volumes no more, and the claim of an ephemeral volume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.controllers.ephemeral_claims import claim_for
+from tonnage.controllers.finalizer_patches import with_finalizer, without_finalizer
+from tonnage.controllers.lookup import is_over
+from tonnage.controllers.protection import uses
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
+from tonnage.testing.builders import pod
+from tonnage.testing.storage_builders import claim, pod_with
+
+GOING = {"deletionTimestamp": "2026-11-15T00:00:00Z"}
+TEMPLATE = {"metadata": {"labels": {"app": "db"}}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+SCRATCH = {"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": TEMPLATE}}]}
+
+
+def owned(by: Pod) -> PersistentVolumeClaim:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": by.name, "uid": by.uid, "controller": True}
+    return claim(f"{by.name}-scratch", metadata={"ownerReferences": [owner]})
+
+
+def test_a_pod_with_a_node_uses_its_claims_and_one_without_does_not() -> None:
+    assert uses(pod_with("p", "data", on="node-1"), claim("data"))
+    assert not uses(pod_with("p", "data"), claim("data"))
+    assert not uses(pod_with("p", "other", on="node-1"), claim("data"))
+    assert not uses(pod_with("p", "data", on="node-1", namespace="far"), claim("data"))
+
+
+def test_a_pod_that_has_ended_still_uses_a_claim_that_it_names() -> None:
+    assert uses(pod_with("p", "data", on="node-1", status={"phase": "Succeeded"}), claim("data"))
+
+
+def test_an_ephemeral_claim_is_used_by_its_own_pod_until_the_node_is_done_with_it() -> None:
+    running = pod("p", on="node-1", spec=SCRATCH)
+    assert uses(running, owned(running))
+    assert not uses(running, claim("p-scratch"))
+    shut_down = pod("p", on="node-1", spec=SCRATCH, metadata={**GOING, "deletionGracePeriodSeconds": 0})
+    assert not uses(shut_down, owned(shut_down))
+    ending = pod("p", on="node-1", spec=SCRATCH, metadata={**GOING, "deletionGracePeriodSeconds": 30})
+    assert uses(ending, owned(ending))
+
+
+def state(**containers: str) -> dict[str, Any]:
+    return {"containerStatuses": [{"name": name, "state": {how: {}}} for name, how in containers.items()]}
+
+
+def test_a_pod_is_over_when_it_has_ended_or_is_deleted_and_nothing_runs() -> None:
+    assert is_over(pod("p", status={"phase": "Failed"}))
+    assert not is_over(pod("p"))
+    assert is_over(pod("p", metadata=GOING))
+    assert is_over(pod("p", metadata=GOING, status=state(a="terminated", b="waiting")))
+    assert not is_over(pod("p", metadata=GOING, status=state(a="terminated", b="running")))
+    assert not is_over(pod("p", status=state(a="terminated")))
+
+
+def test_the_claim_of_an_ephemeral_volume_is_its_template_and_belongs_to_the_pod() -> None:
+    made = pod("p", spec=SCRATCH)
+    assert claim_for(made, made.spec.volumes[0]) == {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": "p-scratch",
+            "namespace": "default",
+            "labels": {"app": "db"},
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": "p",
+                    "uid": "default-p",
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {"accessModes": ["ReadWriteOnce"]},
+    }
+
+
+def test_finalizers_are_written_for_the_state_that_was_seen() -> None:
+    found = claim("c", metadata={"resourceVersion": "7", "finalizers": ["a"]})
+    assert with_finalizer(found, "b") == {"metadata": {"resourceVersion": "7", "finalizers": ["a", "b"]}}
+    assert without_finalizer(found, "a") == {"metadata": {"resourceVersion": "7", "finalizers": []}}
+    assert with_finalizer(found, "a") is None
+    assert without_finalizer(found, "b") is None
+    noted = with_finalizer(found, "a", annotations={"k": "v"})
+    assert noted == {"metadata": {"resourceVersion": "7", "annotations": {"k": "v"}}}

@@ -1,0 +1,113 @@
+"""Which node affinity a volume should have: the table of KEP-5925's contract, row by row."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.driver.affinity import Change, change_for, confined_to, pod_elsewhere, takes_pods
+from tonnage.objects.codec import convert
+from tonnage.objects.core_v1 import Node, PersistentVolume
+from tonnage.testing.builders import Doc, node, pod
+from tonnage.testing.storage_builders import pod_with, volume
+
+KEY = "topology.tonnage.dev/node"
+HOME = node("node-1", labels={KEY: "node-1"})
+CORDONED = node("node-1", labels={KEY: "node-1"}, unschedulable=True)
+
+
+def at(affinity: Doc | None) -> PersistentVolume:
+    return volume("pv", spec={} if affinity is None else {"nodeAffinity": affinity})
+
+
+ON_1, ON_2, FREE = at(confined_to("node-1")), at(confined_to("node-2")), at(None)
+SET = Change(confined_to("node-1"), "AffinitySet", 'The volume is on node "node-1", and pods that use it go there')
+
+
+def unset(why: str) -> Change:
+    return Change(None, "AffinityUnset", f"{why}; the volume may be rebuilt elsewhere")
+
+
+@pytest.mark.parametrize("found", [ON_1, ON_2], ids=["as it was", "stale"])
+def test_a_home_that_is_cordoned_or_gone_holds_no_volume(found: PersistentVolume) -> None:
+    assert change_for(found, "node-1", CORDONED) == unset('Node "node-1" is unschedulable')
+    assert change_for(found, "node-1", None) == unset('Node "node-1" is gone')
+
+
+def test_a_volume_that_may_go_anywhere_is_left_so_while_its_home_takes_no_pods() -> None:
+    assert change_for(FREE, "node-1", CORDONED) is None
+    assert change_for(FREE, "node-1", None) is None
+
+
+def test_a_home_that_takes_pods_again_has_its_volume_back() -> None:
+    assert change_for(FREE, "node-1", HOME) == SET
+
+
+def test_a_volume_that_was_rebuilt_is_confined_to_its_new_home() -> None:
+    assert change_for(ON_2, "node-1", HOME) == SET
+    assert change_for(ON_1, "node-1", HOME) is None
+
+
+def test_a_pod_that_was_placed_elsewhere_keeps_the_volume_free_for_it() -> None:
+    assert change_for(FREE, "node-1", HOME, "db-0") is None
+    assert change_for(ON_1, "node-1", HOME, "db-0") == unset(
+        'Pod "db-0" was placed elsewhere while node "node-1" was unschedulable'
+    )
+
+
+def test_a_node_that_has_not_registered_yet_counts_as_labelled() -> None:
+    assert change_for(ON_1, "node-1", node("node-1")) is None
+
+
+@pytest.mark.parametrize(
+    "affinity",
+    [
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1", "node-7"]},
+        {"key": "zone", "operator": "DoesNotExist"},
+    ],
+    ids=["by hostname", "by a label it has not"],
+)
+def test_an_affinity_in_other_words_that_takes_the_home_in_is_left_alone(affinity: Doc) -> None:
+    written = {"required": {"nodeSelectorTerms": [{"matchExpressions": [affinity]}]}}
+    assert change_for(at(written), "node-1", HOME) is None
+
+
+AFFINITIES = st.sampled_from([None, *(confined_to(f"node-{number}") for number in (1, 2, 3))])
+
+
+@given(affinity=AFFINITIES, home=st.sampled_from(["node-1", "node-2"]), cordoned=st.booleans(), gone=st.booleans())
+def test_what_was_written_needs_no_further_change(affinity: Doc | None, home: str, cordoned: bool, gone: bool) -> None:
+    found: Node | None = None if gone else node(home, unschedulable=cordoned)
+    change = change_for(at(affinity), home, found)
+    if change is not None:
+        assert change_for(at(change.affinity), home, found) is None
+    # In the end it is confined to its home exactly if the home takes pods.
+    final = affinity if change is None else change.affinity
+    assert final == (confined_to(home) if takes_pods(found) else None)
+
+
+def test_a_node_takes_pods_unless_it_is_cordoned_or_gone() -> None:
+    assert [takes_pods(each) for each in (HOME, CORDONED, None)] == [True, False, False]
+
+
+def test_a_pod_is_elsewhere_if_it_uses_the_claim_is_placed_and_is_not_over() -> None:
+    elsewhere = pod_with("db-0", "data", on="node-2")
+    assert pod_elsewhere([elsewhere], "data", "node-1") == "db-0"
+    assert pod_elsewhere([elsewhere], "data", "node-2") == ""
+    assert pod_elsewhere([elsewhere], "other", "node-1") == ""
+    assert pod_elsewhere([pod_with("db-0", "data")], "data", "node-1") == ""
+    assert pod_elsewhere([pod_with("db-0", "data", on="node-2", status={"phase": "Failed"})], "data", "node-1") == ""
+
+
+def test_a_claim_that_was_made_for_its_pod_is_known_by_its_name() -> None:
+    scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+    owner = pod("job", on="node-2", spec={"volumes": [scratch]})
+    assert pod_elsewhere([owner], "job-scratch", "node-1") == "job"
+
+
+def test_an_affinity_reads_as_a_provisioner_writes_it_from_the_topology() -> None:
+    read = convert(PersistentVolume, {"metadata": {"name": "pv"}, "spec": {"nodeAffinity": confined_to("node-1")}})
+    assert read.spec.node_affinity.required is not None
+    assert read.spec.node_affinity.required.matches("anything", {KEY: "node-1"})
+    assert not read.spec.node_affinity.required.matches("node-1", {KEY: "node-2"})

@@ -1,0 +1,98 @@
+"""What a start finds, and what it clears away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tonnage.csi import csi_pb2 as csi
+from tonnage.driver.records import volume_id_of
+from tonnage.driver.state import StateTrouble
+from tonnage.testing.driver_builders import (
+    controller,
+    create,
+    driver_at,
+    node_publish,
+    node_service,
+    publish,
+    stage,
+)
+
+GI = 1 << 30
+
+
+async def test_everything_is_there_again_after_a_start(tmp_path: Path) -> None:
+    driver = driver_at(tmp_path / "state", "2x10Gi", max_volumes={"node-1": 1})
+    made = (await controller(driver).CreateVolume(create("a", "4Gi"), None)).volume
+    await controller(driver).ControllerPublishVolume(publish(made.volume_id, readonly=True), None)
+    await node_service(driver).NodeStageVolume(stage(made.volume_id, tmp_path / "s"), None)
+    await node_service(driver).NodePublishVolume(node_publish(made.volume_id, tmp_path / "s", tmp_path / "m"), None)
+    taken = await controller(driver).CreateSnapshot(
+        csi.CreateSnapshotRequest(name="s", source_volume_id=made.volume_id), None
+    )
+    books = driver.core.books
+    driver.close()
+    again = driver_at(tmp_path / "state", "2x10Gi", max_volumes={"node-1": 1})
+    assert again.core.books.volumes == books.volumes
+    assert again.core.books.snapshots == books.snapshots
+    assert again.core.books.slots_in_use("node-1") == {made.volume_id}
+    assert again.core.books.free_bytes("node-1") == (2 * GI, 10 * GI)
+    assert (await controller(again).CreateVolume(create("a", "4Gi"), None)).volume == made
+    # What is made later comes later in lists, also after a start.
+    later = (await controller(again).CreateVolume(create("b"), None)).volume.volume_id
+    assert again.core.volume(later).order > again.core.books.snapshots[taken.snapshot.snapshot_id].order
+
+
+async def test_contents_without_a_record_and_half_records_are_swept_and_nothing_else(tmp_path: Path) -> None:
+    driver = driver_at(tmp_path)
+    kept = (await controller(driver).CreateVolume(create("kept"), None)).volume.volume_id
+    driver.close()
+    pool = tmp_path / "node-1" / "pool-0"
+    (pool / volume_id_of("half") / "deep").mkdir(parents=True)
+    (pool / f"snap-{'0' * 32}").touch()
+    (pool / "notes.txt").touch()
+    (tmp_path / "node-9" / "pool-3" / kept).mkdir(parents=True)  # where it was before it moved
+    (tmp_path / ".volumes" / f"{kept}.new").write_text('{"volume_id":')
+    driver_at(tmp_path)
+    assert sorted(path.name for path in pool.iterdir()) == ["notes.txt", kept]
+    assert list((tmp_path / "node-9" / "pool-3").iterdir()) == []
+    assert [path.name for path in (tmp_path / ".volumes").iterdir()] == [f"{kept}.json"]
+
+
+async def test_one_driver_at_a_time_has_a_folder(tmp_path: Path) -> None:
+    driver = driver_at(tmp_path)
+    with pytest.raises(StateTrouble) as refused:
+        driver_at(tmp_path)
+    assert refused.value.message == f"{tmp_path} is in use by another driver"
+    driver.close()
+    driver_at(tmp_path).close()
+
+
+def test_a_record_that_is_none_stops_the_start_and_loses_nothing(tmp_path: Path) -> None:
+    driver_at(tmp_path).close()
+    broken = tmp_path / ".volumes" / "vol-x.json"
+    broken.write_text("{")
+    with pytest.raises(StateTrouble, match=f"^{broken} cannot be read: "):
+        driver_at(tmp_path)
+    broken.unlink()
+    driver_at(tmp_path).close()  # the folder was let go of
+
+
+def test_records_are_for_their_owner_alone(tmp_path: Path) -> None:
+    driver_at(tmp_path / "state").close()
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("node", ["", ".hidden", "a/b"])
+def test_a_node_id_that_cannot_be_a_folder_is_refused(tmp_path: Path, node: str) -> None:
+    with pytest.raises(StateTrouble) as refused:
+        driver_at(tmp_path, nodes=(node,))
+    assert refused.value.message == f'"{node}" cannot be a node id: each node has a folder of its name'
+
+
+async def test_a_pool_that_became_smaller_than_what_is_in_it_has_nothing_free(tmp_path: Path) -> None:
+    driver = driver_at(tmp_path, "10Gi")
+    await controller(driver).CreateVolume(create("a", "8Gi"), None)
+    driver.close()
+    assert driver_at(tmp_path, "5Gi").core.books.free_bytes("node-1") == (0,)

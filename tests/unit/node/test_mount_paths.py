@@ -1,0 +1,67 @@
+"""Where mounts are and what their records say: the folders of a kubelet."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from tonnage.node import mount_records
+from tonnage.node.mount_paths import MountPaths, MountRecord
+
+FILE = MountRecord(driver="d", handle="h/1", name="pv-1", pod_uid="u1")
+BLOCK = MountRecord(driver="d", handle="h/1", name="pv-1", pod_uid="u1", is_block=True, is_attachable=False)
+DIGEST = hashlib.sha256(b"h/1").hexdigest()
+
+
+def below(path: Path, root: Path) -> str:
+    return str(path.relative_to(root))
+
+
+def test_a_filesystem_volume_has_a_kubelets_paths(tmp_path: Path):
+    paths = MountPaths(tmp_path)
+    assert below(paths.staging(FILE), tmp_path) == f"plugins/kubernetes.io/csi/d/{DIGEST}/globalmount"
+    assert below(paths.target(FILE), tmp_path) == "pods/u1/volumes/kubernetes.io~csi/pv-1/mount"
+
+
+def test_a_block_volume_has_a_kubelets_paths(tmp_path: Path):
+    paths = MountPaths(tmp_path)
+    assert below(paths.staging(BLOCK), tmp_path) == "plugins/kubernetes.io/csi/volumeDevices/staging/pv-1"
+    assert below(paths.target(BLOCK), tmp_path) == "plugins/kubernetes.io/csi/volumeDevices/publish/pv-1/u1"
+    assert below(paths.device_link(BLOCK), tmp_path) == "pods/u1/volumeDevices/kubernetes.io~csi/pv-1"
+
+
+def test_the_node_knows_a_volume_by_driver_and_handle():
+    assert FILE.unique_name == "kubernetes.io/csi/d^h/1"
+
+
+def test_every_record_is_found_again_as_it_was_written(tmp_path: Path):
+    paths = MountPaths(tmp_path)
+    staged = [MountRecord(driver="d", handle=f"h{n}", name=f"pv-{n}", is_block=bool(n)) for n in range(2)]
+    for record in staged:
+        mount_records.save(paths.staging_record(record), record, node="n", attachment="csi-1")
+    for record in (FILE, BLOCK):
+        mount_records.save(paths.target_record(record), record, node="n", attachment="csi-1")
+    found = mount_records.scan(paths)
+    assert sorted(found, key=repr) == sorted([*staged, FILE, BLOCK], key=repr)
+    assert paths.target_record(FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_record_that_cannot_be_read_is_passed_over_and_left_alone(tmp_path: Path):
+    paths = MountPaths(tmp_path)
+    path = paths.target_record(FILE)
+    path.parent.mkdir(parents=True)
+    path.write_text("{half")
+    assert mount_records.scan(paths) == [] and path.exists()
+
+
+def test_removing_a_record_removes_empty_folders_and_never_content(tmp_path: Path):
+    paths = MountPaths(tmp_path)
+    mount_records.save(paths.target_record(FILE), FILE, node="n", attachment="")
+    kept = paths.pod("u1") / "volumes" / "precious"
+    kept.write_text("data")
+    mount_records.remove(paths.target_record(FILE), upto=tmp_path)
+    assert kept.read_text() == "data"
+    assert not paths.target(FILE).parent.exists()
+    kept.unlink()
+    mount_records.remove_empty(kept.parent, upto=tmp_path)
+    assert list(tmp_path.iterdir()) == []

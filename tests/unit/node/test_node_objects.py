@@ -1,0 +1,116 @@
+"""A node's own objects: what it writes, and what it leaves to others."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.node.node_objects import (
+    in_use_patch,
+    missing_labels,
+    new_lease,
+    new_node,
+    renewal,
+    status_patch,
+    topology_patch,
+)
+from tonnage.node.settings import NodeSettings
+from tonnage.objects.codec import convert, to_doc
+from tonnage.objects.core_v1 import Node
+from tonnage.objects.document import Doc
+from tonnage.objects.schema import schema_of
+from tonnage.objects.strategic import strategic_merge
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+SETTINGS = NodeSettings(names=("node-1",), root_dir=Path("/r"), capacity={"cpu": "8", "memory": "32Gi", "pods": "110"})
+
+
+def registered(now: datetime = NOW, **metadata: Any) -> Node:
+    doc = new_node("node-1", SETTINGS, now=now)
+    doc["metadata"] |= {"uid": "u1", **metadata}
+    return convert(Node, doc)
+
+
+def with_status(node: Node, status: Doc) -> Node:
+    doc = {"apiVersion": "v1", **to_doc(node)}
+    return convert(Node, strategic_merge(schema_of("", "v1", "Node"), doc, {"status": status}))
+
+
+def test_a_new_node_is_ready_and_has_the_standard_labels():
+    node = registered()
+    assert {each.type: (each.status, each.reason) for each in node.status.conditions} == {
+        "MemoryPressure": ("False", "KubeletHasSufficientMemory"),
+        "DiskPressure": ("False", "KubeletHasNoDiskPressure"),
+        "PIDPressure": ("False", "KubeletHasSufficientPID"),
+        "Ready": ("True", "KubeletReady"),
+    }
+    assert node.metadata.labels["kubernetes.io/hostname"] == "node-1"
+    assert node.metadata.labels["kubernetes.io/os"] == "linux"
+    assert node.status.capacity == node.status.allocatable and str(node.status.capacity["cpu"]) == "8"
+
+
+def test_a_status_that_is_right_is_repeated_every_five_minutes_and_not_before():
+    assert status_patch(registered(), SETTINGS, now=NOW + timedelta(seconds=299)) is None
+    assert status_patch(registered(), SETTINGS, now=NOW + timedelta(seconds=300)) is not None
+
+
+def test_a_node_that_was_given_up_says_at_once_that_it_is_ready():
+    unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+    node = with_status(registered(), {"conditions": [unknown], "volumesInUse": ["v"]})
+    later = NOW + timedelta(seconds=50)
+    patch = status_patch(node, SETTINGS, now=later)
+    assert patch is not None
+    back = with_status(node, patch["status"])
+    ready = {each.type: each for each in back.status.conditions}
+    assert (ready["Ready"].status, ready["Ready"].last_transition_time) == ("True", later)
+    assert ready["MemoryPressure"].last_transition_time == NOW
+    assert back.status.volumes_in_use == ("v",)
+
+
+def test_labels_of_others_stay_and_only_ours_are_set_right():
+    labels = {**registered().metadata.labels, "kubernetes.io/hostname": "x", "team": "a"}
+    assert missing_labels(registered(labels=labels)) == {"kubernetes.io/hostname": "node-1"}
+    assert missing_labels(registered()) == {}
+
+
+def test_a_drivers_topology_becomes_labels_once():
+    patch = topology_patch(registered(), {"topology.x/node": "n1"}, {"d": "id-1"})
+    assert patch == {
+        "metadata": {
+            "uid": "u1",
+            "labels": {"topology.x/node": "n1"},
+            "annotations": {"csi.volume.kubernetes.io/nodeid": '{"d":"id-1"}'},
+        }
+    }
+    labels = {**registered().metadata.labels, **patch["metadata"]["labels"]}
+    known = registered(labels=labels, annotations=patch["metadata"]["annotations"])
+    assert topology_patch(known, {"topology.x/node": "n1"}, {"d": "id-1"}) is None
+
+
+def test_two_who_say_where_a_node_is_cannot_both_be_right():
+    node = registered(labels={"zone": "a"})
+    with pytest.raises(ValueError) as found:
+        topology_patch(node, {"zone": "b"}, {})
+    assert str(found.value) == (
+        'detected topology value collision: driver reported "zone":"b" but existing label is "zone":"a"'
+    )
+
+
+def test_a_lease_is_held_by_its_node_and_goes_with_it():
+    lease = new_lease(registered(), SETTINGS, now=NOW)
+    assert lease["metadata"]["namespace"] == "kube-node-lease"
+    assert [owner["uid"] for owner in lease["metadata"]["ownerReferences"]] == ["u1"]
+    assert lease["spec"] == renewal("node-1", SETTINGS, now=NOW)["spec"]
+    assert lease["spec"] == {
+        "holderIdentity": "node-1",
+        "leaseDurationSeconds": 40,
+        "renewTime": "2026-01-01T12:00:00.000000Z",
+    }
+
+
+def test_what_is_in_use_is_written_whole_and_in_order():
+    assert in_use_patch({"b", "a"}) == {"status": {"volumesInUse": ["a", "b"]}}
+    assert in_use_patch(()) == {"status": {"volumesInUse": None}}

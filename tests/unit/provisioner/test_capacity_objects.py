@@ -1,0 +1,322 @@
+"""Questions, answers, and how they stand in capacity objects. Cases by KEP-5925 and by external-provisioner's list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf.wrappers_pb2 import Int64Value
+
+from tonnage.csi import csi_pb2 as csi
+from tonnage.objects import codec
+from tonnage.objects.meta import OwnerReference
+from tonnage.objects.patch import merge_patch
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity, StorageClass
+from tonnage.provisioner.capacity_objects import (
+    Answer,
+    ImpossibleCapacity,
+    Question,
+    change,
+    key_of,
+    labels_of,
+    manager_on,
+    new_object,
+    read_answer,
+    request_for,
+    wanted_questions,
+)
+from tonnage.provisioner.topology_segments import Segment
+from tonnage.scheduling.volumes.pools import listed_pools
+from tonnage.testing.storage_builders import capacity, storage_class
+
+DRIVER = "pools.tonnage.dev"
+GI = 1 << 30
+NODE_1 = Segment.of({"node": "node-1"})
+QUESTION = Question("pools", NODE_1)
+OWNER = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="driver", uid="u1", controller=True)
+POOLS = Answer(300 * GI, None, (100 * GI, 200 * GI))
+
+
+def made(answer: Answer, *, owner: OwnerReference | None = None, is_dropped: bool = False) -> CSIStorageCapacity:
+    return new_object(
+        QUESTION,
+        answer,
+        namespace="kube-system",
+        labels=labels_of(DRIVER, "external-provisioner"),
+        owner=owner,
+        is_dropped=is_dropped,
+    )
+
+
+def changed(
+    found: CSIStorageCapacity, answer: Answer, *, owner: OwnerReference | None = None, is_dropped: bool = False
+) -> Any:
+    return change(found, answer, owner=owner, is_dropped=is_dropped)
+
+
+# -- what is asked ----------------------------------------------------------------------------------------------------
+
+
+def test_every_class_of_the_driver_is_asked_about_in_every_segment():
+    classes = [
+        storage_class("pools", provisioner=DRIVER),
+        storage_class("gold", provisioner=DRIVER),
+        storage_class("other", provisioner="another"),
+        storage_class("at-once", provisioner=DRIVER, delayed=False),
+    ]
+    segments = [NODE_1, Segment.of({"node": "node-2"})]
+    found = wanted_questions(DRIVER, classes, segments, for_immediate_binding=False)
+    assert sorted(found) == ["gold/node=node-1", "gold/node=node-2", "pools/node=node-1", "pools/node=node-2"]
+    found = wanted_questions(DRIVER, classes, [NODE_1], for_immediate_binding=True)
+    assert sorted(found) == ["at-once/node=node-1", "gold/node=node-1", "pools/node=node-1"]
+
+
+def test_the_driver_is_asked_with_the_parameters_of_the_class_and_no_capabilities():
+    recipe = StorageClass(provisioner=DRIVER, parameters={"type": "ssd"})
+    assert request_for(QUESTION, recipe) == csi.GetCapacityRequest(
+        parameters={"type": "ssd"}, accessible_topology=csi.Topology(segments={"node": "node-1"})
+    )
+
+
+def test_a_driver_without_topology_is_asked_for_an_empty_one():
+    asked = request_for(Question("pools", Segment()), StorageClass(provisioner=DRIVER))
+    assert asked.HasField("accessible_topology") and not asked.accessible_topology.segments
+
+
+def test_an_object_is_found_again_by_class_and_topology():
+    assert key_of(capacity("pools", topology={"matchLabels": {"node": "node-1"}})) == QUESTION.key
+    assert key_of(capacity("pools", topology={})) == Question("pools", Segment()).key
+
+
+@pytest.mark.parametrize(
+    "topology", [None, {"matchExpressions": [{"key": "node", "operator": "In", "values": ["node-1"]}]}]
+)
+def test_an_object_with_a_topology_that_we_never_write_answers_no_question(topology: Any):
+    assert key_of(capacity("pools", topology=topology, name="odd")) == "pools/object kube-system/odd"
+
+
+# -- what is answered -------------------------------------------------------------------------------------------------
+
+
+def test_without_pools_the_answer_is_as_upstream_reads_it():
+    response = csi.GetCapacityResponse(available_capacity=5 * GI, maximum_volume_size=Int64Value(value=2 * GI))
+    assert read_answer(QUESTION, response, with_pools=True) == Answer(5 * GI, 2 * GI, ())
+
+
+def test_a_maximum_of_zero_is_said_and_an_absent_one_is_not():
+    zero = csi.GetCapacityResponse(available_capacity=GI, maximum_volume_size=Int64Value(value=0))
+    assert read_answer(QUESTION, zero, with_pools=True).maximum_bytes == 0
+    assert read_answer(QUESTION, csi.GetCapacityResponse(), with_pools=True).maximum_bytes is None
+
+
+def test_with_pools_capacity_is_their_sum_whatever_else_the_driver_says():
+    # 100 + 200 = 300; the driver's own 7 is for those who know nothing of pools.
+    response = csi.GetCapacityResponse(available_capacity=7 * GI, available_capacities=[100 * GI, 200 * GI])
+    assert read_answer(QUESTION, response, with_pools=True) == POOLS
+    assert read_answer(QUESTION, response, with_pools=False) == Answer(7 * GI, None, ())
+
+
+def test_pools_that_are_full_are_pools():
+    response = csi.GetCapacityResponse(available_capacities=[0, 0])
+    assert read_answer(QUESTION, response, with_pools=True) == Answer(0, None, (0, 0))
+
+
+def test_a_sum_beyond_64_bits_stops_there():
+    most = (1 << 63) - 1
+    response = csi.GetCapacityResponse(available_capacities=[most, most])
+    assert read_answer(QUESTION, response, with_pools=True).capacity_bytes == most
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        csi.GetCapacityResponse(available_capacity=-1),
+        csi.GetCapacityResponse(available_capacities=[GI, -1]),
+        csi.GetCapacityResponse(maximum_volume_size=Int64Value(value=-1)),
+    ],
+)
+def test_less_than_nothing_is_no_answer(response: csi.GetCapacityResponse):
+    with pytest.raises(ImpossibleCapacity) as refused:
+        read_answer(QUESTION, response, with_pools=True)
+    assert refused.value.message == (
+        "GetCapacity for pools/node=node-1 was answered with -1 bytes; the last good answer is kept"
+    )
+
+
+# -- what is made -----------------------------------------------------------------------------------------------------
+
+
+def test_an_object_says_whose_it_is_where_it_holds_and_what_there_is():
+    assert codec.to_doc(made(Answer(5 * GI, 2 * GI), owner=OWNER)) == {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIStorageCapacity",
+        "metadata": {
+            "generateName": "csisc-",
+            "namespace": "kube-system",
+            "labels": {
+                "csi.storage.k8s.io/drivername": DRIVER,
+                "csi.storage.k8s.io/managed-by": "external-provisioner",
+            },
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "driver", "uid": "u1", "controller": True}
+            ],
+        },
+        "storageClassName": "pools",
+        "nodeTopology": {"matchLabels": {"node": "node-1"}},
+        "capacity": "5Gi",
+        "maximumVolumeSize": "2Gi",
+    }
+
+
+def test_pools_are_written_as_the_field_beside_their_sum():
+    doc = codec.to_doc(made(POOLS))
+    assert (doc["capacity"], doc["availableCapacities"]) == ("300Gi", ["100Gi", "200Gi"])
+    assert "annotations" not in doc["metadata"]
+
+
+def test_where_the_field_is_dropped_pools_are_written_as_an_annotation():
+    doc = codec.to_doc(made(POOLS, is_dropped=True))
+    assert doc["metadata"]["annotations"] == {"tonnage.dev/available-capacities": "100Gi,200Gi"}
+    assert "availableCapacities" not in doc and doc["capacity"] == "300Gi"
+
+
+def test_the_scheduler_reads_the_same_pools_from_either():
+    assert listed_pools(made(POOLS)) == listed_pools(made(POOLS, is_dropped=True)) == (200 * GI, 100 * GI)
+
+
+def test_a_topology_that_is_everywhere_is_written_as_an_empty_selector_and_not_as_none():
+    found = new_object(Question("pools", Segment()), POOLS, namespace="n", labels={}, owner=None, is_dropped=False)
+    assert codec.to_doc(found)["nodeTopology"] == {}
+
+
+def test_no_room_is_written_as_zero_and_not_as_unknown():
+    assert codec.to_doc(made(Answer(0)))["capacity"] == "0"
+
+
+# -- what is changed --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [Answer(5 * GI), Answer(5 * GI, 2 * GI), POOLS, Answer(0, None, (0,))])
+@pytest.mark.parametrize("is_dropped", [True, False])
+def test_what_was_just_made_needs_no_change(answer: Answer, is_dropped: bool):
+    assert changed(made(answer, owner=OWNER, is_dropped=is_dropped), answer, owner=OWNER, is_dropped=is_dropped) == {}
+
+
+def test_the_same_amount_in_other_words_is_not_written():
+    assert changed(capacity("pools", "node-1", "1024Mi", maximum="2048Mi"), Answer(GI, 2 * GI)) == {}
+
+
+def test_pools_in_another_order_are_not_written():
+    assert changed(made(POOLS), Answer(300 * GI, None, (200 * GI, 100 * GI))) == {}
+    told_otherwise = Answer(300 * GI, None, (200 * GI, 100 * GI))
+    assert changed(made(POOLS, is_dropped=True), told_otherwise, is_dropped=True) == {}
+
+
+def test_a_new_capacity_is_written_and_nothing_else():
+    assert changed(made(Answer(5 * GI, 2 * GI)), Answer(4 * GI, 2 * GI)) == {"capacity": "4Gi"}
+
+
+def test_a_maximum_comes_and_goes():
+    assert changed(made(Answer(5 * GI)), Answer(5 * GI, GI)) == {"maximumVolumeSize": "1Gi"}
+    assert changed(made(Answer(5 * GI, GI)), Answer(5 * GI)) == {"maximumVolumeSize": None}
+
+
+def test_other_pools_of_the_same_sum_are_written():
+    # 100 + 200 = 150 + 150
+    assert changed(made(POOLS), Answer(300 * GI, None, (150 * GI, 150 * GI))) == {
+        "availableCapacities": ["150Gi", "150Gi"]
+    }
+
+
+def test_pools_that_are_gone_are_taken_out_of_the_field():
+    assert changed(made(POOLS), Answer(300 * GI)) == {"availableCapacities": None}
+
+
+def test_pools_that_are_gone_are_taken_out_of_the_annotation():
+    found = made(POOLS, is_dropped=True)
+    assert changed(found, Answer(300 * GI), is_dropped=True) == {
+        "metadata": {"annotations": {AVAILABLE_CAPACITIES: None}}
+    }
+
+
+def test_a_field_that_was_dropped_is_followed_by_the_annotation():
+    dropped = made(Answer(300 * GI))
+    assert changed(dropped, POOLS, is_dropped=True) == {
+        "metadata": {"annotations": {AVAILABLE_CAPACITIES: "100Gi,200Gi"}}
+    }
+
+
+def test_while_the_field_is_offered_again_the_annotation_stays_and_stays_right():
+    found = made(POOLS, is_dropped=True)
+    assert changed(found, POOLS) == {"availableCapacities": ["100Gi", "200Gi"]}
+    less = Answer(200 * GI, None, (0, 200 * GI))
+    assert changed(found, less) == {
+        "capacity": "200Gi",
+        "availableCapacities": ["0", "200Gi"],
+        "metadata": {"annotations": {AVAILABLE_CAPACITIES: "0,200Gi"}},
+    }
+
+
+def test_once_the_field_is_kept_the_annotation_goes():
+    both = merged(made(POOLS, is_dropped=True), {"availableCapacities": ["100Gi", "200Gi"]})
+    for is_dropped in (False, True):
+        assert changed(both, POOLS, is_dropped=is_dropped) == {
+            "metadata": {"annotations": {AVAILABLE_CAPACITIES: None}}
+        }
+
+
+def test_an_object_that_has_the_field_keeps_it_where_new_ones_lose_theirs():
+    # A server whose gate was turned off keeps what it has, and lets it be changed.
+    less = Answer(200 * GI, None, (0, 200 * GI))
+    assert changed(made(POOLS), less, is_dropped=True) == {"capacity": "200Gi", "availableCapacities": ["0", "200Gi"]}
+
+
+def test_our_owner_is_added_beside_others():
+    other = OwnerReference(api_version="v1", kind="ConfigMap", name="theirs", uid="u2")
+    found = made(POOLS, owner=other)
+    patch = changed(found, POOLS, owner=OWNER)
+    assert [each["uid"] for each in patch["metadata"]["ownerReferences"]] == ["u2", "u1"]
+    assert changed(merged(found, patch), POOLS, owner=OWNER) == {}
+
+
+def test_a_manager_of_before_makes_room_for_ours():
+    # An API server refuses a second controller: the driver was installed anew, and its old owner is gone.
+    before = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="driver", uid="u0", controller=True)
+    patch = changed(made(POOLS, owner=before), POOLS, owner=OWNER)
+    assert [each["uid"] for each in patch["metadata"]["ownerReferences"]] == ["u1"]
+
+
+def test_a_reference_to_our_owner_that_is_not_its_manager_becomes_one():
+    weak = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="driver", uid="u1")
+    patch = changed(made(POOLS, owner=weak), POOLS, owner=OWNER)
+    assert patch == {"metadata": {"ownerReferences": [codec.to_doc(OWNER)]}}
+
+
+def test_without_an_owner_of_ours_those_that_are_there_stay():
+    assert changed(made(POOLS, owner=OWNER), POOLS, owner=None) == {}
+
+
+def merged(found: CSIStorageCapacity, patch: Any) -> CSIStorageCapacity:
+    return codec.convert(CSIStorageCapacity, merge_patch(codec.to_doc(found), patch))
+
+
+# -- who manages ------------------------------------------------------------------------------------------------------
+
+
+def test_a_provisioner_on_a_node_is_told_apart_by_its_name():
+    assert manager_on("node-1") == "external-provisioner-node-1"
+
+
+@pytest.mark.parametrize(
+    ("node", "manager"),
+    [
+        # 20 + 1 + 42 = 63, the longest that fits; then 63 - 10 - 43 = 10 letters are left for what comes first.
+        ("node" + "a" * 38, "external-provisioner-node" + "a" * 38),
+        ("node" + "a" * 39, "external-p-53f40b57-node" + "a" * 39),
+        ("node" + "a" * 48, "e-53f40b57-node" + "a" * 48),
+        ("node" + "a" * 49, "external-provisioner-a3607ff1"),
+        ("node" + "a" * 63, "external-provisioner-df38e37f"),
+    ],
+)
+def test_long_node_names_are_shortened_as_upstream_shortens_them(node: str, manager: str):
+    assert manager_on(node) == manager

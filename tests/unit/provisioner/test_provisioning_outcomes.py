@@ -1,0 +1,77 @@
+"""What a failed attempt means; codes as in external-provisioner's TestProvisionErrorHandling."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tonnage.clock import VirtualClock
+from tonnage.csi.errors import Code, CsiError
+from tonnage.provisioner.claims import is_due, is_for, provisioner_of
+from tonnage.provisioner.options import NodeDeployment
+from tonnage.provisioner.outcomes import NotProvisioned, Outcome, is_infeasible, is_out_of_room, outcome_of, wording
+from tonnage.provisioner.ownership import delay_s
+from tonnage.provisioner.pauses import Pauses
+from tonnage.testing.storage_builders import DRIVER, claim, storage_class
+
+METHOD = "/csi.v1.Controller/CreateVolume"
+IN_DOUBT = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED}
+
+
+@pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK])
+def test_only_a_clear_answer_ends_an_attempt(code: Code) -> None:
+    expected = Outcome.IN_BACKGROUND if code in IN_DOUBT else Outcome.FINISHED
+    assert outcome_of(code, may_reschedule=False) is expected
+    elsewhere = Outcome.RESCHEDULE if code is Code.RESOURCE_EXHAUSTED else expected
+    assert outcome_of(code, may_reschedule=True) is elsewhere
+
+
+def test_a_refusal_is_told_in_upstreams_words() -> None:
+    refused = CsiError(METHOD, Code.RESOURCE_EXHAUSTED, "no pool has room")
+    assert wording(refused) == "rpc error: code = ResourceExhausted desc = no pool has room"
+    assert (is_out_of_room(refused), is_infeasible(refused)) == (True, False)
+    assert is_infeasible(CsiError(METHOD, Code.INVALID_ARGUMENT, "no such tier"))
+    assert wording(NotProvisioned("storage class was nil", Outcome.FINISHED)) == "storage class was nil"
+
+
+def test_a_claim_is_ours_by_either_annotation_and_only_while_it_has_no_volume() -> None:
+    new, old = "volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"
+    assert is_for(claim("a", metadata={"annotations": {new: DRIVER}}), DRIVER)
+    assert is_for(claim("a", metadata={"annotations": {old: DRIVER}}), DRIVER)
+    both = claim("a", metadata={"annotations": {new: "other", old: DRIVER}})
+    assert provisioner_of(both) == "other" and not is_for(both, DRIVER)
+    assert not is_for(claim("a"), DRIVER)
+    assert not is_for(claim("a", volume="pv", bound=False, metadata={"annotations": {new: DRIVER}}), DRIVER)
+
+
+def test_a_class_that_waits_needs_a_selected_node() -> None:
+    waiting, immediate = storage_class(), storage_class(delayed=False)
+    assert [is_due(claim("a"), each) for each in (waiting, immediate)] == [False, True]
+    assert is_due(claim("a", selected_node="node-1"), waiting)
+
+
+async def test_the_same_question_waits_and_another_one_does_not() -> None:
+    clock = VirtualClock()
+    pauses = Pauses(clock=clock, rng=random.Random(1), first_s=1.0, max_s=3.0)
+    waits = [pauses.failed("c", "node-1") for _ in range(4)]
+    # 1, 2, then 4 and 8 cut to 3; each up to a fifth longer.
+    for plain_s, pause_s in zip((1.0, 2.0, 3.0, 3.0), waits, strict=True):
+        assert plain_s <= pause_s <= 1.2 * plain_s
+    assert pauses.left_s("c", "node-1") == pytest.approx(waits[-1])
+    assert pauses.left_s("c", "node-2") == 0.0
+    clock.advance(waits[-1])
+    assert pauses.left_s("c", "node-1") == 0.0
+    assert 1.0 <= pauses.failed("c", "node-2") <= 1.2  # another question: its first failure
+    pauses.forget("c")
+    assert (pauses.left_s("c", "node-2"), len(pauses)) == (0.0, 0)
+
+
+def test_provisioners_of_nodes_wait_for_a_random_part_of_a_delay_that_grows() -> None:
+    deployment = NodeDeployment(node_name="node-1")
+    rng = random.Random(5)
+    first = [delay_s(0, deployment, rng) for _ in range(200)]
+    # 20 s less a random part of 20 s; the third: 80 cut to 60, less the same.
+    assert 0.0 <= min(first) < 2.0 and 18.0 < max(first) <= 20.0
+    third = [delay_s(2, deployment, rng) for _ in range(200)]
+    assert min(third) >= 40.0 and max(third) <= 60.0
