@@ -40,5 +40,6 @@ perf: setup  ## measure API server and scheduler; prints tables
 	$(PY) perf/volumes_live.py
 	$(PY) perf/nominations.py
 	$(PY) perf/preemption.py
+	$(PY) perf/csinode_updates.py
 
 ci: check test  ## what the pipeline runs

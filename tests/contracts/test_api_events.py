@@ -132,3 +132,11 @@ def test_propagation_means_nothing_to_an_event(api: Api, ns: str, core: str) -> 
     api.create(core, old_event(ns))
     assert api.delete(f"{core}/old?propagationPolicy=Foreground")["kind"] == "Status"
     assert api.get(f"{core}/old").code == 404
+
+
+def test_times_that_an_event_does_not_have_are_there_as_null(api: Api, ns: str, core: str, new: str) -> None:
+    api.post(new, new_event(ns))
+    shown = api.get(f"{core}/new").body
+    assert [shown[field] for field in ("firstTimestamp", "lastTimestamp")] == [None, None]
+    listed = api.get(new).body["items"][0]
+    assert [listed[field] for field in ("deprecatedFirstTimestamp", "deprecatedLastTimestamp")] == [None, None]

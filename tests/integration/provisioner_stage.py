@@ -57,6 +57,8 @@ class ScriptedDriver(services.IdentityServicer, services.ControllerServicer, ser
     script: dict[str, deque[Code]] = field(default_factory=dict)
     calls: list[tuple[str, Any]] = field(default_factory=list)
     expands_on_node: bool = False
+    gives_less_by: int = 0
+    """Bytes that its volumes are smaller than what was asked for."""
     runs_on: str = ""
     gate: asyncio.Event | None = None
     """While it is there and not set, CreateVolume has made its volume and does not answer."""
@@ -120,7 +122,7 @@ class ScriptedDriver(services.IdentityServicer, services.ControllerServicer, ser
             content = request.volume_content_source if request.HasField("volume_content_source") else None
             made = self.volumes[request.name] = csi.Volume(
                 volume_id=f"id-{request.name}",
-                capacity_bytes=size,
+                capacity_bytes=size - self.gives_less_by,
                 volume_context={"pool": "0"},
                 content_source=content,
                 accessible_topology=[csi.Topology(segments={KEY: node})],
@@ -134,7 +136,8 @@ class ScriptedDriver(services.IdentityServicer, services.ControllerServicer, ser
         await self._play("DeleteVolume", request, context)
         for name, volume in list(self.volumes.items()):
             if volume.volume_id == request.volume_id:
-                self.free_bytes[volume.accessible_topology[0].segments[KEY]] += volume.capacity_bytes
+                node = volume.accessible_topology[0].segments[KEY]
+                self.free_bytes[node] += volume.capacity_bytes + self.gives_less_by
                 del self.volumes[name]
         await self._mind("DeleteVolume answer", context)
         return csi.DeleteVolumeResponse()

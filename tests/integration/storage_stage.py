@@ -6,7 +6,7 @@ import asyncio
 import random
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -260,10 +260,3 @@ async def storage_stage(data_dir: Path) -> AsyncIterator[StorageStage]:
             yield StorageStage(client, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def phases(volume: PersistentVolume, claim: PersistentVolumeClaim) -> tuple[str, str]:
-    return volume.status.phase, claim.status.phase
-
-
-__all__: Sequence[str] = ("DRIVER", "ScriptedDriver", "StorageStage", "phases", "storage_stage")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -108,6 +109,19 @@ async def test_a_node_that_is_out_of_service_is_not_asked(stage: StorageStage) -
     assert driver.published == set()
 
 
+async def test_a_node_that_is_lost_is_waited_for_and_then_not_asked(stage: StorageStage) -> None:
+    await stage.bound("pv", "data")
+    async with stage.driver() as driver, stage.attaching(partial(Attachments, max_wait_for_unmount_s=0.3)):
+        await stage.pod("db-0", "data", on="node-1")
+        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await stage.in_use("node-1", "h-pv")
+        lost = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+        await stage.client.patch(Node, "node-1", {"status": lost}, subresource="status")
+        await stage.remove_pod("db-0")
+        await stage.eventually(lambda: _nothing_attached(stage))
+    assert driver.published == set()
+
+
 async def test_a_full_node_is_told_with_its_code_and_tried_again(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
     async with stage.driver() as driver, stage.attaching(Attachments):
@@ -133,7 +147,7 @@ async def test_a_full_node_is_told_with_its_code_and_tried_again(stage: StorageS
 async def test_without_the_gate_an_error_has_no_code(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
     gates = Gates.parse("MutableCSINodeAllocatableCount=false")
-    async with stage.driver() as driver, stage.attaching(Attachments, gates=gates):
+    async with stage.driver() as driver, stage.attaching(Attachments, gates=gates, retry_first_s=30.0):
         driver.refusal = (grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
         await stage.pod("db-0", "data", on="node-1")
 
@@ -142,7 +156,10 @@ async def test_without_the_gate_an_error_has_no_code(stage: StorageStage) -> Non
             return found if found is not None and found.status.attach_error is not None else None
 
         failed = await stage.eventually(error)
+        await stage.eventually(lambda: stage.told("db-0"))
     assert failed.status.attach_error.error_code is None
+    # What was written about the failure does not shorten the pause before the next try.
+    assert driver.calls == ["publish h-pv id-node-1"]
 
 
 async def test_a_detach_that_fails_keeps_the_object_and_says_why(stage: StorageStage) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -16,6 +20,7 @@ from tonnage.gates import Gates
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode
+from tonnage.testing.processes import start_cluster
 
 EXHAUSTED = 8
 NO_SLOT = "rpc error: code = ResourceExhausted desc = no slot left"
@@ -324,8 +329,54 @@ def test_a_driver_whose_socket_goes_is_taken_out_and_its_updates_end():
         await stage.stack.aclose()
         await eventually(lambda: has_count(stage, -1), "the entry is taken out")
         assert limits.running == {}
+        await eventually(lambda: answer(not program.kubelets["node-1"].drivers.gone), "and forgotten")
 
     play(story)
+
+
+def test_a_volume_is_reported_in_use_before_it_is_staged():
+    async def story(stage: NodeStage) -> None:
+        driver = await stage.driver()
+        seen: dict[str, list[str]] = {}
+
+        async def look(method: str) -> None:
+            seen[method] = await stage.in_use()
+
+        await stage.csi_driver()
+        await stage.start()
+        await stage.volume("data")
+        await stage.attach("data")
+        driver.before_call = look
+        await stage.pod("db", "data")
+        await stage.becomes("db", "Running")
+        await stage.client.delete(Pod, "default/db")
+        await stage.becomes("db", "gone")
+        name = f"kubernetes.io/csi/{DRIVER}^handle-data"
+        assert seen["NodeStageVolume"] == seen["NodeUnstageVolume"] == [name]
+        assert await stage.in_use() == []
+
+    play(story)
+
+
+def test_the_command_says_ready_serves_metrics_and_stops_in_order(tmp_path: Path):
+    server = start_cluster(tmp_path / "data")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    flags = ["--node-name", "node-1", "--root-dir", str(tmp_path / "nodes"), "--metrics-address", f"127.0.0.1:{port}"]
+    command = [sys.executable, "-m", "tonnage", "node", "--kubeconfig", str(server.kubeconfig), *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            assert server.get("/api/v1/nodes/node-1").body["status"]["capacity"]["cpu"] == "8"
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+                assert "csi_node_update_duration_seconds" in reply.read().decode()
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as reply:
+                assert reply.read() == b"ok"
+        finally:
+            process.terminate()
+        assert process.wait(timeout=20) == 0
+    server.stop()
 
 
 # -- questions --------------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def one(call: Call, document: bytes, *, now: datetime, code: int = 200) -> Answe
     """One object of the call's resource."""
     wanted = wanted_by(call)
     if wanted.form == "object":
-        return _answer(call, wanted, faces.outbound_bytes(call.resource, document), code)
+        return _answer(call, wanted, faces.shown_bytes(call.resource, document), code)
     if wanted.form == "metadata list":
         found = _go_type(call.resource)
         raise NotAcceptable(
@@ -52,7 +52,7 @@ def one(call: Call, document: bytes, *, now: datetime, code: int = 200) -> Answe
         return _answer(call, wanted, encode(partial_metadata(doc)), code)
     head = {"resourceVersion": doc["metadata"].get("resourceVersion", "")}
     shown = table(
-        call.resource, [faces.outbound(call.resource, doc)], now=now, list_metadata=head, include=include_of(call)
+        call.resource, [faces.shown(call.resource, doc)], now=now, list_metadata=head, include=include_of(call)
     )
     return _answer(call, wanted, encode(shown), code)
 
@@ -65,7 +65,7 @@ def many(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime) ->
     wanted, resource = wanted_by(call), call.resource
     if wanted.form == "object":
         if not faces.has_own_shape(resource):
-            documents = [faces.outbound_bytes(resource, document) for document in documents]
+            documents = [faces.shown_bytes(resource, document) for document in documents]
         opening = encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": head})
         items = b",".join(_without_head(document, faces.head_of(resource)) for document in documents)
         return _answer(call, wanted, b"".join((opening[:-1], b',"items":[', items, b"]}")))
@@ -73,7 +73,7 @@ def many(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime) ->
         raise NotAcceptable(
             f"you requested PartialObjectMetadata, but the requested object is a list ({_go_type(resource)}List)"
         )
-    docs = [faces.outbound(resource, decode(document)) for document in documents]
+    docs = [faces.shown(resource, decode(document)) for document in documents]
     if wanted.form == "metadata list":
         return _answer(call, wanted, encode(partial_metadata_list(docs, list_metadata=head)))
     return _answer(call, wanted, encode(table(resource, docs, now=now, list_metadata=head, include=include_of(call))))

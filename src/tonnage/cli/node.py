@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tonnage import health, metrics
+from tonnage import metrics
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, until_told
 from tonnage.client.http import Client
@@ -183,6 +183,9 @@ async def _run(
         await stack.enter_async_context(client)
         host, port = listen
         if port:
+            # Loading a web server takes longer than all the rest; whoever serves no metrics need not wait for it.
+            from tonnage import health
+
             door = health.served(
                 host=host,
                 port=port,

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from tonnage.cli.manifests import documents_in
 from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.pool_options import COUNT, POOLS, PerNode, by_node, pools_by_node
 from tonnage.cli.running import say_ready, until_told
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
@@ -27,12 +28,14 @@ from tonnage.plane.settings import MAX_NODES
 @click.option("--nodes", type=click.IntRange(1, MAX_NODES), help="How many nodes.  [default: as before, else 3]")
 @click.option(
     "--pools",
+    type=POOLS,
     multiple=True,
     metavar="[NODE=]LIST",
     help="Pools of each node, as 3x100Gi or 100Gi,50Gi.  [default: as before, else 3x100Gi]",
 )
 @click.option(
     "--max-volumes",
+    type=COUNT,
     multiple=True,
     metavar="[NODE=]N",
     help="Volumes that may be attached to a node.  [default: as before, else 16]",
@@ -57,8 +60,8 @@ from tonnage.plane.settings import MAX_NODES
 def up(
     data_dir: Path,
     nodes: int | None,
-    pools: tuple[str, ...],
-    max_volumes: tuple[str, ...],
+    pools: tuple[PerNode[tuple[int, ...]], ...],
+    max_volumes: tuple[PerNode[int], ...],
     pool_policy: str | None,
     files: tuple[str, ...],
     bind: str,
@@ -79,15 +82,24 @@ def up(
     settings = PlaneSettings(
         data_dir=data_dir,
         nodes=nodes,
-        pools=pools or None,
-        max_volumes=max_volumes or None,
+        pools=tuple(each.text for each in pools) or None,
+        max_volumes=tuple(each.text for each in max_volumes) or None,
         pool_policy=pool_policy,
         bind=bind,
         secure_port=secure_port,
         gates=gates,
         scheduler_config=scheduler_config,
     )
+    _check(settings)
     asyncio.run(until_told(_run(settings, [doc for _, _, doc in documents_in(files)])))
+
+
+def _check(settings: PlaneSettings) -> None:
+    """Raise UsageError for pools and limits of nodes that are not there; what was kept is read with what is new."""
+    asked = settings.resolved()
+    nodes = settings.node_names(asked)
+    pools_by_node([POOLS.convert(text, None, None) for text in asked["pools"]], nodes)
+    by_node("--max-volumes", [COUNT.convert(text, None, None) for text in asked["max_volumes"]], nodes)
 
 
 async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:

@@ -6,7 +6,8 @@
 to be written, because the server is slow or away, the next is dropped and counted: no program should stand still for
 its events.
 
-Events that say the same of the same state of an object (all but note and time are equal: *isomorphic*) become a series.
+Events that say the same of the same state of an object (all but note and time are equal: *isomorphic*) become a series;
+with `by_note` the note counts as well, as it does for upstream's older recorder, which controllers and kubelets use.
 The first is created, the second turns it into a series of two, those after it only count; the count is written when the
 series has been quiet for six minutes, every thirty minutes, and at the end. Mirrors client-go's tools/events.
 """
@@ -71,7 +72,7 @@ class _Entry:
 class Recorder:
     """Writes the events of one program; start it, stop it, or use it as a context manager."""
 
-    def __init__(self, client: Client, reporting_controller: str, instance: str) -> None:
+    def __init__(self, client: Client, reporting_controller: str, instance: str, *, by_note: bool = False) -> None:
         self.dropped = 0
         """Events for which there was no room."""
         self.abandoned = 0
@@ -80,6 +81,7 @@ class Recorder:
         self._clock = client.clock
         self._controller = reporting_controller
         self._instance = instance
+        self._by_note = by_note
         self._entries: dict[tuple[object, ...], _Entry] = {}
         self._pending: set[_Entry] = set()
         self._queue: WorkQueue[_Entry] = WorkQueue(clock=self._clock)
@@ -99,7 +101,7 @@ class Recorder:
         """Tell people that, and why, `action` was done (or could not be) to `regarding`. Returns at once."""
         about, beside = reference_to(regarding), None if related is None else reference_to(related)
         now = self._clock.now()
-        key = (type, action, reason, about, beside)
+        key = (type, action, reason, about, beside, note if self._by_note else "")
         entry = self._entries.get(key)
         if entry is not None:
             entry.count += 1

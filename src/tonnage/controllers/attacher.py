@@ -28,20 +28,22 @@ from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock, rfc3339
+from tonnage.clock import Clock
 from tonnage.controllers.attacher_audit import differing, published
 from tonnage.controllers.attacher_requests import (
     NODE_ID_ANNOTATION,
     CannotAttach,
     DriverFacts,
+    attach_error,
     finalizer_name,
     node_id,
     publish_request,
     source_of,
     unpublish_request,
+    volume_error,
 )
 from tonnage.controllers.finalizer_patches import with_finalizer, without_finalizer
-from tonnage.controllers.lookup import Lookup, attached_volume
+from tonnage.controllers.lookup import Lookup, attached_node, attached_volume
 from tonnage.controllers.newest import Newest
 from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import CsiError
@@ -106,6 +108,8 @@ class Attacher:
             on_add=lambda new: self._queue.add(new.key), on_update=self._changed, on_delete=self._went
         )
         self._volume_queue.follow(self._volumes)
+        self._on_node = Lookup(self._attachments, attached_node)
+        self._csi_nodes.add_handlers(on_update=self._registered)
 
     async def run(self) -> None:
         await self._informers.wait_synced()
@@ -247,15 +251,12 @@ class Attacher:
         return {name: value.decode(errors="replace") for name, value in found.data.items()}
 
     async def _save_error(self, attachment: VolumeAttachment, where: str, failure: TonnageError) -> None:
-        """Say in the status why it failed; with the driver's code where attach limits follow it (KEP-4876)."""
-        said: Doc = {"time": rfc3339(self._clock.now()), "message": failure.message}
-        code: int | None = None
-        if isinstance(failure, CsiError):
-            # As the driver said it; which method was called is plain from where it stands.
-            said["message"] = failure.message.removeprefix(f"{failure.method}: ")
-            code = failure.number
+        """Say in the status why it failed."""
+        has_codes = self._gates.enabled("MutableCSINodeAllocatableCount")
         if where == "attachError":
-            said["errorCode"] = code if self._gates.enabled("MutableCSINodeAllocatableCount") else None
+            said = attach_error(failure, self._clock.now(), has_codes=has_codes)
+        else:
+            said = volume_error(failure, self._clock.now())
         try:
             await self._patch(attachment, {"status": {where: said}}, "status")
         except TonnageError as exc:
@@ -282,22 +283,20 @@ class Attacher:
                 self._queue.add(attachment.key)
 
     def _changed(self, old: VolumeAttachment, new: VolumeAttachment) -> None:
-        """News, unless all that changed is an error that we wrote: that would undo the pause before the next try."""
-        if _without_errors(old) != _without_errors(new):
+        """News, unless we wrote it: an error or a finalizer of ours must not undo the pause before the next try."""
+        if _wish(old) != _wish(new):
             self._queue.add(new.key)
+
+    def _registered(self, old: CSINode, new: CSINode) -> None:
+        """A driver that is there (again) is asked at once for what waits for it."""
+        if old.driver(self._facts.name) is None and new.driver(self._facts.name) is not None:
+            for attachment in self._on_node(new.name):
+                self._queue.add(attachment.key)
 
     def _went(self, attachment: VolumeAttachment) -> None:
         for volume in attached_volume(attachment):
             self._volume_queue.add(volume)
 
 
-def _without_errors(attachment: VolumeAttachment) -> tuple[object, ...]:
-    status, metadata = attachment.status, attachment.metadata
-    return (
-        status.attached,
-        status.attachment_metadata,
-        metadata.deletion_timestamp,
-        metadata.finalizers,
-        metadata.annotations,
-        attachment.spec,
-    )
+def _wish(attachment: VolumeAttachment) -> tuple[object, ...]:
+    return attachment.spec, attachment.metadata.is_terminating, attachment.status.attached

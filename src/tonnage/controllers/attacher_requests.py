@@ -1,4 +1,4 @@
-"""What a driver is asked when a volume is attached: the pieces of ControllerPublishVolume, from API objects.
+"""What a driver is asked when a volume is attached, and how its refusal is told: from API objects and back.
 
 Words, names and the table of access modes are external-attacher's:
 
@@ -14,11 +14,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
+from tonnage.clock import rfc3339
 from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.errors import CsiError
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import CSIPersistentVolumeSource, PersistentVolume
+from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
 
 NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
@@ -137,3 +141,16 @@ def node_id(driver: str, node: str, csi_node: CSINode | None, attachment: Volume
     if csi_node is None:
         raise CannotAttach(f'csinode.storage.k8s.io "{node}" not found')
     raise CannotAttach(f"CSINode {node} does not contain driver {driver}")
+
+
+def volume_error(failure: TonnageError, now: datetime) -> Doc:
+    """A failure as a status tells it: a driver's in its own words, since which call it was is plain from the place."""
+    prefix = f"{failure.method}: " if isinstance(failure, CsiError) else ""
+    message = failure.message.removeprefix(prefix)
+    return {"time": rfc3339(now), "message": message}
+
+
+def attach_error(failure: TonnageError, now: datetime, *, has_codes: bool) -> Doc:
+    """The same for an attach, with the driver's code where attach limits follow it (KEP-4876): 8 is a full node."""
+    code = failure.number if has_codes and isinstance(failure, CsiError) else None
+    return {**volume_error(failure, now), "errorCode": code}

@@ -122,13 +122,17 @@ def plan(
     if source is None:
         return Plan()
     name = unique_name(source.driver, source.volume_handle)
+    # One that somebody made by hand has another name. It is theirs to delete, and the volume is where it says.
+    ours = [
+        each
+        for each in attachments
+        if each.name == attachment_name(source.volume_handle, source.driver, each.spec.node_name)
+    ]
     detach, waits_s = [], []
-    for attachment in attachments:
+    for attachment in ours:
         node = attachment.spec.node_name
         if node in wanted or attachment.metadata.is_terminating:
             continue
-        if attachment.name != attachment_name(source.volume_handle, source.driver, node):
-            continue  # somebody made it by hand; they know why
         wait_s = _wait_s(name, node_state(node), unwanted_s(node), max_wait_s, force_on_timeout)
         if wait_s is None:
             continue
@@ -141,9 +145,9 @@ def plan(
     without_driver: list[str] = []
     holders = {attachment.spec.node_name for attachment in attachments}
     for node in wanted:
-        if node in holders:
+        if any(attachment.spec.node_name == node for attachment in ours):
             continue  # attached, being attached, or being detached: then there will be another look
-        others = tuple(sorted(holders | set(attach)))
+        others = tuple(sorted((holders | set(attach)) - {node}))
         state = node_state(node)
         if not state.is_there:
             continue

@@ -18,7 +18,6 @@ from typing import Final
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.defaults.persistent_volumes import default_class_for
-from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.objects.validation.claims import CLASS_ANNOTATION
 from tonnage.quantity import Quantity
@@ -120,17 +119,3 @@ def _is_free_choice(volume: PersistentVolume, claim: PersistentVolumeClaim) -> b
     if volume.status.phase != AVAILABLE or class_of(volume) != class_of(claim):
         return False
     return claim.spec.selector is None or claim.spec.selector.matches(volume.metadata.labels)
-
-
-__all__ = [
-    "AVAILABLE",
-    "CLAIM_FINALIZER",
-    "InvalidSelector",
-    "best_match",
-    "class_of",
-    "default_class",
-    "is_kept_for",
-    "is_made_for",
-    "mismatch",
-    "size_of",
-]

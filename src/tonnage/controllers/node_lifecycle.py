@@ -39,6 +39,7 @@ from tonnage.controllers.pods_by_node import PodsByNode
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.core_v1.node import NodeCondition
 from tonnage.objects.core_v1.references import ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.taints import NO_EXECUTE
@@ -116,20 +117,24 @@ class NodeLifecycle:
         nodes = tuple(self._nodes)
         self._register(nodes)
         is_ready: dict[str, list[bool]] = defaultdict(list)
+        found: list[tuple[Node, NodeCondition | None]] = []
         for node in nodes:
+            ready = ready_of(node)
             try:
-                key, is_well = await self._check(node)
-                await self._turn_pods_out(node, key, is_well)
-            except (Conflict, NotFound) as exc:
-                _log.debug("A node was looked at in an old state", node=node.name, error=exc.message)
-                continue
+                ready = await self._check(node)
+                found.append((node, ready))
             except TonnageError as exc:
                 _log.warning("A node's health could not be written", node=node.name, error=exc.message)
-                continue
             in_zone = is_ready[zone_of(node)]
             if EXCLUDED not in node.metadata.labels:
-                in_zone.append(is_well)
-        await self._mind_disruption(nodes, is_ready)
+                in_zone.append(ready is not None and ready.is_true)
+        # Only now, when it is known who else is lost, are pods turned out.
+        self._mind_disruption(self._zones.update(is_ready, self._clock.monotonic()))
+        for node, ready in found:
+            try:
+                await self._turn_pods_out(node, ready)
+            except TonnageError as exc:
+                _log.warning("A node's taints could not be written", node=node.name, error=exc.message)
 
     def _register(self, nodes: Iterable[Node]) -> None:
         found = {node.name: node.uid for node in nodes}
@@ -143,33 +148,42 @@ class NodeLifecycle:
                 self._to_taint.pop(name, None)
         self._registered = found
 
-    async def _check(self, node: Node) -> tuple[str, bool]:
-        """The NoExecute taint that a node should have, and whether it is ready, after writing down its silence."""
+    async def _check(self, node: Node) -> NodeCondition | None:
+        """What Ready says of a node, after its silence is written down. Raises TonnageError."""
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return await self._check_once(node)
+            except Conflict:
+                if not tries_left:
+                    raise
+                node = await self._client.get(Node, node.name)  # the informer lags behind somebody's write
+        return None
+
+    async def _check_once(self, node: Node) -> NodeCondition | None:
         now = self._clock.now()
         lease = self._leases.get(f"{LEASES}/{node.name}")
         health = self._healths[node.name] = observe(self._healths.get(node.name), node, lease, now)
         ready = ready_of(node)
-        was_ready = ready is not None and ready.is_true
         if not is_silent(
             health,
             now,
             grace_s=self._times.node_monitor_grace_period_s,
             startup_grace_s=self._times.node_startup_grace_period_s,
         ):
-            return no_execute_key(ready), was_ready
+            return ready
         conditions = conditions_of_silence(node, now)
         if conditions:
             same = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
             patch = {"metadata": same, "status": {"conditions": conditions}}
-            await self._client.patch(Node, node.name, patch, patch_type="strategic", subresource="status")
+            node = await self._client.patch(Node, node.name, patch, patch_type="strategic", subresource="status")
             _log.warning("A node is silent", node=node.name, grace_s=self._times.node_monitor_grace_period_s)
-            if was_ready:
+            if ready is not None and ready.is_true:
                 self._tell(node.name, node.uid, "NodeNotReady", f"Node {node.name} status is now: NodeNotReady")
-            if ready is None:
-                # It has a Ready condition now, and that we wrote it is no sign of life.
-                self._healths[node.name] = replace(health, has_ready=True, heartbeat=_heartbeat_of(conditions))
+            # That we wrote its status is no sign of life.
+            written = observe(health, node, lease, now)
+            self._healths[node.name] = replace(written, heard_at=health.heard_at)
         await self._mark_pods_not_ready(node)
-        return UNREACHABLE, False
+        return ready_of(node)
 
     async def _mark_pods_not_ready(self, node: Node) -> None:
         """Nobody can say of pods on a silent node that they serve."""
@@ -187,14 +201,16 @@ class NodeLifecycle:
 
     # -- NoExecute, as fast as the zone allows ------------------------------------------------------------------------
 
-    async def _turn_pods_out(self, node: Node, key: str, is_well: bool) -> None:
+    async def _turn_pods_out(self, node: Node, ready: NodeCondition | None) -> None:
         present = {taint.key for taint in node.spec.taints if taint.effect == NO_EXECUTE} & {NOT_READY, UNREACHABLE}
-        if is_well:
+        if ready is not None and (ready.is_true or self._zones.are_all_lost):
             self._to_taint.pop(node.name, None)
             if present:
                 await self._change_taints(node, lambda found, now: with_no_execute(found, "", now))
-                _log.info("A node is well again", node=node.name)
-        elif key and present and key not in present:
+                _log.info("No pod is turned out of a node any more", node=node.name, ready=ready.status)
+            return
+        key = no_execute_key(ready)
+        if key and present and key not in present:
             await self._change_taints(node, lambda found, now: with_no_execute(found, key, now))
         elif key and not present:
             self._to_taint.setdefault(node.name)
@@ -224,16 +240,9 @@ class NodeLifecycle:
         _log.info("Pods are turned out of a lost node", node=node.name, taint=key)
         self._to_taint.pop(node.name, None)
 
-    async def _mind_disruption(self, nodes: Iterable[Node], is_ready: dict[str, list[bool]]) -> None:
-        change = self._zones.update(is_ready, self._clock.monotonic())
+    def _mind_disruption(self, change: Disruption | None) -> None:
         if change is Disruption.ENTERED:
             _log.warning("No node is ready: the fault may be ours, and no pod is turned out")
-            self._to_taint.clear()
-            for node in nodes:
-                try:
-                    await self._change_taints(node, lambda found, now: with_no_execute(found, "", now))
-                except TonnageError as exc:
-                    _log.warning("Taints could not be taken off", node=node.name, error=exc.message)
         elif change is Disruption.LEFT:
             _log.info("Some nodes are ready again: pods are turned out of lost ones")
             now = self._clock.now()
@@ -262,8 +271,3 @@ class NodeLifecycle:
     def _tell(self, name: str, uid: str, reason: str, note: str) -> None:
         about = ObjectReference(api_version="v1", kind="Node", name=name, uid=uid)
         self._recorder.event(about, "Normal", reason, reason, note)
-
-
-def _heartbeat_of(conditions: Iterable[Doc]) -> datetime:
-    ready = next(each for each in conditions if each["type"] == "Ready")
-    return datetime.fromisoformat(ready["lastHeartbeatTime"])

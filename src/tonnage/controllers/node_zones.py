@@ -90,22 +90,23 @@ class Zones:
     def __init__(self, rates: Rates) -> None:
         self._rates = rates
         self.states: dict[str, ZoneState] = {}
+        self.are_all_lost = False
         self._buckets: dict[str, _Bucket] = {}
 
     def update(self, is_ready: Mapping[str, Sequence[bool]], now_s: float) -> Disruption | None:
         """Take note of who is ready in each zone; one of which no node counts is normal, and is not asked."""
         states = {zone: state_of(each, self._rates.unhealthy_zone_threshold) for zone, each in is_ready.items()}
         counted = [zone for zone, each in is_ready.items() if each]
-        is_all_lost = bool(counted) and all(states[zone] is ZoneState.FULL for zone in counted)
-        was_all_lost = bool(counted) and all(self.states.get(zone) is ZoneState.FULL for zone in counted)
+        were_all_lost = bool(counted) and all(self.states.get(zone) is ZoneState.FULL for zone in counted)
+        self.are_all_lost = bool(counted) and all(states[zone] is ZoneState.FULL for zone in counted)
         self.states = states
         self._buckets = {zone: self._buckets.get(zone) or _Bucket() for zone in states}
         for zone, state in states.items():
-            rate = 0.0 if is_all_lost else self._rate(state, len(is_ready[zone]))
+            rate = 0.0 if self.are_all_lost else self._rate(state, len(is_ready[zone]))
             self._buckets[zone].change(rate, now_s)
-        if is_all_lost == was_all_lost:
+        if self.are_all_lost == were_all_lost:
             return None
-        return Disruption.ENTERED if is_all_lost else Disruption.LEFT
+        return Disruption.ENTERED if self.are_all_lost else Disruption.LEFT
 
     def may_taint(self, zone: str, now_s: float) -> bool:
         """Whether one more node of the zone may be tainted now; yes takes the turn. Not before it has been judged."""

@@ -49,7 +49,10 @@ class Owned(Generic[T]):
 
     def of(self, owner: Object) -> list[T]:
         """What this owner controls, in the order in which it came."""
-        return self._at(("", owner.uid))
+        return self.of_uid(owner.uid)
+
+    def of_uid(self, uid: str) -> list[T]:
+        return self._at(("", uid))
 
     def orphans(self, namespace: str) -> list[T]:
         return self._at((namespace, ""))

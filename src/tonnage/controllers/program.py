@@ -57,7 +57,9 @@ class ControllerManager:
         self.rows: Final = chosen(controllers)
         self.informers: Final = Informers(client)
         # Events say which controller they are from, as upstream's do; what goes with one name shares a recorder.
-        self._recorders = {source: Recorder(client, source, identity) for source in {row.source for row in self.rows}}
+        self._recorders = {
+            source: Recorder(client, source, identity, by_note=True) for source in {row.source for row in self.rows}
+        }
         self._parts = {
             row.name: Parts(client, self.informers, self._recorders[row.source], clock, rng, settings)
             for row in self.rows

@@ -78,7 +78,7 @@ class Protection:
                 if claim is None:
                     keys.discard(key)
                     continue
-                if _is_to_go(claim.metadata.is_terminating, claim.metadata.finalizers, CLAIM_FINALIZER):
+                if claim.metadata.is_terminating and CLAIM_FINALIZER in claim.metadata.finalizers:
                     if not any(uses(pod, claim) for pod in self._pods(key)):
                         if listed is None:
                             listed = list((await self._client.list(Pod, namespace=namespace)).items)
@@ -155,7 +155,3 @@ def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
 def _is_shut_down(pod: Pod) -> bool:
     """The node has let go of it, or it was deleted by force: only the object is left."""
     return pod.metadata.is_terminating and pod.metadata.deletion_grace_period_seconds == 0
-
-
-def _is_to_go(is_terminating: bool, finalizers: tuple[str, ...], name: str) -> bool:
-    return is_terminating and name in finalizers

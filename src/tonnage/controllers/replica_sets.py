@@ -129,11 +129,8 @@ class ReplicaSets:
     def _related(self, owner: ReplicaSet) -> list[Pod]:
         """The pods of all sets that have the same controller; without one, the set's own."""
         controller = owner.metadata.controller
-        siblings = [
-            each for each in self._sets
-            if controller and each.metadata.controller and each.metadata.controller.uid == controller.uid
-        ]  # fmt: skip
-        return [pod for each in siblings or [owner] for pod in self._pods_of.of(each)]
+        siblings = self._sets_of.of_uid(controller.uid) if controller is not None else [owner]
+        return [pod for each in siblings for pod in self._pods_of.of(each)]
 
     async def _create(self, owner: ReplicaSet) -> TonnageError | None:
         doc = pod_from_template(owner.spec.template, owner)

@@ -50,7 +50,7 @@ class Rebuilding:
 
     def __init__(self, driver: Driver, client: Client, *, clock: Clock, identity: str = "") -> None:
         self.informers = Informers(client)
-        self.recorder = Recorder(client, PROGRAM, identity or PROGRAM)
+        self.recorder = Recorder(client, PROGRAM, identity or PROGRAM, by_note=True)
         self._driver = driver
         self._driver_name = driver.settings.name
         self._client = client

@@ -57,7 +57,7 @@ class Stagings:
         """See to it that the volume is not staged at that path; one that is not there is not staged."""
         core = self._core
         async with core.locks.hold(volume_id):
-            await asyncio.to_thread(self._unlink, Path(path) / _LINK, volume_id)
+            await asyncio.to_thread(_unlink, Path(path) / _LINK, volume_id)
             record = core.books.volumes.get(volume_id)
             if record is None:
                 return
@@ -95,7 +95,7 @@ class Stagings:
         """See to it that the volume is not at that path; one that is not there is not published."""
         core = self._core
         async with core.locks.hold(volume_id):
-            await asyncio.to_thread(self._unlink, Path(path), volume_id)
+            await asyncio.to_thread(_unlink, Path(path), volume_id)
             record = core.books.volumes.get(volume_id)
             if record is not None:
                 left = tuple(target for target in record.targets if (target.node, target.path) != (node, path))
@@ -110,12 +110,11 @@ class Stagings:
             raise Refused(Code.NOT_FOUND, f"volume {volume_id} is not at {path} on {node}")
         return record
 
-    def _unlink(self, path: Path, volume_id: str) -> None:
-        """Remove a link of ours, wherever in the state folder it points: the volume may have moved since."""
-        if path.is_symlink():
-            target = path.readlink()
-            if target.name == volume_id and target.is_relative_to(self._core.folder.path):
-                path.unlink()
+
+def _unlink(path: Path, volume_id: str) -> None:
+    """Remove a link to this volume, wherever it points: the volume, or the whole state folder, may have moved since."""
+    if path.is_symlink() and path.readlink().name == volume_id:
+        path.unlink()
 
 
 def _link(path: Path, target: Path) -> None:

@@ -71,13 +71,5 @@ def without_entry(csi_node: Doc, driver: str) -> Doc | None:
     return changed
 
 
-def count_of(csi_node: Doc, driver: str) -> int | None:
-    """The limit that stands there; None is no limit."""
-    drivers = dig(csi_node, "spec", "drivers") or []
-    found: Doc = next((each for each in drivers if each["name"] == driver), {})
-    count: int | None = dig(found, "allocatable", "count")
-    return count
-
-
 def _says(entry: Doc) -> tuple[object, ...]:
     return entry["nodeID"], frozenset(entry.get("topologyKeys", ())), dig(entry, "allocatable", "count")

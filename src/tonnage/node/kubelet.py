@@ -74,7 +74,7 @@ class Kubelet:
         self._index = index
         self._csi_drivers = csi_drivers
         self._faults = faults
-        self.recorder = Recorder(client, PROGRAM, name)
+        self.recorder = Recorder(client, PROGRAM, name, by_note=True)
         self.drivers = Drivers(
             tuple(settings.address(template, name) for template in settings.csi_addresses),
             settings.folder(name),

@@ -98,6 +98,17 @@ class MountPaths:
             f"pods/*/volumes/{_ESCAPED}/*/{RECORD}",
         )
 
+    def leftover_patterns(self) -> tuple[str, ...]:
+        """Globs below the root for what a process that was killed may leave: half-written records, empty folders."""
+        return (
+            f"{_PLUGIN}/*/*/.{RECORD}.*",
+            f"{_DEVICES}/*/data/.*.json.*",
+            f"pods/*/volumes/{_ESCAPED}/*/.{RECORD}.*",
+            f"{_PLUGIN}/*/*",
+            f"{_DEVICES}/*/data",
+            f"pods/*/volumes/{_ESCAPED}/*",
+        )
+
     def _staging_folder(self, record: MountRecord) -> Path:
         digest = hashlib.sha256(record.handle.encode()).hexdigest()
         return self.root / _PLUGIN / record.driver / digest

@@ -68,6 +68,16 @@ def scan(paths: MountPaths) -> list[MountRecord]:
     return [record for path in found if (record := load(path)) is not None]
 
 
+def sweep(paths: MountPaths) -> None:
+    """Take away what a process left that was killed while it wrote or removed a record."""
+    for pattern in paths.leftover_patterns():
+        for path in sorted(paths.root.glob(pattern)):
+            if path.is_dir() and not path.is_symlink():
+                remove_empty(path, upto=paths.root)
+            elif path.name.startswith("."):
+                remove(path, upto=paths.root)
+
+
 def remove(path: Path, *, upto: Path) -> None:
     """Remove a record, then the folders above it that are empty, below `upto`. Never anything with content in it."""
     path.unlink(missing_ok=True)

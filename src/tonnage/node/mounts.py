@@ -70,6 +70,7 @@ class Mounts:
 
     def recover(self) -> None:
         """Take up what the records on disk say is mounted."""
+        mount_records.sweep(self.paths)
         for record in mount_records.scan(self.paths):
             if record.pod_uid:
                 self._published[record.pod_uid, record.name] = record

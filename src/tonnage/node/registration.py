@@ -155,7 +155,7 @@ class Registration:
     async def beat(self) -> None:
         """Renew the Lease at intervals, until cancelled. Many nodes of one process spread over the interval."""
         await self.is_registered.wait()
-        pause_s = 0.0
+        pause_s, complaint = 0.0, ""
         while True:
             if pause_s:
                 self._wake.clear()
@@ -168,8 +168,11 @@ class Registration:
                 await self._renew()
                 if is_first:
                     pause_s *= self._rng.uniform(0.1, 1.0)
+                complaint = ""
             except TonnageError as exc:
-                _log.warning("The lease could not be renewed", node=self._name, error=exc.message)
+                if exc.message != complaint:  # with a server that is away it would be the same every second
+                    complaint = exc.message
+                    _log.warning("The lease could not be renewed", node=self._name, error=complaint)
                 pause_s = min(_RETRY_RENEWAL_S, pause_s)
 
     async def _renew(self) -> None:

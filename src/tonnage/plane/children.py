@@ -51,6 +51,8 @@ class Child:
     is_wanted: bool = True
     is_ready: asyncio.Event = field(default_factory=asyncio.Event)
     has_ended: asyncio.Event = field(default_factory=asyncio.Event)
+    gave_up: asyncio.Event = field(default_factory=asyncio.Event)
+    """It ended by itself, with an error, before it was ever ready."""
     last_code: int | None = None
 
 
@@ -69,7 +71,8 @@ class Children:
         self.is_broken = asyncio.Event()
         """The nursery itself is gone: nothing can be started any more."""
 
-    async def open(self) -> None:
+    async def open(self, *, lock: int) -> None:
+        """Start the nursery. It holds `lock` (a file descriptor) as well: until the last child has ended."""
         self._logs.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         # One thread, also in the arithmetic: a process with threads is not to be forked.
@@ -79,6 +82,7 @@ class Children:
                 sys.executable, "-m", "tonnage.plane.nursery",
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, env=environment,
                 start_new_session=True,  # what is meant for our process group is not meant for it
+                pass_fds=(lock,),
             )  # fmt: skip
         self._listener = asyncio.create_task(self._listen())
 
@@ -97,16 +101,32 @@ class Children:
         return child
 
     async def wait_ready(self, *names: str, timeout_s: float) -> None:
-        """Return when these have said that they are ready. Raises ChildFailed, with the end of the log."""
+        """Return when these have said that they are ready.
+
+        Raises ChildFailed, with the end of the log, when one is not in time, or gives up by itself: a program that is
+        asked wrongly will be asked just as wrongly the next time.
+        """
         for name in names:
             child = self._children[name]
             try:
-                await within(self._clock, timeout_s, child.is_ready.wait())
+                await within(self._clock, timeout_s, self._ready_or_gone(child))
             except TimeoutError:
-                raise ChildFailed(
-                    f"{name} is not ready after {timeout_s:g} s; its log ends with:\n{_tail(child.log)}",
-                    hint=f"all of it is in {child.log}",
-                ) from None
+                raise self._failure(child, f"is not ready after {timeout_s:g} s") from None
+            if not child.is_ready.is_set():
+                raise self._failure(child, f"ended with code {child.last_code}")
+
+    async def _ready_or_gone(self, child: Child) -> None:
+        ready, ended = (asyncio.create_task(each.wait()) for each in (child.is_ready, child.gave_up))
+        try:
+            await asyncio.wait((ready, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+            ended.cancel()
+
+    def _failure(self, child: Child, what: str) -> ChildFailed:
+        return ChildFailed(
+            f"{child.name} {what}; its log ends with:\n{_tail(child.log)}", hint=f"all of it is in {child.log}"
+        )
 
     async def stop(self, *names: str) -> None:
         """Tell these to end, together, and wait; what is deaf is killed."""
@@ -174,6 +194,9 @@ class Children:
 
     def _ended(self, child: Child, code: int) -> None:
         child.pid, child.last_code = 0, code
+        if code > 0 and not child.told.startswith("ready"):
+            child.gave_up.set()
+            child.is_wanted = False
         child.is_ready.clear()
         child.has_ended.set()
         self._pid_file(child).unlink(missing_ok=True)

@@ -39,6 +39,8 @@ PROGRAMS: Final = ("csi-driver", "controllers", "scheduler", "provisioner", "nod
 """What runs beside the API server, in the order in which it is started."""
 _READY_WITHIN_S: Final = 60.0
 _LOOK_EVERY_S: Final = 0.05
+_LEFT_OVER_S: Final = 30.0
+"""How long programs may outlive a supervisor that was killed: longer than the grace they are given."""
 
 _log = logs.logger("tonnage.up")
 Progress = Callable[[str], object]
@@ -93,10 +95,11 @@ class Plane:
     # -- start and stop -----------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        self._take_lock()
+        self._lock = await self._take_lock()
+        self.settings.keep(self._asked)
         _own_folder(self._sockets)
         self._progress("loading")
-        await self.children.open()
+        await self.children.open(lock=self._lock)
         self._progress("starting the API server")
         self.children.start("apiserver", self._apiserver(self.settings.secure_port))
         await self.children.wait_ready("apiserver", timeout_s=_READY_WITHIN_S)
@@ -129,15 +132,28 @@ class Plane:
             os.close(self._lock)
             self._lock = None
 
-    def _take_lock(self) -> None:
+    async def _take_lock(self) -> int:
+        """Have the folder to ourselves. A cluster that was killed holds it until its last program has ended."""
         folder = self.settings.data_dir
-        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as exc:
-            raise TonnageError(
-                f"another cluster runs on {folder}", hint="stop it, or choose another --data-dir"
-            ) from exc
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as exc:
+            raise TonnageError(f"nothing can be kept in {folder}: {exc.strerror}") from exc
+        give_up_at = self._clock.monotonic() + _LEFT_OVER_S
+        while not _is_locked(lock):
+            holder = _pid_in(lock)
+            if _is_alive(holder) or self._clock.monotonic() > give_up_at:
+                os.close(lock)
+                raise TonnageError(
+                    f"another cluster runs on {folder} (process {holder})",
+                    hint="stop it, or choose another --data-dir",
+                )
+            self._progress("waiting for the programs of the last run to end")
+            await self._clock.sleep(_LOOK_EVERY_S)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        return lock
 
     async def _apply(self, doc: Doc) -> None:
         metadata = doc["metadata"]
@@ -236,6 +252,29 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {qps: 1000, burst: 2000}
 """
+
+
+def _is_locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _pid_in(lock: int) -> int:
+    text = os.pread(lock, 32, 0).strip()
+    return int(text) if text.isdigit() else 0
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return pid > 0
 
 
 def _each(flag: str, values: Sequence[str]) -> list[str]:

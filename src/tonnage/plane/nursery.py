@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 PROGRAMS = ("apiserver", "scheduler", "controllers", "csi_driver", "provisioner", "node")
-"""Modules of `tonnage.cli` that are loaded before the first child."""
+"""Modules of `tonnage.cli`, in the order in which they are wanted. They are loaded one by one while nobody asks for
+anything: the API server is on its way while the scheduler is still being loaded."""
 _STOP_WITHIN_S = 10.0
 _PR_SET_PDEATHSIG = 1
 """From Linux' sys/prctl.h."""
@@ -43,8 +44,8 @@ class Nursery:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._pids: dict[str, int] = {}
-        self._pipes: dict[str, int] = {}
         self._unread = b""
+        self._to_load = list(PROGRAMS)
 
     def run(self) -> None:
         """Serve until standard input ends; then stop every child and return."""
@@ -56,7 +57,10 @@ class Nursery:
         self._selector.register(0, selectors.EVENT_READ, "requests")
         self._selector.register(woken, selectors.EVENT_READ, "signals")
         while True:
-            for key, _ in self._selector.select():
+            found = self._selector.select(timeout=0 if self._to_load else None)
+            if not found:
+                self._load_next()
+            for key, _ in found:
                 if key.data == "requests":
                     data = os.read(0, 65536)
                     if not data:
@@ -69,6 +73,12 @@ class Nursery:
                 else:
                     self._forward(key.fd, key.data)
             self._reap()
+
+    def _load_next(self) -> None:
+        import_module(f"tonnage.cli.{self._to_load.pop(0)}")
+        if not self._to_load:
+            gc.collect()
+            gc.freeze()  # what is loaded stays shared between parent and children
 
     def _take(self, data: bytes) -> None:
         *lines, self._unread = (self._unread + data).split(b"\n")
@@ -87,7 +97,7 @@ class Nursery:
             os.close(ours)
             _become(theirs, args, log)
         os.close(theirs)
-        self._pids[name], self._pipes[name] = pid, ours
+        self._pids[name] = pid
         self._selector.register(ours, selectors.EVENT_READ, name)
         _tell(started=name, pid=pid)
 
@@ -162,13 +172,5 @@ def _tell(**news: Any) -> None:
         os.write(1, json.dumps(news).encode() + b"\n")
 
 
-def main() -> None:
-    for program in PROGRAMS:
-        import_module(f"tonnage.cli.{program}")
-    gc.collect()
-    gc.freeze()  # what is loaded stays shared between parent and children
-    Nursery().run()
-
-
 if __name__ == "__main__":
-    main()
+    Nursery().run()

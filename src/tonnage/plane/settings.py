@@ -20,6 +20,7 @@ from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 
 MAX_NODES: Final = 500
+_MEMORY: Final = "cluster.json"
 _KEPT: Final = ("nodes", "pools", "max_volumes", "pool_policy")
 _DEFAULTS: Final[dict[str, Any]] = {
     "nodes": 3,
@@ -60,24 +61,29 @@ class PlaneSettings:
         return self.data_dir / "faults.json"
 
     def resolved(self) -> dict[str, Any]:
-        """What is asked, else what was kept, else the default; kept for the next time. Raises TonnageError."""
-        path = self.data_dir / "cluster.json"
-        kept: dict[str, Any] = {}
-        if path.exists():
-            try:
+        """What is asked, else what was kept, else the default. Raises TonnageError."""
+        path = self.data_dir / _MEMORY
+        kept: Any = {}
+        try:
+            if path.exists():
                 kept = json.loads(path.read_text())
-            except ValueError as exc:
-                raise TonnageError(
-                    f"{path} cannot be read: {exc}", hint="say --nodes, --pools and --max-volumes, and remove the file"
-                ) from exc
+            if not isinstance(kept, dict):
+                raise ValueError("it is no map")
+        except (OSError, ValueError) as exc:
+            raise TonnageError(
+                f"{path} cannot be read: {exc}", hint="say --nodes, --pools and --max-volumes, and remove the file"
+            ) from exc
         resolved = {name: kept.get(name, _DEFAULTS[name]) for name in _KEPT}
         resolved |= {name: getattr(self, name) for name in _KEPT if getattr(self, name) is not None}
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        aside = path.with_name(".cluster.json.new")
+        return resolved
+
+    def keep(self, resolved: Mapping[str, Any]) -> None:
+        """Remember what was resolved for the next time. Only for whoever holds the folder's lock."""
+        path = self.data_dir / _MEMORY
+        aside = path.with_name(f".{_MEMORY}.new")
         aside.write_text(json.dumps(resolved, indent=1) + "\n")
         aside.chmod(0o600)
         aside.replace(path)
-        return resolved
 
     def socket_dir(self) -> Path:
         """Where sockets are: in the data folder, or where the kernel's limit on their paths allows a folder of ours."""

@@ -106,6 +106,7 @@ class Deletion:
         self._place = place
         self._clock = clock
         self._pauses = Pauses(clock=clock, rng=rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
+        self._emptied: dict[Key, str] = {}  # name and uid of volumes of which only the object is left
         self.work = Reconciler("deletion", self.bring, clock=clock, workers=options.worker_threads)
         self.work.follow(volumes)
         if attachments is not None:
@@ -116,6 +117,7 @@ class Deletion:
         volume = self._volumes.get(key)
         if volume is None or not is_responsible(volume, self._facts.name):
             self._pauses.forget(key)
+            self._emptied.pop(key, None)
             return None
         wanted = finalizers_for(volume)
         if wanted != volume.metadata.finalizers:
@@ -129,7 +131,6 @@ class Deletion:
         question = (volume.uid, self._attached_to(volume))
         if (left_s := self._pauses.left_s(key, question)) > 0:
             return left_s
-        started_at_s = self._clock.monotonic()
         try:
             await self._delete(volume)
         except (CsiError, NotDeleted) as exc:
@@ -139,7 +140,6 @@ class Deletion:
             self._meter.delete_failed(volume.spec.storage_class_name)
             return self._pauses.failed(key, question)
         self._pauses.forget(key)
-        self._meter.deleted(volume.spec.storage_class_name, self._clock.monotonic() - started_at_s)
         return None
 
     async def _delete(self, seen: PersistentVolume) -> None:
@@ -155,14 +155,24 @@ class Deletion:
             return
         if volume.uid != seen.uid or not is_to_be_deleted(volume):
             return
+        if self._emptied.get(volume.name) != volume.uid:
+            await self._empty(volume, seen.spec.csi.volume_handle)
+        await self._remove(volume)
+
+    async def _empty(self, volume: PersistentVolume, handle: str) -> None:
+        """Have the driver delete what it keeps. Raises CsiError or NotDeleted."""
+        started_at_s = self._clock.monotonic()
         secrets = await self._secrets(volume)
         if node := self._attached_to(volume):
             raise NotDeleted(f"persistentvolume {volume.name} is still attached to node {node}")
-        await self._driver.delete_volume(
-            csi.DeleteVolumeRequest(volume_id=seen.spec.csi.volume_handle, secrets=secrets)
-        )
+        await self._driver.delete_volume(csi.DeleteVolumeRequest(volume_id=handle, secrets=secrets))
+        self._emptied[volume.name] = volume.uid
         self._refresher.refresh_volume(volume)
+        self._meter.deleted(volume.spec.storage_class_name, self._clock.monotonic() - started_at_s)
         _log.info("Deleted", volume=volume.name)
+
+    async def _remove(self, volume: PersistentVolume) -> None:
+        """Delete the object, and take our finalizer off last. Raises Conflict when others change it all the time."""
         try:
             await self._client.delete(PersistentVolume, volume.name, uid=volume.uid)
             left = await self._client.get(PersistentVolume, volume.name)

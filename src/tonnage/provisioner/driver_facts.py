@@ -9,12 +9,15 @@ from tonnage import logs
 from tonnage.client.backoff import Backoff
 from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.address import socket_path
 from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import Code, CsiError
 
 Service = csi.PluginCapability.Service
 Rpc = csi.ControllerServiceCapability.RPC
 NodeRpc = csi.NodeServiceCapability.RPC
+
+_LOOK_EVERY_S = 0.1
 
 _log = logs.logger("tonnage.provisioner")
 
@@ -83,6 +86,7 @@ class DriverFacts:
 
 async def learn(driver: CsiClient, *, with_node: bool, clock: Clock, rng: random.Random) -> DriverFacts:
     """Ask until the driver answers and is ready; it may start after us."""
+    await _wait_for_socket(driver.address, clock)
     backoff = Backoff(clock=clock, rng=rng, first_s=0.1, max_s=5.0)
     while True:
         try:
@@ -93,6 +97,15 @@ async def learn(driver: CsiClient, *, with_node: bool, clock: Clock, rng: random
         except CsiError as exc:
             _log.warning("The driver cannot be asked", address=driver.address, error=exc.message)
         await clock.sleep(backoff.next_s())
+
+
+async def _wait_for_socket(address: str, clock: Clock) -> None:
+    """Return when there is something to connect to: looking costs nothing, a refused connection costs a pause."""
+    path = socket_path(address)
+    if path is not None and not path.exists():
+        _log.info("Waiting for the driver's socket", address=address)
+        while not path.exists():
+            await clock.sleep(_LOOK_EVERY_S)
 
 
 async def _ask(driver: CsiClient, with_node: bool) -> DriverFacts:

@@ -104,7 +104,9 @@ class Provisioner:
         self.facts = await driver_facts.learn(self._driver, with_node=with_node, clock=self._clock, rng=self._rng)
         self._meter.driver_name = self.facts.name
         _log.info("Detected CSI driver", driver=self.facts.name, address=self._driver.address)
-        self._recorder = Recorder(self._client, self.facts.name, f"{self.facts.name}_{secrets.token_hex(4)}")
+        self._recorder = Recorder(
+            self._client, self.facts.name, f"{self.facts.name}_{secrets.token_hex(4)}", by_note=True
+        )
         self._assemble(self._recorder, await self._owner())
         self._recorder.start()
         self.informers.start()

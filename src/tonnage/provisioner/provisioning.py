@@ -246,7 +246,7 @@ class Provisioning:
             await self._rescheduling.tell_pods(claim)
         if node and outcome is Outcome.RESCHEDULE and await self._rescheduled(claim, node):
             self._pauses.forget(claim.uid)
-            return None  # our own write comes back as an event
+            return 0.0  # at once: the scheduler may have chosen another node already
         return self._pauses.failed(claim.uid, question)
 
     def _outcome(self, failure: NotProvisioned | CsiError, node: str) -> Outcome:

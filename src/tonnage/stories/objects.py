@@ -104,6 +104,31 @@ def deployment(name: str, template: Doc) -> Doc:
     }
 
 
+def pod_of(doc: Doc) -> tuple[Doc | None, list[Doc]]:
+    """The pod that an object is or will make, if it may be placed at once, and the claims that are made for it."""
+    kind, name = doc["kind"], doc["metadata"]["name"]
+    if kind == "Pod":
+        return (None if doc["spec"].get("schedulingGates") else doc), []
+    if kind not in ("StatefulSet", "Deployment"):
+        return None, []
+    spec = doc["spec"]["template"]["spec"]
+    volumes, claims = list(spec["volumes"]), []
+    for template in doc["spec"].get("volumeClaimTemplates", ()):
+        claims.append(claim(f"{template['metadata']['name']}-{name}-0", _size(template["spec"])))
+    for volume in [each for each in volumes if "ephemeral" in each]:
+        claims.append(claim(f"{name}-{volume['name']}", _size(volume["ephemeral"]["volumeClaimTemplate"]["spec"])))
+        volumes.remove(volume)
+    mounted = [each["metadata"]["name"] for each in claims]
+    volumes += [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in mounted]
+    metadata = {"name": f"{name}-0", "labels": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, "volumes": volumes}}, claims
+
+
+def _size(spec: Doc) -> str:
+    size: str = spec["resources"]["requests"]["storage"]
+    return size
+
+
 def _mounts(volume: str) -> Doc:
     return {"containers": [{"name": "main", "image": IMAGE, "volumeMounts": [{"name": volume, "mountPath": "/data"}]}]}
 

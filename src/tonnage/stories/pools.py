@@ -78,10 +78,12 @@ async def a_drained_node_gives_its_volumes_away(stage: Stage) -> None:
     await stage.running("db-0")
     volume = await volume_of(stage, "data-db-0")
     note = await written(stage, "db-0", volume, "remember me")
-    # Of the two other nodes one has lost its room meanwhile: only capacity tells them apart.
+    # Of the two other nodes one has no disk that is large enough: only capacity tells them apart.
     others = [node for node in ("node-1", "node-2") if node != home]
     stage.console.print(f"  $ kubectl drain {home}", style="cyan")
     await stage.cordon(home)
+    await stage.until("the driver to free the volume from its node", lambda: is_free(stage, volume.name))
+    await stage.judged_anew("db-0")
     await stage.client.evict(f"{stage.namespace}/db-0")
 
     async def moved() -> str:
@@ -95,6 +97,11 @@ async def a_drained_node_gives_its_volumes_away(stage: Stage) -> None:
     stage.holds("and what was in it is still there", await read(stage, "db-0", volume) == note, note)
     told = await stage.events("CapacityAwareRescheduling")
     stage.holds("an event tells of it", len(told) == 1, told[0].message if told else "none")
+
+
+async def is_free(stage: Stage, volume: str) -> bool:
+    """Whether a volume may be reached from every node."""
+    return (await stage.client.get(PersistentVolume, volume)).spec.node_affinity.required is None
 
 
 async def volume_of(stage: Stage, name: str) -> PersistentVolume:

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
+import msgspec
 from rich.console import Console
 
 from tonnage.cli.configuration import configuration_of, foreign_plugins
@@ -38,7 +39,7 @@ from tonnage.scheduling.assembly import assemble
 from tonnage.scheduling.explain import Explanation
 from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.snapshot import snapshot_of
-from tonnage.stories.objects import described
+from tonnage.stories.objects import described, pod_of
 
 T = TypeVar("T")
 
@@ -108,8 +109,9 @@ class Stage:
         for doc in docs:
             self.console.print(f"  + {described(doc)}", style="cyan", markup=False)
         for doc in docs:
-            if doc["kind"] == "Pod" and not doc["spec"].get("schedulingGates"):
-                self._show(await self.explained(doc, *docs))
+            pod, claims = pod_of(doc)
+            if pod is not None:
+                self._show(await self.explained(pod, *docs, *claims))
         await self.create(*docs)
 
     async def create(self, *docs: Doc) -> None:
@@ -120,21 +122,31 @@ class Stage:
                 metadata = {**metadata, "namespace": self.namespace}
             await self.client.create_doc({**doc, "metadata": metadata})
 
-    async def explained(self, pod: Doc, *others: Doc, config: Any = None) -> Explanation:
+    async def explained(self, pod: Doc, *others: Doc) -> Explanation:
         """What the scheduler would decide about a pod that is not there yet; claims among `others` come with it."""
-        objects: list[Object] = []
-        for listed in await asyncio.gather(*(self.client.list(cls) for cls in LISTED)):
-            objects += listed.items
         with_claims = [doc for doc in others if doc["kind"] == "PersistentVolumeClaim"]
-        objects += [self._imagined(PersistentVolumeClaim, doc) for doc in with_claims]
-        asked = self._imagined(Pod, pod)
-        configuration = configuration_of(
-            self.plane.settings.scheduler_config, self.plane.settings.gates, foreign_plugins()
-        )
-        profile = configuration.profile_named(asked.spec.scheduler_name) or configuration.profiles[0]
-        assembled = assemble(profile, random.Random(0), foreign_plugins())
-        snapshot = snapshot_of([*objects, asked], self.clock)
-        info = PodInfo(asked)
+        claims = [self._imagined(PersistentVolumeClaim, doc) for doc in with_claims]
+        return self._explained(self._imagined(Pod, pod), [*await self._objects(), *claims])
+
+    async def judged_anew(self, name: str) -> Explanation:
+        """What the scheduler would decide about a pod that runs, if it had to be placed again; shown."""
+        objects = [each for each in await self._objects() if not (isinstance(each, Pod) and each.name == name)]
+        pod = await self.pod(name)
+        spec = msgspec.structs.replace(pod.spec, node_name="")
+        answer = self._explained(msgspec.structs.replace(pod, spec=spec), objects)
+        self._show(answer)
+        return answer
+
+    async def _objects(self) -> list[Object]:
+        found = await asyncio.gather(*(self.client.list(cls) for cls in LISTED))
+        return [each for listed in found for each in listed.items]
+
+    def _explained(self, pod: Pod, objects: Sequence[Object]) -> Explanation:
+        settings, foreign = self.plane.settings, foreign_plugins()
+        configuration = configuration_of(settings.scheduler_config, settings.gates, foreign)
+        profile = configuration.profile_named(pod.spec.scheduler_name) or configuration.profiles[0]
+        assembled = assemble(profile, random.Random(0), foreign)
+        snapshot, info = snapshot_of([*objects, pod], self.clock), PodInfo(pod)
         return accounts.explain(assembled.decider, snapshot.cluster, info, snapshot.nominator.ahead_of(info))
 
     def _imagined(self, cls: type[Any], doc: Doc) -> Any:

@@ -10,13 +10,13 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tonnage.cli.pool_options import POOLS, pools_by_node
 from tonnage.clock import Clock, VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.driver.controller import ControllerService
 from tonnage.driver.driver import Driver, RebuildHooks, Settings
 from tonnage.driver.node_service import NodeService
 from tonnage.driver.placement import Policy
-from tonnage.driver.pools import pools_by_node
 from tonnage.driver.topology import topology_of
 from tonnage.faults import FaultFile
 from tonnage.quantity import Quantity
@@ -44,7 +44,7 @@ def driver_at(
     """A driver with its state below `folder`; one pool of 10Gi on each node unless said otherwise."""
     return Driver(
         Settings(
-            pools=pools_by_node(pools or ("10Gi",), nodes),
+            pools=pools_by_node([POOLS.convert(text, None, None) for text in pools or ("10Gi",)], nodes),
             max_volumes=max_volumes or {},
             policy=policy,
             report_pools=report_pools,

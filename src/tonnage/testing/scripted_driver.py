@@ -8,7 +8,7 @@ async with ScriptedDriver(address, node_id="node-1", max_volumes=8).served() as 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -57,7 +57,8 @@ class ScriptedDriver(IdentityServicer, NodeServicer):
         """Handle and target path."""
         self.delay_s = 0.0
         self._refusals: dict[str, tuple[grpc.StatusCode, str]] = {}
-        self.on_info: asyncio.Event = asyncio.Event()
+        self.before_call: Callable[[str], Awaitable[None]] | None = None
+        """Awaited with the method's name before it is answered: to look at the world in that instant."""
 
     def refuse(self, method: str, code: grpc.StatusCode, told: str) -> None:
         """Answer this method so, until it is allowed again."""
@@ -82,6 +83,8 @@ class ScriptedDriver(IdentityServicer, NodeServicer):
 
     async def _note(self, method: str, request: Message, context: Context) -> None:
         self.calls.append((method, request))
+        if self.before_call is not None:
+            await self.before_call(method)
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
         if method in self._refusals:
@@ -97,7 +100,6 @@ class ScriptedDriver(IdentityServicer, NodeServicer):
 
     async def NodeGetInfo(self, request: csi.NodeGetInfoRequest, context: Context) -> csi.NodeGetInfoResponse:
         await self._note("NodeGetInfo", request, context)
-        self.on_info.set()
         return csi.NodeGetInfoResponse(
             node_id=self.node_id,
             max_volumes_per_node=self.max_volumes,

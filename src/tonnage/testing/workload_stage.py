@@ -89,7 +89,7 @@ class Stage:
         connection = kubeconfig.load(self.server.kubeconfig)
         transport: Transport = HttpTransport(connection, clock=clock, user_agent="controllers")
         client = Client(self._unsteady(transport) if self._unsteady else transport, clock=clock)
-        informers, recorder = Informers(client), Recorder(client, "controllers", "controllers-1")
+        informers, recorder = Informers(client), Recorder(client, "controllers", "controllers-1", by_note=True)
         kinds = (Deployments, ReplicaSets, StatefulSets, Disruption)
         controllers = [kind(client, informers, recorder, clock=clock, rng=rng) for kind in kinds]
         recorder.start()

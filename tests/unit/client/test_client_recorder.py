@@ -115,6 +115,18 @@ async def test_another_state_reason_or_object_is_another_event(world):
     assert len(world.events) == 5 and not any("series" in event for event in world.events)
 
 
+async def test_with_notes_told_apart_another_note_is_another_event(world):
+    teller = Recorder(Client(world.server, clock=world.clock, rng=random.Random(1)), "sets", "sets-1", by_note=True)
+    async with teller:
+        for pod in ("web-0", "web-1", "web-1"):
+            teller.event(POD, "Normal", "SuccessfulCreate", "Create", f"create Pod {pod} in StatefulSet web successful")
+        await world.run()
+    assert sorted((each["note"], each.get("series", {}).get("count", 1)) for each in world.events) == [
+        ("create Pod web-0 in StatefulSet web successful", 1),
+        ("create Pod web-1 in StatefulSet web successful", 2),
+    ]
+
+
 async def test_a_quiet_series_is_written_after_six_minutes_and_then_forgotten(world):
     for second in range(5):
         world.fail()

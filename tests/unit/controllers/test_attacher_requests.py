@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from tonnage.clock import parse_rfc3339
 from tonnage.controllers.attacher_requests import (
     NODE_ID_ANNOTATION,
     CannotAttach,
     DriverFacts,
     access_mode,
+    attach_error,
     finalizer_name,
     node_id,
     publish_request,
     unpublish_request,
+    volume_error,
 )
 from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.errors import Code, CsiError
 from tonnage.objects.codec import convert
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.testing.storage_builders import csi_node, volume
@@ -131,3 +135,18 @@ def test_what_a_driver_can_is_read_from_its_capabilities() -> None:
     assert not DriverFacts("csi.example").attaches
     lists = DriverFacts("csi.example", frozenset({Rpc.LIST_VOLUMES, Rpc.LIST_VOLUMES_PUBLISHED_NODES}))
     assert lists.lists_published_nodes
+
+
+def test_a_refusal_is_told_in_the_drivers_words_and_with_its_code_where_that_is_read() -> None:
+    now = parse_rfc3339("2026-11-15T08:00:00Z")
+    full = CsiError("/csi.v1.Controller/ControllerPublishVolume", Code.RESOURCE_EXHAUSTED, "no slot")
+    told = {
+        "time": "2026-11-15T08:00:00Z",
+        "message": "rpc error: code = ResourceExhausted desc = no slot",
+        "errorCode": 8,
+    }
+    assert attach_error(full, now, has_codes=True) == told
+    assert attach_error(full, now, has_codes=False) == {**told, "errorCode": None}
+    missing = attach_error(CannotAttach("no such secret"), now, has_codes=True)
+    assert missing == {"time": "2026-11-15T08:00:00Z", "message": "no such secret", "errorCode": None}
+    assert volume_error(full, now) == {"time": told["time"], "message": told["message"]}

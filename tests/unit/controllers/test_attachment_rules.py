@@ -119,6 +119,8 @@ def test_a_node_that_is_gone_or_out_of_service_is_not_waited_for() -> None:
 def test_an_attachment_that_somebody_made_by_hand_is_left_alone_and_counts() -> None:
     by_hand = attachment_of("mine", "pv", "a")
     assert drawn("b", at=(by_hand,)) == Plan(taken={"b": ("a",)})
+    # A kubelet looks for the computed name, so that ours is made beside it.
+    assert drawn("a", at=(by_hand,)) == Plan(attach=("a",))
 
 
 def test_a_volume_that_is_no_drivers_is_none_of_our_business() -> None:

@@ -43,6 +43,9 @@ def test_the_counts_are_the_sums_of_the_sets() -> None:
 
 
 def test_too_few_available_pods_are_said() -> None:
+    enough = [replica_set("new", 10, available=8)]
+    status = counted(deployment(replicas=10, unavailable=2), enough, enough[0], NOW)
+    assert [condition.status for condition in status.conditions] == ["True"]
     sets = [replica_set("new", 10, available=7)]
     status = counted(deployment(replicas=10, unavailable=2), sets, sets[0], NOW)
     available = condition_of(status.conditions, "Available")

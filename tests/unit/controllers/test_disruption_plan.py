@@ -96,6 +96,9 @@ def test_notes_of_evictions_end_with_the_pod_or_after_two_minutes() -> None:
     assert dict(found.waiting) == {"new": NOW - timedelta(seconds=30)}
     assert [pod.name for pod in found.undone] == ["old"]
     assert found.recheck_s == 90.0
+    both = disrupted({"new": NOW - timedelta(seconds=30), "old": NOW - timedelta(seconds=100)}, pods, NOW)
+    assert both.recheck_s == 20.0  # the first to end
+    assert disrupted({}, pods, NOW).recheck_s is None
 
 
 def test_when_nothing_can_be_counted_nothing_may_go() -> None:

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
 from tonnage.client.cache import Cache
-from tonnage.controllers.owned import Owned, sort_claims
+from tonnage.client.http import Client
+from tonnage.client.wire import Request, Response, Stream
+from tonnage.controllers.owned import Owned, claim, sort_claims
+from tonnage.errors import Conflict
+from tonnage.objects.apps_v1 import StatefulSet
+from tonnage.objects.codec import encode
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.workload_builders import LABELS, a_pod, ago, replica_set, stateful_set
 
@@ -53,3 +62,47 @@ def test_an_owner_that_is_going_neither_adopts_nor_releases() -> None:
     going = stateful_set("web", metadata={"deletionTimestamp": ago(0)})
     claims = sort_claims(going, [a_pod("orphan"), a_pod("strayed", of=going, labels={}), a_pod("m", of=going)], matches)
     assert (names(claims.mine), names(claims.release), names(claims.adopt)) == (["m"], [], [])
+
+
+class OneSet:
+    """A server that knows one StatefulSet and adopts pods for it."""
+
+    server = "https://memory"
+
+    def __init__(self, known: StatefulSet) -> None:
+        self.known = known
+        self.asked: list[str] = []
+
+    async def send(self, request: Request) -> Response:
+        self.asked.append(f"{request.method} {request.path.rpartition('/')[2]}")
+        return Response(200, encode(self.known if request.method == "GET" else a_pod("orphan", of=self.known)))
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
+        raise AssertionError("nothing is watched here")
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_an_owner_is_read_anew_before_it_adopts() -> None:
+    cache = Cache(Pod)
+    owned = Owned(cache)
+    cache.put(a_pod("orphan"))
+    server = OneSet(stateful_set("web"))
+    assert names(await claim(Client(server), stateful_set("web"), owned, matches)) == ["orphan"]
+    assert server.asked == ["GET web", "PATCH orphan"]
+    for fresh in ({"deletionTimestamp": ago(0)}, {"uid": "of-another-life"}):
+        server = OneSet(stateful_set("web", metadata=fresh))
+        with pytest.raises(Conflict, match="StatefulSet default/web does not adopt: it has just been deleted"):
+            await claim(Client(server), stateful_set("web"), owned, matches)
+        assert server.asked == ["GET web"]
+
+
+async def test_who_has_nothing_to_adopt_asks_nobody() -> None:
+    cache = Cache(Pod)
+    owned = Owned(cache)
+    web = stateful_set("web")
+    cache.put(a_pod("mine", of=web))
+    server = OneSet(web)
+    assert names(await claim(Client(server), web, owned, matches)) == ["mine"]
+    assert server.asked == []

@@ -140,11 +140,21 @@ def test_scale(
     assert scaled(deployment(replicas=replicas, surge=0), newest, sets) == expected, name
 
 
+def test_a_set_that_is_alone_gets_the_whole_size_and_no_surge() -> None:
+    assert scaled(deployment(replicas=8, surge=2), replica_set("v2", 4), [replica_set("v1", 0)]) == {"v2": 8}
+
+
 def test_scale_deployment_with_surge_pods() -> None:
     noted = replicas_annotations(deployment(replicas=10, surge=2))
     new, old = replica_set("v2", 6, annotations=noted), replica_set("v1", 6, age_s=OLD_AGE_S, annotations=noted)
     # 22 allowed, 12 there: each has 6 of 12 and gets 6 of 22's twelfths, 11.
     assert scaled(deployment(replicas=20, surge=2), new, [old]) == {"v2": 11, "v1": 11}
+
+
+def test_scaling_to_zero_leaves_no_surge_behind() -> None:
+    noted = replicas_annotations(deployment(replicas=5, surge=2))
+    new, old = replica_set("v2", 3, annotations=noted), replica_set("v1", 2, age_s=OLD_AGE_S, annotations=noted)
+    assert scaled(deployment(replicas=0, surge=2), new, [old]) == {"v2": 0, "v1": 0}
 
 
 def test_scale_change_both_surge_and_size() -> None:

@@ -23,7 +23,7 @@ def test_a_set_that_is_returned_to_gets_a_new_number_and_remembers_the_old_ones(
 
 
 def test_a_history_that_becomes_too_long_forgets_its_oldest_revisions() -> None:
-    # 199 numbers of 9 digits and 198 commas are 1989 characters; with ",9" and a tenth digit more than 2000.
+    # 200 numbers of 9 digits and 199 commas are 1999 characters; one more makes 2009, without the first it is 1999.
     long = ",".join(str(100_000_000 + n) for n in range(200))
     known = replica_set("a", annotations={REVISION: "300000000", HISTORY: long})
     kept = annotations_for(deployment(), known, 300_000_001)[HISTORY]

@@ -51,6 +51,9 @@ def test_a_pod_is_a_copy_of_the_template_with_its_identity_and_claims() -> None:
     ]
     assert pod["spec"]["containers"][0]["livenessProbe"] == {"exec": {"command": ["true"]}}
     assert "hostname" not in asked["spec"]
+    plain = pod_for(owner, template(), 0, "db-abc")
+    assert [volume["name"] for volume in plain["spec"]["volumes"]] == ["data", "log"]
+    assert "volumes" not in pod_for(stateful_set("db"), template(), 0, "db-abc")["spec"]
 
 
 def test_a_claim_has_its_template_s_spec_and_the_labels_of_the_selector() -> None:

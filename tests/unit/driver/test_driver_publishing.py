@@ -161,6 +161,23 @@ async def test_a_file_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     assert target.is_symlink()
 
 
+async def test_a_link_into_a_state_folder_that_has_moved_is_put_right_and_removed(tmp_path: Path) -> None:
+    driver = driver_at(tmp_path / "old")
+    volume_id = await make(driver, "a")
+    staging, target = tmp_path / "staging", tmp_path / "mount"
+    await node_service(driver).NodeStageVolume(stage(volume_id, staging), None)
+    await node_service(driver).NodePublishVolume(node_publish(volume_id, staging, target), None)
+    driver.close()
+    (tmp_path / "old").rename(tmp_path / "new")
+    node = node_service(driver_at(tmp_path / "new"))
+    await node.NodePublishVolume(node_publish(volume_id, staging, target), None)
+    assert target.readlink() == tmp_path / "new" / "node-1" / "pool-0" / volume_id
+    await node.NodeUnpublishVolume(node_unpublish(volume_id, target), None)
+    await node.NodeUnstageVolume(unstage(volume_id, staging), None)
+    assert not target.is_symlink()
+    assert list(staging.iterdir()) == []
+
+
 async def test_staging_without_attaching_takes_the_slot(tmp_path: Path) -> None:
     driver = driver_at(tmp_path / "state", max_volumes={"node-1": 1})
     first, second = await make(driver, "a"), await make(driver, "b")

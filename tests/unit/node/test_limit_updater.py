@@ -219,7 +219,9 @@ def test_an_attach_without_a_slot_updates_at_once_and_tries_again_after_a_pause_
         assert not asking.done()
         await rig.advance(0.15)  # the first pause is 0.1 to 0.15 s
         assert not asking.done()
-        await rig.advance(0.3)  # the second 0.2 to 0.3 s
+        await rig.advance(0.19)  # the second 0.2 to 0.3 s
+        assert not asking.done()
+        await rig.advance(0.11)
         assert await asking and rig.written == [2]
         assert rig.sample("csi_node_update_errors_total", "exhausted") == 2
 

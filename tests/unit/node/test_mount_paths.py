@@ -54,6 +54,21 @@ def test_a_record_that_cannot_be_read_is_passed_over_and_left_alone(tmp_path: Pa
     assert mount_records.scan(paths) == [] and path.exists()
 
 
+def test_what_a_killed_process_left_half_done_is_swept_and_mounts_are_not_touched(tmp_path: Path):
+    paths = MountPaths(tmp_path)
+    half = paths.target_record(FILE).with_name(".vol_data.json.123")
+    half.parent.mkdir(parents=True)
+    half.write_text("{")
+    emptied = paths.target_record(MountRecord(driver="d", handle="h", name="pv-2", pod_uid="u2")).parent
+    emptied.mkdir(parents=True)
+    whole = MountRecord(driver="d", handle="h", name="pv-3", pod_uid="u3")
+    mount_records.save(paths.target_record(whole), whole, node="n", attachment="")
+    paths.target(whole).mkdir()
+    mount_records.sweep(paths)
+    assert [path.name for path in (tmp_path / "pods").iterdir()] == ["u3"]
+    assert paths.target(whole).is_dir() and mount_records.scan(paths) == [whole]
+
+
 def test_removing_a_record_removes_empty_folders_and_never_content(tmp_path: Path):
     paths = MountPaths(tmp_path)
     mount_records.save(paths.target_record(FILE), FILE, node="n", attachment="")

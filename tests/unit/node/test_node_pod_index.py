@@ -58,6 +58,13 @@ def test_a_write_of_ours_is_seen_before_the_informer_tells_it():
     assert found is not None and found.status.phase == "Failed"
 
 
+def test_a_write_that_the_informer_has_overtaken_is_old_news():
+    _, index = indexed(made("a", on="node-1", version=5, phase="Failed"))
+    index.note(made("a", on="node-1", version=3, phase="Running"))
+    found = index.pod("default-a")
+    assert found is not None and found.status.phase == "Failed"
+
+
 def test_what_was_deleted_is_gone_whatever_we_wrote_last():
     cache, index = indexed(made("a", on="node-1", version=1))
     index.note(made("a", on="node-1", version=3))

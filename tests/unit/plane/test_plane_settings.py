@@ -11,26 +11,37 @@ from tonnage.errors import TonnageError
 from tonnage.plane.settings import PlaneSettings
 
 
+def kept(settings: PlaneSettings) -> None:
+    settings.keep(settings.resolved())
+
+
 def test_what_is_not_said_is_the_default_at_the_first_time(tmp_path):
     asked = PlaneSettings(data_dir=tmp_path).resolved()
     assert asked == {"nodes": 3, "pools": ("3x100Gi",), "max_volumes": ("16",), "pool_policy": "best-fit"}
 
 
 def test_what_is_not_said_is_as_before_at_the_next_time(tmp_path):
-    PlaneSettings(data_dir=tmp_path, nodes=5, pools=("2x10Gi",)).resolved()
+    kept(PlaneSettings(data_dir=tmp_path, nodes=5, pools=("2x10Gi",)))
     asked = PlaneSettings(data_dir=tmp_path, pool_policy="random").resolved()
     assert (asked["nodes"], asked["pools"], asked["pool_policy"]) == (5, ["2x10Gi"], "random")
 
 
 def test_what_is_said_anew_counts_from_then_on(tmp_path):
-    PlaneSettings(data_dir=tmp_path, nodes=5).resolved()
-    PlaneSettings(data_dir=tmp_path, nodes=2).resolved()
+    kept(PlaneSettings(data_dir=tmp_path, nodes=5))
+    kept(PlaneSettings(data_dir=tmp_path, nodes=2))
     settings = PlaneSettings(data_dir=tmp_path)
     assert settings.node_names(settings.resolved()) == ["node-1", "node-2"]
 
 
-def test_a_memory_that_cannot_be_read_is_named_with_its_remedy(tmp_path):
-    (tmp_path / "cluster.json").write_text("{")
+def test_what_is_only_asked_is_not_remembered(tmp_path):
+    kept(PlaneSettings(data_dir=tmp_path, nodes=5))
+    PlaneSettings(data_dir=tmp_path, nodes=2).resolved()  # a second cluster on the folder, which will be refused
+    assert PlaneSettings(data_dir=tmp_path).resolved()["nodes"] == 5
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_a_memory_that_cannot_be_read_is_named_with_its_remedy(tmp_path, text):
+    (tmp_path / "cluster.json").write_text(text)
     with pytest.raises(TonnageError) as told:
         PlaneSettings(data_dir=tmp_path).resolved()
     assert told.value.message.startswith(f"{tmp_path / 'cluster.json'} cannot be read: ")

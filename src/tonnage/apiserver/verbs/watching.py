@@ -193,7 +193,7 @@ class _Encoder:
     def _shape(self, doc: Doc) -> bytes:
         if self._form == "metadata":
             return encode(partial_metadata(doc))
-        doc = faces.outbound(self._resource, doc)
+        doc = faces.shown(self._resource, doc)
         if self._form == "table":
             doc = self._table([doc], {"resourceVersion": doc["metadata"].get("resourceVersion", "")})
         return encode(doc)

@@ -1,0 +1,101 @@
+"""`tonnage up` tells of a slip at once: before a process is started or a folder is made."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+
+import pytest
+
+from tonnage.cli import main
+
+
+def complaint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """The exit code, and the line that begins with `error:`."""
+    monkeypatch.setattr(sys, "argv", ["tonnage", "up", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    assert out == ""
+    return int(ended.value.code or 0), err.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--pools", "100Gib"],
+            'Invalid value for \'--pools\': "100Gib" is not a quantity: unknown suffix "Gib"; write "100Gi"',
+        ),
+        (["--pools", "node-1=100Gi"], 'nothing is said about the pools of node "node-2"; say it like --pools 3x100Gi'),
+        (
+            ["--pools", "1Gi", "--pools", "node-4=1Gi"],
+            '--pools names the node "node-4"; there are node-1, node-2, node-3',
+        ),
+        (
+            ["--max-volumes", "many"],
+            'Invalid value for \'--max-volumes\': "many" is no number of volumes; write it like "8" or "node-2=2", '
+            "0 is no limit",
+        ),
+        (
+            ["--nodes", "1", "--max-volumes", "node-2=1"],
+            '--max-volumes names the node "node-2"; there are node-1',
+        ),
+        (["--nodes", "0"], "Invalid value for '--nodes': 0 is not in the range 1<=x<=500."),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_wrong_usage(monkeypatch, capsys, tmp_path, arguments, message):
+    folder = tmp_path / "data"
+    assert complaint(monkeypatch, capsys, "--data-dir", str(folder), *arguments) == (2, f"error: {message}")
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kind: [", "yaml: line 2: did not find expected node content"),
+        (
+            "apiVersion: v1\nkind: Foo\nmetadata: {name: x}\n",
+            'document 1 (Foo x): no matches for kind "Foo" in version "v1"',
+        ),
+    ],
+)
+def test_a_manifest_that_cannot_be_applied_is_told_with_its_file(monkeypatch, capsys, tmp_path, text, problem):
+    folder, file = tmp_path / "data", tmp_path / "bad.yaml"
+    file.write_text(text)
+    code, told = complaint(monkeypatch, capsys, "--data-dir", str(folder), "-f", str(file))
+    assert code == 1 and told.startswith(f"error: {file}") and told.endswith(problem)
+    assert not folder.exists()
+
+
+def test_a_manifest_that_is_not_there_is_told(monkeypatch, capsys, tmp_path):
+    told = complaint(monkeypatch, capsys, "--data-dir", str(tmp_path), "-f", "/nowhere.yaml")
+    assert told == (1, "error: /nowhere.yaml: cannot be read: No such file or directory")
+
+
+def test_fewer_nodes_than_what_was_kept_speaks_of_are_told(monkeypatch, capsys, tmp_path):
+    kept = {"nodes": 2, "pools": ["1Gi", "node-2=2Gi"], "max_volumes": ["16"], "pool_policy": "best-fit"}
+    (tmp_path / "cluster.json").write_text(json.dumps(kept))
+    told = complaint(monkeypatch, capsys, "--data-dir", str(tmp_path), "--nodes", "1")
+    assert told == (2, 'error: --pools names the node "node-2"; there are node-1')
+
+
+def test_a_folder_that_cannot_be_made_is_told(monkeypatch, capsys, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.touch()
+    told = complaint(monkeypatch, capsys, "--data-dir", str(blocked / "data"), "--secure-port", "0")
+    assert told == (1, f"error: nothing can be kept in {blocked / 'data'}: Not a directory")
+
+
+def test_the_folder_of_a_running_cluster_is_refused_and_its_memory_left_alone(monkeypatch, capsys, tmp_path):
+    kept = {"nodes": 2, "pools": ["1Gi"], "max_volumes": ["16"], "pool_policy": "best-fit"}
+    (tmp_path / "cluster.json").write_text(json.dumps(kept))
+    with (tmp_path / "lock").open("w") as lock:
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        told = complaint(monkeypatch, capsys, "--data-dir", str(tmp_path), "--nodes", "5")
+    assert told == (1, f"error: another cluster runs on {tmp_path} (process {os.getpid()})")
+    assert json.loads((tmp_path / "cluster.json").read_text()) == kept
