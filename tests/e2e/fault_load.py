@@ -15,7 +15,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -28,7 +28,9 @@ from tonnage.objects.core_v1 import Namespace, Node, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.quantity import Quantity
-from tonnage.stories.objects import claim, claim_spec, deployment, pod, pod_spec
+from tonnage.stories import objects
+from tonnage.stories.objects import claim_spec, deployment, pod_spec
+from tonnage.testing.cluster_sight import Sight
 from tonnage.testing.processes import Up
 
 T = TypeVar("T", bound=Object)
@@ -64,7 +66,7 @@ class Load:
         await asyncio.gather(*(self._person() for _ in range(_PEOPLE)))
 
     async def _person(self) -> None:
-        acts: dict[Callable[[], Awaitable[None]], int] = {
+        acts: dict[Callable[[], Awaitable[object]], int] = {
             self._new_set: 4,
             self._new_deployment: 3,
             self._new_pod: 6,
@@ -137,8 +139,8 @@ class Load:
             return
         name = self._name("pod")
         claims = [f"{name}-{number}" for number in range(self._rng.randint(1, 2))]
-        self.pods[name] = pod(name, claims)
-        for doc in (*(claim(each, self._rng.choice(_SIZES)) for each in claims), self.pods[name]):
+        self.pods[name] = objects.pod(name, claims)
+        for doc in (*(objects.claim(each, self._rng.choice(_SIZES)) for each in claims), self.pods[name]):
             await self._create(doc)
 
     async def _scale_set(self) -> None:
@@ -201,8 +203,8 @@ class Load:
             propagation = self._rng.choice(("Background", "Foreground"))
             await self._delete(Deployment, f"{HOME}/{name}", propagation=propagation)
 
-    async def _cordon(self, node: str = "") -> str:
-        """Take one node out of use, never a second one: what was asked for must still fit."""
+    async def _cordon(self) -> str:
+        """Take one node out of use and say which, never a second one: what was asked for must still fit."""
         nodes = await self._list(Node)
         if any(each.spec.unschedulable for each in nodes):
             return ""
@@ -367,6 +369,52 @@ class Faults:
         )
         value = {"slow": 1.0, "slots-taken": 20.0, "node-slow": 1.0}.get(kind, 0.0)
         return Fault(kind, node, value)
+
+
+class Keepsakes:
+    """A word left in each volume that a running pod uses: it must still be there when all is over.
+
+    What was written while a volume was being copied elsewhere may be lost to the copy, so a word counts from when it
+    was found again.
+    """
+
+    def __init__(self) -> None:
+        self._kept: set[str] = set()
+
+    def leave(self, sight: Sight) -> None:
+        """Write into volumes that are new here, and find again what was written before."""
+        contents = {id: path for path, (_, id) in sight.contents.items()}
+        used = {handle for pod in sight.pods if _is_at_work(pod) for handle in _handles(sight, pod)}
+        for id, path in contents.items():
+            word = path / "keepsake"
+            with suppress(OSError):  # it has moved or gone since it was looked at
+                if word.exists():
+                    self._kept.add(id)
+                elif id in used:
+                    word.write_text(id)
+
+    def lost(self, sight: Sight) -> list[str]:
+        """The volumes that are there and have lost their word, or have another's."""
+        return [
+            f"{id} in pool {place.pool} of {place.node} has lost what was in it"
+            for path, (place, id) in sight.contents.items()
+            if id in self._kept and (not (path / "keepsake").exists() or (path / "keepsake").read_text() != id)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def _is_at_work(pod: Pod) -> bool:
+    return pod.status.phase == "Running" and not pod.metadata.is_terminating
+
+
+def _handles(sight: Sight, pod: Pod) -> Iterator[str]:
+    volumes = {each.name: each for each in sight.volumes}
+    for claim in sight.claims_of(pod):
+        volume = volumes.get(claim.spec.volume_name)
+        if volume is not None and volume.spec.csi is not None:
+            yield volume.spec.csi.volume_handle
 
 
 def _namespace(name: str) -> Doc:

@@ -9,19 +9,33 @@ Everything goes in through kubectl and is looked at over HTTPS or in the files o
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tonnage.objects.document import Doc
-from tonnage.testing.processes import Up
+from tonnage.stories.objects import claim, pod
+from tonnage.testing.processes import Up, start_up
 
 T = TypeVar("T")
 
 PATIENCE_S = 30.0
 _LOOK_EVERY_S = 0.05
 _TOPOLOGY_KEY = "topology.tonnage.dev/node"
+
+
+@contextmanager
+def whole_cluster(*flags: str) -> Iterator[Up]:
+    """A `tonnage up` in a folder whose path is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="t") as folder:
+        running = start_up(Path(folder) / "c", *flags)
+        try:
+            yield running
+        finally:
+            running.stop()
 
 
 class Scene:
@@ -46,13 +60,22 @@ class Scene:
         return self.kubectl("apply", "-f", "-", stdin=list(docs))
 
     def fill(self, node: str, *sizes: str) -> None:
-        """Use up room on a node: a claim a size, of a pod that may go nowhere else, and wait until it runs."""
-        from tonnage.stories.objects import claim, pod
-
+        """Use up room on a node, and wait until it is: a claim a size, of a pod that may go nowhere else."""
         names = [f"fill-{node}-{number}" for number in range(len(sizes))]
         claims = [claim(name, size) for name, size in zip(names, sizes, strict=True)]
         self.apply(*claims, pod(f"fill-{node}", names, node=node))
         self.running(f"fill-{node}")
+
+    def clear_away(self) -> None:
+        """Delete the namespace, and wait until its room is free again for whoever comes next."""
+        for node in self.items("/api/v1/nodes"):
+            if node["spec"].get("unschedulable"):
+                self.up.patch(f"/api/v1/nodes/{node['metadata']['name']}", {"spec": {"unschedulable": None}})
+        self.up.delete(f"/api/v1/namespaces/{self.namespace}")
+        self.until(
+            f"{self.namespace} to be gone",
+            lambda: not self.volumes() and self.up.get(f"/api/v1/namespaces/{self.namespace}").code == 404,
+        )
 
     # -- looks --------------------------------------------------------------------------------------------------------
 
@@ -120,15 +143,13 @@ class Scene:
         return self.until(f"the event {reason} about {about}", found, timeout_s)
 
     def pools(self, node: str) -> list[str]:
-        """Free room of each pool as it is published, the largest first; from the annotation where the field is none."""
-        path = "/apis/storage.k8s.io/v1/csistoragecapacities"
-        for each in self.items(path):
-            if each["nodeTopology"]["matchLabels"].get(_TOPOLOGY_KEY) == node:
-                return sorted(each.get("availableCapacities", []), key=lambda text: (-len(text), text), reverse=False)
-        return []
+        """Free room of each pool as it is published."""
+        found = self.items("/apis/storage.k8s.io/v1/csistoragecapacities")
+        of_node = (each for each in found if each["nodeTopology"]["matchLabels"].get(_TOPOLOGY_KEY) == node)
+        return list(next(of_node, {}).get("availableCapacities", []))
 
     def has_room(self, node: str, *pools: str) -> None:
-        """Wait until exactly this room is published."""
+        """Wait until exactly this room is published, in whatever order."""
         self.until(f"{node} to have {pools}", lambda: sorted(self.pools(node)) == sorted(pools))
 
     def mount(self, pod: str, volume: str) -> Path:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from fault_load import Faults, Killer, Load
+from fault_load import PROGRAMS, Faults, Keepsakes, Killer, Load
 
 from tonnage.client import kubeconfig
 from tonnage.client.errors import Disconnected
@@ -57,51 +58,58 @@ async def storm(*, seed: int, storm_s: float, rest_within_s: float) -> None:
 
 async def play(up: Up, client: Client, *, seed: int, storm_s: float, rest_within_s: float) -> None:
     """The storm, the rest after it, and the end of everything; each with its laws."""
+    loop = asyncio.get_running_loop()
+    file = FaultFile(up.folder / "faults.json")
     load = Load(client, random.Random(f"load {seed}"), list(POOLS))
     killer = Killer(up, random.Random(f"kills {seed}"))
-    faults = Faults(FaultFile(up.folder / "faults.json"), random.Random(f"faults {seed}"), list(POOLS))
-    broken: set[str] = set()
+    faults = Faults(file, random.Random(f"faults {seed}"), list(POOLS))
+    keepsakes, broken = Keepsakes(), set[str]()
     await load.open()
-    tasks = [
-        asyncio.create_task(work) for work in (load.work(), killer.work(), faults.work(), watch(up, client, broken))
-    ]
+    await until_over(storm_s, load.work(), killer.work(), faults.work(), watch(up, client, keepsakes, broken))
+    assert not broken
+    file.clear()
+    await load.end_of_storm()
+
+    started_at = loop.time()
+    assert await problems_at_rest(up, client, LAWS, rest_within_s, load.tidy) == []
+    rested_at = loop.time()
+    assert keepsakes.lost(await look(client, up.folder, POOLS)) == []
+    await load.delete_everything()
+    assert await problems_at_rest(up, client, EMPTY, rest_within_s) == []
+    print(
+        f"seed {seed}: killed {dict(killer.kills)}, played {dict(faults.played)}, asked {dict(load.done)}, "
+        f"{len(keepsakes)} volumes kept their word; at rest after {rested_at - started_at:.1f} s, "
+        f"empty after {loop.time() - rested_at:.1f} s"
+    )
+    for program in PROGRAMS:
+        assert "Traceback" not in up.log(program)
+
+
+async def until_over(storm_s: float, *works: Coroutine[Any, Any, None]) -> None:
+    """Run these side by side for so long; one that fails ends the storm with its error."""
+    tasks = [asyncio.create_task(work) for work in works]
     await asyncio.wait(tasks, timeout=storm_s, return_when=asyncio.FIRST_EXCEPTION)
     for task in tasks:
         task.cancel()
     for task in tasks:
         with suppress(asyncio.CancelledError):
             await task
-    assert not broken
-    FaultFile(up.folder / "faults.json").clear()
-    await load.end_of_storm()
-    loop = asyncio.get_running_loop()
-    started_at = loop.time()
-    problems = await at_rest(up, client, LAWS, rest_within_s, load.tidy)
-    print(
-        f"seed {seed}: {dict(killer.kills)} {dict(faults.played)} {dict(load.done)} rest after {loop.time() - started_at:.1f} s"
-    )
-    print(*problems, sep="\n")
-    assert problems == []
-    started_at = loop.time()
-    await load.delete_everything()
-    problems = await at_rest(up, client, EMPTY, rest_within_s)
-    print(f"seed {seed}: empty after {loop.time() - started_at:.1f} s")
-    print(*problems, sep="\n")
-    assert problems == []
 
 
-async def watch(up: Up, client: Client, broken: set[str]) -> None:
+async def watch(up: Up, client: Client, keepsakes: Keepsakes, broken: set[str]) -> None:
     """Look again and again at what must never happen."""
     while True:
         with suppress(Disconnected):
-            broken.update(problems_of(await look(client, up.folder, POOLS), SAFETY))
+            sight = await look(client, up.folder, POOLS)
+            broken.update(problems_of(sight, SAFETY))
+            keepsakes.leave(sight)
         await asyncio.sleep(0.5)
 
 
-async def at_rest(
+async def problems_at_rest(
     up: Up, client: Client, laws: Sequence[Law], within_s: float, meanwhile: Callable[[], Awaitable[None]] | None = None
 ) -> list[str]:
-    """No problems, or those that are still there at the end of our patience."""
+    """Nothing, or the problems that are still there at the end of our patience."""
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + within_s
     while True:

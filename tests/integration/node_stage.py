@@ -24,14 +24,13 @@ from tonnage.clock import SystemClock
 from tonnage.errors import NotFound
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates
-from tonnage.node.attachments import attachment_name
 from tonnage.node.measure import Meter
 from tonnage.node.program import NodeProgram
 from tonnage.node.settings import NodeSettings
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
-from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
+from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, attachment_name
 from tonnage.testing.scripted_driver import ScriptedDriver
 
 DRIVER = "csi.example"

@@ -10,12 +10,11 @@ import grpc
 import pytest
 from storage_stage import DRIVER, StorageStage, storage_stage
 
-from tonnage.controllers.attachment_rules import attachment_name
 from tonnage.controllers.attachments import Attachments
 from tonnage.csi import csi_pb2 as csi
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume
-from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
+from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, attachment_name
 
 FINALIZER = "external-attacher/pools-tonnage-dev"
 _Rpc = csi.ControllerServiceCapability.RPC

@@ -191,6 +191,12 @@ async def test_a_pod_is_told_of_a_volume_that_no_cache_shows_yet() -> None:
         assert len(by_hand.volumes) == 0
         note = await on.told("db", "VolumeProvisioningStuck", "Pod")
         assert f"claim data (volume pvc-{data.uid}) is reachable from there only" in note
+        for _ in range(2):  # the scheduler finds no other node, and tries this one again
+            await on.select("logs", "node-1")
+            await by_hand.look()
+            await by_hand.provisioning.bring(logs.uid)
+        assert len(on.driver.asked("CreateVolume")) == 4
+        assert [reason for _, reason, _ in await on.events("db", "Pod")] == ["VolumeProvisioningStuck"]
 
 
 async def test_a_claim_that_has_its_volume_is_not_asked_for_again() -> None:

@@ -105,8 +105,16 @@ def switch(name: str, *, default: bool, help: str) -> Callable[[F], F]:
     help="Where they are. Ours; upstream has the variable only.",
 )
 @click.option("--capacity-threads", type=_THREADS, default=1, show_default=True, help="How many at a time.")
-@click.option("--kube-api-capacity-qps", type=click.FloatRange(min=0.0), default=1.0, show_default=True, help="0: any.")
-@click.option("--kube-api-capacity-burst", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option(
+    "--kube-api-capacity-qps",
+    type=click.FloatRange(min=0.0),
+    default=1.0,
+    show_default=True,
+    help="How many of them are written a second; 0 is no limit.",
+)
+@click.option(
+    "--kube-api-capacity-burst", type=click.IntRange(min=1), default=5, show_default=True, help="How many at once."
+)
 @switch("--node-deployment", default=False, help="One provisioner on each node, for the volumes of that node.")
 @click.option("--node-name", envvar="NODE_NAME", default="", show_envvar=True, help="The node, with --node-deployment.")
 @switch("--node-deployment-immediate-binding", default=True, help="Compete for claims that were sent to no node.")
@@ -116,9 +124,15 @@ def switch(name: str, *, default: bool, help: str) -> Callable[[F], F]:
 @click.option("--node-deployment-max-delay", type=DURATION, default="60s", show_default=True, help="The longest.")
 @switch("--leader-election", default=False, help="Work only while holding the lease.")
 @click.option("--leader-election-namespace", default="", help="Where the lease is; else the pod's own namespace.")
-@click.option("--leader-election-lease-duration", type=DURATION, default="15s", show_default=True)
-@click.option("--leader-election-renew-deadline", type=DURATION, default="10s", show_default=True)
-@click.option("--leader-election-retry-period", type=DURATION, default="5s", show_default=True)
+@click.option(
+    "--leader-election-lease-duration", type=DURATION, default="15s", show_default=True, help="How long it lasts."
+)
+@click.option(
+    "--leader-election-renew-deadline", type=DURATION, default="10s", show_default=True, help="When a leader gives up."
+)
+@click.option(
+    "--leader-election-retry-period", type=DURATION, default="5s", show_default=True, help="How often it is tried."
+)
 @click.option(
     "--kube-api-qps",
     type=click.FloatRange(min=0.0),
@@ -126,7 +140,7 @@ def switch(name: str, *, default: bool, help: str) -> Callable[[F], F]:
     show_default=True,
     help="Requests a second; 0 leaves it to the server's fairness. Upstream's default is 5.",
 )
-@click.option("--kube-api-burst", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option("--kube-api-burst", type=click.IntRange(min=1), default=10, show_default=True, help="The same at once.")
 @click.option(
     "--http-endpoint", default="", metavar="HOST:PORT", help="Where health and metrics are served, if at all."
 )
@@ -233,7 +247,7 @@ async def _run(given: dict[str, Any]) -> None:
         qps=given["kube_api_qps"],
         burst=given["kube_api_burst"],
     )
-    driver = CsiClient(given["csi_address"], clock=clock, rng=rng, timeout_s=given["timeout"], on_call=meter.csi_call)
+    driver = CsiClient(given["csi_address"], clock=clock, rng=rng, timeout_s=given["timeout"], on_call=meter.calls)
     program = Provisioner(
         client,
         driver,

@@ -22,24 +22,18 @@ Mirrors attachdetach's reconciler. `attachments` does what is planned here.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from tonnage.objects.core_v1 import Node, PersistentVolume
-from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, attachment_name
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 CSI_PREFIX: Final = "kubernetes.io/csi/"
 MAX_WAIT_FOR_UNMOUNT_S: Final = 360.0
 """How long a node that is not ready may keep a volume that nobody needs there."""
 _MANY_NODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
-
-
-def attachment_name(handle: str, driver: str, node: str) -> str:
-    """What kubelets and attachers look for: the same for the same volume and node, whoever computes it."""
-    return f"csi-{hashlib.sha256(f'{handle}{driver}{node}'.encode()).hexdigest()}"
 
 
 def unique_name(driver: str, handle: str) -> str:

@@ -28,14 +28,7 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.controllers.attached_reports import AttachedReports
 from tonnage.controllers.attachment_news import AttachmentNews
-from tonnage.controllers.attachment_rules import (
-    MAX_WAIT_FOR_UNMOUNT_S,
-    Detachment,
-    NodeState,
-    attachment_name,
-    plan,
-    unique_name,
-)
+from tonnage.controllers.attachment_rules import MAX_WAIT_FOR_UNMOUNT_S, Detachment, NodeState, plan, unique_name
 from tonnage.controllers.lookup import Lookup, attached_volume
 from tonnage.controllers.volume_users import VolumeUsers
 from tonnage.errors import AlreadyExists, NotFound
@@ -47,6 +40,7 @@ from tonnage.objects.storage_v1 import (
     VolumeAttachment,
     VolumeAttachmentSource,
     VolumeAttachmentSpec,
+    attachment_name,
 )
 
 SYNC_PERIOD_S: Final = 60.0

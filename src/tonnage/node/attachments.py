@@ -10,7 +10,6 @@ as upstream counts all of them, when it is still there after the long wait.
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime
 from enum import Enum
 from typing import Final
@@ -27,11 +26,6 @@ class Attach(Enum):
     WAITING = "waiting"
     ATTACHED = "attached"
     EXHAUSTED = "exhausted"
-
-
-def attachment_name(handle: str, driver: str, node: str) -> str:
-    """The name that everybody computes alike; mirrors getAttachmentName."""
-    return f"csi-{hashlib.sha256(f'{handle}{driver}{node}'.encode()).hexdigest()}"
 
 
 def is_resource_exhausted(attachment: VolumeAttachment | None) -> bool:

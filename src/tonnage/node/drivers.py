@@ -25,6 +25,7 @@ from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import socket_path
 from tonnage.csi.client import CsiClient
+from tonnage.csi.measure import DriverCalls
 from tonnage.errors import TonnageError
 from tonnage.node.measure import Meter
 from tonnage.node.volume_calls import Abilities
@@ -79,6 +80,7 @@ class Drivers:
         self._on_change = on_change
         self._by_address: dict[str, Driver] = {}
         self._clients: dict[str, CsiClient] = {}
+        self._calls: dict[str, DriverCalls] = {}
         self._complained: set[str] = set()
         self.gone: set[str] = set()
         """Drivers that were here and are not: their entries are to be taken out of the CSINode, then `settle`."""
@@ -141,7 +143,7 @@ class Drivers:
 
     async def _ask(self, address: str, socket: tuple[int, int] | None) -> None:
         client = self._client(address)
-        name = (await client.plugin_info()).name
+        name = self._calls[address].driver_name = (await client.plugin_info()).name
         info = await client.node_info()
         can = Abilities(await client.node_capabilities())
         before = self._by_address.get(address)
@@ -165,13 +167,9 @@ class Drivers:
     def _client(self, address: str) -> CsiClient:
         client = self._clients.get(address)
         if client is None:
-
-            def called(method: str, code: str, seconds: float) -> None:
-                known = self._by_address.get(address)
-                self._meter.called(known.name if known is not None else "", method, code, seconds)
-
+            calls = self._calls[address] = self._meter.calls.of()
             client = self._clients[address] = CsiClient(
-                address, clock=self._clock, rng=self._rng, timeout_s=self._timeout_s, on_call=called
+                address, clock=self._clock, rng=self._rng, timeout_s=self._timeout_s, on_call=calls
             )
         return client
 

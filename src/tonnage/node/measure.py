@@ -11,10 +11,11 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from tonnage.csi.measure import kubelet_calls
+
 Trigger = Literal["periodic", "exhausted"]
 
 _UPDATE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-_CSI_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
 
 
 class Meter:
@@ -46,13 +47,8 @@ class Meter:
             ("reason",),
             registry=registry,
         )
-        self._csi_s = Histogram(
-            "csi_operations_seconds",
-            "Calls to CSI drivers.",
-            ("driver_name", "method_name", "grpc_status_code"),
-            buckets=_CSI_BUCKETS_S,
-            registry=registry,
-        )
+        self.calls = kubelet_calls(registry)
+        """Calls to drivers, under kubelet's name."""
 
     def updated(self, driver: str, trigger: Trigger, seconds: float) -> None:
         self._updates.labels(driver, trigger).inc()
@@ -64,6 +60,3 @@ class Meter:
 
     def rejected(self, reason: str) -> None:
         self._rejections.labels(reason).inc()
-
-    def called(self, driver: str, method: str, code: str, seconds: float) -> None:
-        self._csi_s.labels(driver, method, code).observe(seconds)

@@ -22,12 +22,12 @@ from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import TonnageError
 from tonnage.node import mount_records
-from tonnage.node.attachments import attachment_name
 from tonnage.node.drivers import Drivers
 from tonnage.node.mount_paths import MountPaths, MountRecord
 from tonnage.node.mount_plan import Wish
 from tonnage.node.volume_calls import publish_request, stage_request
 from tonnage.objects.core_v1.references import SecretReference
+from tonnage.objects.storage_v1 import attachment_name
 
 Secrets = Callable[[SecretReference | None], Awaitable[Mapping[str, str]]]
 Pace = Callable[[], Awaitable[None]]

@@ -21,7 +21,7 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.csi.errors import Code, CsiError
 from tonnage.errors import TonnageError
-from tonnage.node.attachments import Attach, attach_state, attachment_name
+from tonnage.node.attachments import Attach, attach_state
 from tonnage.node.in_use import VolumesInUse
 from tonnage.node.latest import Latest
 from tonnage.node.limits import LimitUpdater
@@ -29,7 +29,7 @@ from tonnage.node.mount_plan import Plan, Wish, waiting_note
 from tonnage.node.mounts import Mounts, PublishFailed, StageFailed
 from tonnage.node.node_faults import NodeIdle
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.storage_v1 import VolumeAttachment
+from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
 
 _UNCLEAR_S: Final = 2.0
 """How long a claim may seem unbound before people are told: informers do not all bring their news at the same time."""

@@ -7,6 +7,7 @@ The fields of the enhancements stand beside upstream's: `available_capacities` a
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 import msgspec
@@ -143,3 +144,8 @@ class VolumeAttachment(Object):
 
     spec: VolumeAttachmentSpec
     status: VolumeAttachmentStatus = VolumeAttachmentStatus()
+
+
+def attachment_name(handle: str, driver: str, node: str) -> str:
+    """The name of the VolumeAttachment of a volume on a node: the same, whoever computes it."""
+    return f"csi-{hashlib.sha256(f'{handle}{driver}{node}'.encode()).hexdigest()}"

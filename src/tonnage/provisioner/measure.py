@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from tonnage.csi.measure import sidecar_calls
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 
-_CALL_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
 _WORK_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -14,8 +14,6 @@ class Meter:
     """Counts what a provisioner does."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.driver_name = ""
-        """The driver, once it has told its name."""
         of_claims, of_volumes = ("class", "source"), ("class",)
         self._provisioned = Counter(
             "controller_persistentvolumeclaim_provision_total", "Volumes made.", of_claims, registry=registry
@@ -49,13 +47,8 @@ class Meter:
             buckets=_WORK_BUCKETS_S,
             registry=registry,
         )
-        self._calls = Histogram(
-            "csi_sidecar_operations_seconds",
-            "How long calls to the driver took.",
-            ("driver_name", "method_name", "grpc_status_code"),
-            buckets=_CALL_BUCKETS_S,
-            registry=registry,
-        )
+        self.calls = sidecar_calls(registry).of()
+        """For `CsiClient(on_call=…)`; told the driver's name once it is known."""
 
     def provisioned(self, claim: PersistentVolumeClaim, seconds: float) -> None:
         self._provisioned.labels(*_of(claim)).inc()
@@ -70,10 +63,6 @@ class Meter:
 
     def delete_failed(self, storage_class: str) -> None:
         self._delete_failed.labels(storage_class).inc()
-
-    def csi_call(self, method: str, code: str, seconds: float) -> None:
-        """For `CsiClient(on_call=…)`."""
-        self._calls.labels(self.driver_name, method, code).observe(seconds)
 
 
 def _of(claim: PersistentVolumeClaim) -> tuple[str, str]:

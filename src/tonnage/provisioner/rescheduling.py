@@ -36,7 +36,9 @@ class _Refusal:
     claim: PersistentVolumeClaim
     told_by_node: dict[str, str] = field(default_factory=dict)
     told_at_s: float = 0.0
-    """When its pods were told last."""
+    """When its pods were looked at last."""
+    notes: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """By pod uid, what it was told last, and when."""
 
 
 class Rescheduling:
@@ -143,7 +145,11 @@ class Rescheduling:
             )
             if held is not None:
                 told = refusal.told_by_node[next(iter(held.nodes or refusal.told_by_node))]
-                note = stuck_pods.advice(refusal.claim, held, told)
+                note, now_s = stuck_pods.advice(refusal.claim, held, told), self._clock.monotonic()
+                said, at_s = refusal.notes.get(pod.uid, ("", 0.0))
+                if said == note and now_s - at_s < _REMIND_S:
+                    continue  # the scheduler tries every few seconds; once is enough
+                refusal.notes[pod.uid] = note, now_s
                 _log.warning("A pod is stuck", pod=pod.key, note=note)
                 self._recorder.event(pod, "Warning", stuck_pods.REASON, "Provisioning", note, related=refusal.claim)
 

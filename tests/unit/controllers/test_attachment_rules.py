@@ -9,17 +9,9 @@ from msgspec.structs import replace
 
 from tonnage.clock import parse_rfc3339
 from tonnage.controllers.attachment_news import attached_note, failed_note, taken_note
-from tonnage.controllers.attachment_rules import (
-    NodeState,
-    Plan,
-    allows_many_nodes,
-    attachment_name,
-    needs_attaching,
-    plan,
-    unique_name,
-)
+from tonnage.controllers.attachment_rules import NodeState, Plan, allows_many_nodes, needs_attaching, plan, unique_name
 from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.objects.storage_v1 import VolumeAttachment
+from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import DRIVER, csi_node, driver, volume
 from tonnage.testing.storage_builders import attachment as attachment_of

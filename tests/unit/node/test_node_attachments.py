@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tonnage.node.attachments import Attach, attach_state, attachment_name, is_resource_exhausted
+from tonnage.node.attachments import Attach, attach_state, is_resource_exhausted
 from tonnage.objects.codec import convert
-from tonnage.objects.storage_v1 import VolumeAttachment
+from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
 from tonnage.testing.storage_builders import meta
 
 CAME_AT = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
