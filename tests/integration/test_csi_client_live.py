@@ -45,7 +45,10 @@ async def test_a_call_survives_the_death_of_the_driver_it_was_made_to() -> None:
         address = f"unix://{folder}/csi.sock"
         mute = await asyncio.create_subprocess_exec(sys.executable, "-c", MUTE, address, stdout=subprocess.PIPE)
         client = CsiClient(
-            address, clock=SystemClock(), rng=random.Random(1), on_call=lambda _method, code, _s: codes.append(code)
+            address,
+            clock=SystemClock(),
+            rng=random.Random(1),
+            on_call=lambda _driver, _method, code, _s: codes.append(code),
         )
         async with client as driver:
             assert mute.stdout is not None

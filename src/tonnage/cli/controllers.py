@@ -27,6 +27,7 @@ from tonnage.controllers.node_zones import Rates
 from tonnage.controllers.program import PROGRAM, ControllerManager
 from tonnage.controllers.roster import Settings, UnknownController, chosen
 from tonnage.csi.client import CsiClient
+from tonnage.csi.measure import sidecar_calls
 from tonnage.gates import Gates
 from tonnage.health import served
 from tonnage.metrics import new_registry
@@ -223,8 +224,11 @@ async def run(settings: Settings, options: Options) -> None:
         client = await stack.enter_async_context(
             Client.connect(connection_of(options.kubeconfig), clock=clock, user_agent=PROGRAM)
         )
+        calls = sidecar_calls(measures)
         drivers = [
-            await stack.enter_async_context(CsiClient(address, clock=clock, rng=rng, timeout_s=options.timeout_s))
+            await stack.enter_async_context(
+                CsiClient(address, clock=clock, rng=rng, timeout_s=options.timeout_s, on_call=calls)
+            )
             for address in options.csi_addresses
         ]
         manager = await stack.enter_async_context(

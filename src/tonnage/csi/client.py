@@ -31,8 +31,9 @@ from tonnage.csi.address import target_of
 from tonnage.csi.errors import Code, CsiError, code_name
 
 R = TypeVar("R", bound=Message)
-OnCall = Callable[[str, str, float], None]
-"""Told of every call: method as `/csi.v1.Node/NodeGetInfo`, gRPC code as `ResourceExhausted`, seconds."""
+OnCall = Callable[[str, str, str, float], None]
+"""Told of every call: the driver (empty until it has said its name), the method as `/csi.v1.Node/NodeGetInfo`, the gRPC
+code as `ResourceExhausted`, and seconds."""
 
 DEFAULT_TIMEOUT_S = 15.0
 """As the sidecars' --timeout."""
@@ -64,6 +65,7 @@ class CsiClient:
         self._timeout_s = timeout_s
         self._try_again = frozenset(try_again)
         self._on_call = on_call
+        self._driver_name = ""
         self._channel: grpc.aio.Channel | None = None
         self._methods: dict[str, Callable[..., Any]] = {}
 
@@ -83,7 +85,10 @@ class CsiClient:
     # -- Identity -----------------------------------------------------------------------------------------------------
 
     async def plugin_info(self) -> csi.GetPluginInfoResponse:
-        return await self._call("Identity", "GetPluginInfo", csi.GetPluginInfoRequest(), csi.GetPluginInfoResponse)
+        asked = csi.GetPluginInfoRequest()
+        answer = await self._call("Identity", "GetPluginInfo", asked, csi.GetPluginInfoResponse)
+        self._driver_name = answer.name
+        return answer
 
     async def plugin_capabilities(self) -> csi.GetPluginCapabilitiesResponse:
         asked = csi.GetPluginCapabilitiesRequest()
@@ -206,7 +211,7 @@ class CsiClient:
             raise CsiError(path, code, "the connection was closed", address=self.address) from exc
         finally:
             if self._on_call is not None:
-                self._on_call(path, code_name(code), self._clock.monotonic() - started_at)
+                self._on_call(self._driver_name, path, code_name(code), self._clock.monotonic() - started_at)
 
     def _method(self, path: str, asked: Message, answer: type[R]) -> Callable[..., Any]:
         method = self._methods.get(path)

@@ -25,7 +25,6 @@ from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import socket_path
 from tonnage.csi.client import CsiClient
-from tonnage.csi.measure import DriverCalls
 from tonnage.errors import TonnageError
 from tonnage.node.measure import Meter
 from tonnage.node.volume_calls import Abilities
@@ -80,7 +79,6 @@ class Drivers:
         self._on_change = on_change
         self._by_address: dict[str, Driver] = {}
         self._clients: dict[str, CsiClient] = {}
-        self._calls: dict[str, DriverCalls] = {}
         self._complained: set[str] = set()
         self.gone: set[str] = set()
         """Drivers that were here and are not: their entries are to be taken out of the CSINode, then `settle`."""
@@ -143,7 +141,7 @@ class Drivers:
 
     async def _ask(self, address: str, socket: tuple[int, int] | None) -> None:
         client = self._client(address)
-        name = self._calls[address].driver_name = (await client.plugin_info()).name
+        name = (await client.plugin_info()).name
         info = await client.node_info()
         can = Abilities(await client.node_capabilities())
         before = self._by_address.get(address)
@@ -167,9 +165,8 @@ class Drivers:
     def _client(self, address: str) -> CsiClient:
         client = self._clients.get(address)
         if client is None:
-            calls = self._calls[address] = self._meter.calls.of()
             client = self._clients[address] = CsiClient(
-                address, clock=self._clock, rng=self._rng, timeout_s=self._timeout_s, on_call=calls
+                address, clock=self._clock, rng=self._rng, timeout_s=self._timeout_s, on_call=self._meter.calls
             )
         return client
 

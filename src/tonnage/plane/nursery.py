@@ -26,6 +26,7 @@ import selectors
 import signal
 import sys
 import time
+import traceback
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,8 @@ def _become(stdout: int, args: list[str], log: Path) -> None:
         main()
     except SystemExit as exc:
         code = exc.code
+    except BaseException:
+        traceback.print_exc()  # os._exit, below, would end it without a word
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

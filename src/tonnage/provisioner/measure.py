@@ -47,8 +47,8 @@ class Meter:
             buckets=_WORK_BUCKETS_S,
             registry=registry,
         )
-        self.calls = sidecar_calls(registry).of()
-        """For `CsiClient(on_call=…)`; told the driver's name once it is known."""
+        self.calls = sidecar_calls(registry)
+        """For `CsiClient(on_call=…)`."""
 
     def provisioned(self, claim: PersistentVolumeClaim, seconds: float) -> None:
         self._provisioned.labels(*_of(claim)).inc()

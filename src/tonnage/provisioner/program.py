@@ -102,7 +102,6 @@ class Provisioner:
     async def __aenter__(self) -> Self:
         with_node = self.options.node_deployment is not None
         self.facts = await driver_facts.learn(self._driver, with_node=with_node, clock=self._clock, rng=self._rng)
-        self._meter.calls.driver_name = self.facts.name
         _log.info("Detected CSI driver", driver=self.facts.name, address=self._driver.address)
         self._recorder = Recorder(
             self._client, self.facts.name, f"{self.facts.name}_{secrets.token_hex(4)}", by_note=True

@@ -21,11 +21,16 @@ INFO = "/csi.v1.Identity/GetPluginInfo"
 
 
 class Calls(list[tuple[str, str]]):
-    """What `on_call` was told, without the seconds."""
+    """What `on_call` was told, without the seconds; the drivers' names beside it."""
 
-    def __call__(self, method: str, code: str, seconds: float) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.drivers: list[str] = []
+
+    def __call__(self, driver: str, method: str, code: str, seconds: float) -> None:
         assert seconds >= 0
         self.append((method, code))
+        self.drivers.append(driver)
 
 
 class Sleepless(VirtualClock):
@@ -56,6 +61,14 @@ async def test_a_call_is_answered(folder: Path) -> None:
     async with served(f"unix://{folder}/csi.sock", [Peer().register]), client_of(folder, on_call=calls) as driver:
         assert (await driver.plugin_info()).name == "peer"
     assert calls == [(INFO, "OK")]
+
+
+async def test_calls_are_counted_for_the_driver_once_it_has_said_its_name(folder: Path) -> None:
+    calls = Calls()
+    async with served(f"unix://{folder}/csi.sock", [Peer().register]), client_of(folder, on_call=calls) as driver:
+        await driver.plugin_info()
+        await driver.plugin_info()
+    assert calls.drivers == ["", "peer"]
 
 
 async def test_a_driver_that_is_busy_or_away_is_asked_again(folder: Path) -> None:

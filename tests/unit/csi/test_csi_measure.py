@@ -7,16 +7,17 @@ from prometheus_client.exposition import generate_latest
 
 from tonnage.csi.measure import BUCKETS_S, kubelet_calls, sidecar_calls
 
+DRIVER = "pools.tonnage.dev"
 STAGE = "/csi.v1.Node/NodeStageVolume"
 CREATE = "/csi.v1.Controller/CreateVolume"
 
 
 def test_a_sidecars_calls_are_counted_by_driver_method_and_code() -> None:
     registry = CollectorRegistry()
-    calls = sidecar_calls(registry).of("pools.tonnage.dev")
-    calls(CREATE, "OK", 0.2)
-    calls(CREATE, "OK", 0.4)
-    calls(CREATE, "ResourceExhausted", 3.0)
+    calls = sidecar_calls(registry)
+    calls(DRIVER, CREATE, "OK", 0.2)
+    calls(DRIVER, CREATE, "OK", 0.4)
+    calls(DRIVER, CREATE, "ResourceExhausted", 3.0)
     name = "csi_sidecar_operations_seconds"
     ok = {"driver_name": "pools.tonnage.dev", "method_name": CREATE, "grpc_status_code": "OK"}
     assert registry.get_sample_value(f"{name}_count", ok) == 2
@@ -33,7 +34,7 @@ def test_the_buckets_are_upstreams() -> None:
 
 def test_a_nodes_calls_have_kubelets_name_and_its_fourth_label() -> None:
     registry = CollectorRegistry()
-    kubelet_calls(registry).of("pools.tonnage.dev")(STAGE, "OK", 0.1)
+    kubelet_calls(registry)(DRIVER, STAGE, "OK", 0.1)
     text = generate_latest(registry).decode()
     help_text = "Container Storage Interface operation duration with gRPC error code status total"
     assert f"# HELP csi_operations_seconds {help_text}\n" in text
@@ -51,8 +52,8 @@ def _sorted_labels(line: str) -> str:
 def test_two_drivers_are_told_apart_in_one_metric() -> None:
     registry = CollectorRegistry()
     calls = kubelet_calls(registry)
-    calls.of("a")(STAGE, "OK", 0.1)
-    calls.of("b")(STAGE, "Unavailable", 0.1)
+    calls("a", STAGE, "OK", 0.1)
+    calls("b", STAGE, "Unavailable", 0.1)
     counted = [
         (sample.labels["driver_name"], sample.labels["grpc_status_code"])
         for metric in registry.collect()
@@ -64,10 +65,9 @@ def test_two_drivers_are_told_apart_in_one_metric() -> None:
 
 def test_a_driver_is_unknown_until_it_has_said_its_name() -> None:
     registry = CollectorRegistry()
-    calls = sidecar_calls(registry).of()
-    calls("/csi.v1.Identity/GetPluginInfo", "OK", 0.1)
-    calls.driver_name = "pools.tonnage.dev"
-    calls(CREATE, "OK", 0.1)
+    calls = sidecar_calls(registry)
+    calls("", "/csi.v1.Identity/GetPluginInfo", "OK", 0.1)
+    calls(DRIVER, CREATE, "OK", 0.1)
     counted = {
         sample.labels["method_name"]: sample.labels["driver_name"]
         for metric in registry.collect()
