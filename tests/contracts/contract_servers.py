@@ -14,6 +14,8 @@ from contract_api import Api
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tonnage.testing.processes import start_cluster
+
 _FORGETFUL = """
 import asyncio, sys
 from pathlib import Path
@@ -31,11 +33,19 @@ asyncio.run(main())
 @contextmanager
 def embedded(folder: Path, *, is_forgetful: bool = False) -> Iterator[Api]:
     """`tonnage apiserver` in a process of its own. A forgetful one remembers three revisions; no flag says that."""
-    command = [sys.executable, "-m", "tonnage", "apiserver", "--data-dir", str(folder), "--secure-port", "0"]
-    if is_forgetful:
-        command = [sys.executable, "-c", _FORGETFUL, str(folder)]
+    if not is_forgetful:
+        cluster = start_cluster(folder)
+        api = Api("embedded", cluster.url, cluster.token)
+        try:
+            yield api
+        finally:
+            api.close()
+            cluster.stop()
+        return
     with (folder / "stderr.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", _FORGETFUL, str(folder)], stdout=subprocess.PIPE, stderr=log, text=True
+        )
     assert process.stdout is not None
     with process.stdout, ended(process):
         line = process.stdout.readline()

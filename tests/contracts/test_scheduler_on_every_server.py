@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import ssl
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,9 +15,11 @@ from typing import Any
 from contract_api import Api
 from contract_servers import free_port
 
+from tonnage.testing.programs import Program, spawn
+
 
 @contextmanager
-def scheduler(api: Api, folder: Path, name: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def scheduler(api: Api, folder: Path, name: str, port: int) -> Iterator[Program]:
     """`tonnage scheduler` with one profile of that name, electing its leader on a lease of that name."""
     kubeconfig = {
         "clusters": [{"name": "c", "cluster": {"server": api.url, "insecure-skip-tls-verify": True}}],
@@ -35,11 +35,8 @@ def scheduler(api: Api, folder: Path, name: str, port: int) -> Iterator[subproce
     }
     (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
     (folder / "scheduler.yaml").write_text(json.dumps(configuration))
-    command = [sys.executable, "-m", "tonnage", "scheduler", "--kubeconfig", str(folder / "kubeconfig")]
-    with (folder / "scheduler.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, "--config", str(folder / "scheduler.yaml"), "--secure-port", str(port)], stderr=log
-        )
+    given = ("--kubeconfig", str(folder / "kubeconfig"), "--config", str(folder / "scheduler.yaml"))
+    process = spawn("scheduler", *given, "--secure-port", str(port), log=folder / "scheduler.log")
     try:
         yield process
         process.send_signal(signal.SIGTERM)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,13 +16,15 @@ from typing import Any
 
 from contract_api import Api, Doc
 
+from tonnage.testing.programs import Program, spawn
+
 STORAGE = "/apis/storage.k8s.io/v1"
 POOLS = "tonnage.dev/available-capacities"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
 @contextmanager
-def scheduler(api: Api, folder: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
+def scheduler(api: Api, folder: Path, name: str) -> Iterator[Program]:
     """`tonnage scheduler` with one profile of that name."""
     kubeconfig = {
         "clusters": [{"name": "c", "cluster": {"server": api.url, "insecure-skip-tls-verify": True}}],
@@ -40,11 +40,8 @@ def scheduler(api: Api, folder: Path, name: str) -> Iterator[subprocess.Popen[by
     }
     (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
     (folder / "scheduler.yaml").write_text(json.dumps(configuration))
-    command = [sys.executable, "-m", "tonnage", "scheduler", "--kubeconfig", str(folder / "kubeconfig")]
-    with (folder / "scheduler.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, "--config", str(folder / "scheduler.yaml"), "--secure-port", "0"], stderr=log
-        )
+    given = ("--kubeconfig", str(folder / "kubeconfig"), "--config", str(folder / "scheduler.yaml"))
+    process = spawn("scheduler", *given, "--secure-port", "0", log=folder / "scheduler.log")
     try:
         yield process
         process.send_signal(signal.SIGTERM)

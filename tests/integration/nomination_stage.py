@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from test_scheduler_volumes_live import CLAIMS, PODS, SELECTED_NODE, Doc, Stage, eventually
+
+from tonnage.testing.programs import Program, spawn
 
 __all__ = ["CLAIMS", "PODS", "SELECTED_NODE", "Doc", "NominationStage", "eventually"]
 
@@ -25,14 +25,13 @@ ELECTION = {
 
 class NominationStage(Stage):
     @contextmanager
-    def placing(self, *flags: str, elects: bool = False, name: str = "scheduler") -> Iterator[subprocess.Popen[bytes]]:
+    def placing(self, *flags: str, elects: bool = False, name: str = "scheduler") -> Iterator[Program]:
         """A `tonnage scheduler` process with these flags; ended at the end, if it still runs."""
         config = self.folder / f"{name}.json"
         head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
         config.write_text(json.dumps({**head, "leaderElection": ELECTION if elects else {"leaderElect": False}}))
-        command = [sys.executable, "-m", "tonnage", "scheduler", "--config", str(config), "--secure-port", "0"]
-        with (self.folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen([*command, "--kubeconfig", str(self.server.kubeconfig), *flags], stderr=log)
+        server = ("--secure-port", "0", "--kubeconfig", str(self.server.kubeconfig))
+        process = spawn("scheduler", "--config", str(config), *server, *flags, log=self.folder / f"{name}.log")
         try:
             yield process
         finally:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.programs import Program, spawn
 
 Doc = dict[str, Any]
 
@@ -41,19 +40,16 @@ def eventually(holds: Callable[[], Any], within_s: float = 60.0) -> Any:
 
 
 @contextmanager
-def program(cluster: Cluster, name: str, *flags: str) -> Iterator[subprocess.Popen[str]]:
+def program(cluster: Cluster, name: str, *flags: str) -> Iterator[Program]:
     """A `tonnage` process beside the server; ended at the end, if it still runs."""
-    command = [sys.executable, "-m", "tonnage", name, "--kubeconfig", str(cluster.kubeconfig), *flags]
-    with (cluster.folder / f"{name}.log").open("a") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-    assert process.stdout is not None
+    server = ("--kubeconfig", str(cluster.kubeconfig))
+    process = spawn(name, *server, *flags, log=cluster.folder / f"{name}.log")
     try:
         yield process
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(timeout=30)
-        process.stdout.close()
 
 
 @contextmanager
@@ -63,7 +59,7 @@ def scheduler(cluster: Cluster) -> Iterator[None]:
 
 
 @contextmanager
-def scaler(cluster: Cluster, max_nodes: int, **seconds: float) -> Iterator[subprocess.Popen[str]]:
+def scaler(cluster: Cluster, max_nodes: int, **seconds: float) -> Iterator[Program]:
     """A scaler that follows; `min`, `unneeded`, `provision` and `ready` as flags have them, quick unless told."""
     template = cluster.folder / "template.json"
     template.write_text(json.dumps(TEMPLATE))
@@ -71,7 +67,7 @@ def scaler(cluster: Cluster, max_nodes: int, **seconds: float) -> Iterator[subpr
     for name, value in {"unneeded": 600, "provision": 0, "ready": 0, **seconds}.items():
         flags += [f"--{name}-seconds", str(value)]
     with program(cluster, "node-scaler", *flags) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        assert process.readline() == "ready\n"
         yield process
 
 

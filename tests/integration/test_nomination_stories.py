@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ from test_scheduler_volumes_live import SELECTED_NODE, Doc, eventually
 
 from tonnage.objects.scheme import class_of, resource_of
 from tonnage.testing.processes import start_cluster
+from tonnage.testing.programs import Program, spawn
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 GATE_OFF = ("--feature-gates", "NominatedNodeNameForExpectation=false")
@@ -68,24 +67,19 @@ class Story:
         assert reply.code == 200, reply.body
 
     @contextmanager
-    def program(self, *command: str) -> Iterator[subprocess.Popen[str]]:
+    def program(self, *command: str) -> Iterator[Program]:
         """A `tonnage` process beside the server; ended at the end, if it still runs."""
         kubeconfig = ["--kubeconfig", str(self.server.kubeconfig)]
-        with (self.server.folder / f"{command[0]}.log").open("a") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tonnage", *command, *kubeconfig], stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        assert process.stdout is not None
+        process = spawn(*command, *kubeconfig, log=self.server.folder / f"{command[0]}.log")
         try:
             yield process
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
             process.wait(timeout=30)
-            process.stdout.close()
 
     @contextmanager
-    def scheduler(self, *flags: str) -> Iterator[subprocess.Popen[str]]:
+    def scheduler(self, *flags: str) -> Iterator[Program]:
         with self.program("scheduler", "--no-leader-elect", "--secure-port", "0", *flags) as process:
             yield process
 
@@ -94,7 +88,7 @@ class Story:
         """A node scaler that follows the cluster."""
         template = str(self.folder / "pool" / "node.yaml")
         with self.program("node-scaler", "--template", template, "--max", "2", *flags) as process:
-            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            assert process.readline() == "ready\n"
             yield
 
     # -- what one sees ------------------------------------------------------------------------------------------------

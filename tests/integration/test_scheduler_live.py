@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.programs import Program, spawn
 
 CONFIGURATION = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -26,13 +25,13 @@ CONFIGURATION = {
 
 
 @contextmanager
-def scheduler(cluster: Cluster, folder: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+def scheduler(cluster: Cluster, folder: Path, *flags: str) -> Iterator[Program]:
     """A `tonnage scheduler` process; ended at the end, if it still runs."""
     config = folder / "scheduler.json"
     config.write_text(json.dumps(CONFIGURATION))
-    command = [sys.executable, "-m", "tonnage", "scheduler", "--config", str(config), "--secure-port", "0"]
-    with (folder / "scheduler.log").open("ab") as log:
-        process = subprocess.Popen([*command, "--kubeconfig", str(cluster.kubeconfig), *flags], stderr=log)
+    server = ("--kubeconfig", str(cluster.kubeconfig))
+    command = ("scheduler", "--config", str(config), "--secure-port", "0", *server, *flags)
+    process = spawn(*command, log=folder / "scheduler.log")
     try:
         yield process
     finally:
@@ -144,6 +143,7 @@ def test_the_scheduler_outlives_a_restart_of_the_api_server(tmp_path):
     cluster.stop()
 
 
+@pytest.mark.slow  # half a minute; the clusters of tests/e2e are killed in as many ways, with fewer pods
 def test_two_thousand_pods_keep_every_constraint_through_kills_of_the_scheduler(tmp_path):
     cluster = start_cluster(tmp_path / "data")
     taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}

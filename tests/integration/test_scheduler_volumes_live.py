@@ -6,8 +6,6 @@ import json
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -27,6 +25,7 @@ from tonnage.scheduler.measure import Meter
 from tonnage.scheduler.waits import Waits
 from tonnage.scheduler.world import LiveWorld
 from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.programs import Program, spawn
 
 Doc = dict[str, Any]
 
@@ -160,7 +159,7 @@ class Stage:
         return [event for event in items if event["regarding"]["name"] == name]
 
     @contextmanager
-    def scheduler(self, *, timeout_s: int = 600, reservation: str = "Object") -> Iterator[subprocess.Popen[bytes]]:
+    def scheduler(self, *, timeout_s: int = 600, reservation: str = "Object") -> Iterator[Program]:
         """A `tonnage scheduler` process; ended at the end, if it still runs."""
         config = self.folder / "scheduler.json"
         plugin_config = [
@@ -177,10 +176,8 @@ class Stage:
                 }
             )
         )
-        command = [sys.executable, "-m", "tonnage", "scheduler", "--config", str(config)]
-        command += ["--secure-port", str(self.port), "--kubeconfig", str(self.server.kubeconfig)]
-        with (self.folder / "scheduler.log").open("ab") as log:
-            process = subprocess.Popen(command, stderr=log)
+        server = ("--secure-port", str(self.port), "--kubeconfig", str(self.server.kubeconfig))
+        process = spawn("scheduler", "--config", str(config), *server, log=self.folder / "scheduler.log")
         try:
             yield process
         finally:

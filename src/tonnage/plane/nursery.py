@@ -45,6 +45,7 @@ class Nursery:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._pids: dict[str, int] = {}
+        self._pipes: dict[str, int] = {}
         self._unread = b""
         self._to_load = list(PROGRAMS)
 
@@ -98,13 +99,14 @@ class Nursery:
             os.close(ours)
             _become(theirs, args, log)
         os.close(theirs)
-        self._pids[name] = pid
+        self._pids[name], self._pipes[name] = pid, ours
         self._selector.register(ours, selectors.EVENT_READ, name)
         _tell(started=name, pid=pid)
 
     def _forward(self, fd: int, name: str) -> None:
         data = os.read(fd, 65536)
         if not data:
+            del self._pipes[name]
             self._selector.unregister(fd)
             os.close(fd)
             return
@@ -116,6 +118,8 @@ class Nursery:
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 del self._pids[name]
+                while name in self._pipes:  # its last words come before its end
+                    self._forward(self._pipes[name], name)
                 _tell(ended=name, code=os.waitstatus_to_exitcode(status))
 
     def _stop_all(self) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tonnage.testing.programs import Program, spawn
+
 
 @dataclass
 class Reply:
@@ -39,7 +41,7 @@ class Cluster:
 
     folder: Path
     url: str
-    process: subprocess.Popen[str]
+    process: Program | subprocess.Popen[str]
 
     @property
     def kubeconfig(self) -> Path:
@@ -107,20 +109,17 @@ class Cluster:
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         code = self.process.wait(timeout=20)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        if isinstance(self.process, subprocess.Popen) and self.process.stdout is not None:
+            self.process.stdout.close()
         return code
 
 
 def start_cluster(folder: Path, *flags: str) -> Cluster:
     """Start a server on a free port and wait until it says it serves."""
-    command = [sys.executable, "-m", "tonnage", "apiserver", "--data-dir", str(folder), "--secure-port", "0", *flags]
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "stderr.log").open("a") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith("ready https://"), (folder / "stderr.log").read_text()
+    log = folder / "stderr.log"
+    process = spawn("apiserver", "--data-dir", str(folder), "--secure-port", "0", *flags, log=log)
+    line = process.readline()
+    assert line.startswith("ready https://"), log.read_text()
     return Cluster(folder, line.split()[1], process)
 
 
