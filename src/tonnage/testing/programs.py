@@ -66,6 +66,7 @@ class Program:
 def spawn(*args: str, log: Path) -> Program:
     """Start `tonnage ARGS…`; what it says on stderr goes to the end of `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    log.touch(mode=0o600)
     return _nursery().start(args, log)
 
 
