@@ -41,5 +41,6 @@ perf: setup  ## measure API server and scheduler; prints tables
 	$(PY) perf/nominations.py
 	$(PY) perf/preemption.py
 	$(PY) perf/csinode_updates.py
+	$(PY) perf/cluster.py
 
 ci: check test  ## what the pipeline runs

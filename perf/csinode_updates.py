@@ -27,12 +27,11 @@ from tonnage.client import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock, rfc3339
 from tonnage.csi import csi_pb2 as csi
-from tonnage.node.attachments import attachment_name
 from tonnage.node.measure import Meter, Trigger
 from tonnage.node.program import NodeProgram
 from tonnage.node.settings import NodeSettings
 from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.objects.storage_v1 import VolumeAttachment
+from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
 from tonnage.testing.scripted_driver import ScriptedDriver
 
 DRIVER = "csi.example"

@@ -1,0 +1,99 @@
+"""How long a whole cluster takes: to be ready, to take up its state again, and from pods with claims to pods that run.
+
+    python perf/cluster.py [--nodes 3 --nodes 100] [--pods 100]
+
+Every number is one run of real programs: `tonnage up` in its own processes, claims made, volumes provisioned over CSI,
+attached, mounted. The machine's load is part of it: compare lines of one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tonnage.client.http import Client
+from tonnage.clock import SystemClock
+from tonnage.objects.core_v1 import Pod
+from tonnage.plane import Plane, PlaneSettings
+from tonnage.stories.objects import claim, pod
+
+LEDGER = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {qps: 1000, burst: 2000}
+profiles:
+- pluginConfig:
+  - name: StorageCapacity
+    args: {apiVersion: tonnage.dev/v1alpha1, kind: StorageCapacityArgs, reservation: Ledger}
+"""
+_AT_A_TIME = 16
+_PATIENCE_S = 300.0
+
+
+async def measure(nodes: int, pods: int, reservation: str, folder: Path) -> tuple[float, float, float]:
+    """Seconds until ready, until ready again on the same folder, and until all pods run."""
+    config = folder / "scheduler.yaml"
+    await asyncio.to_thread(config.write_text, LEDGER)
+    settings = PlaneSettings(
+        data_dir=folder / "data",
+        nodes=nodes,
+        max_volumes=("128",),
+        secure_port=0,
+        scheduler_config=config if reservation == "Ledger" else None,
+    )
+    clock = SystemClock()
+    times_s = []
+    for _ in range(2):
+        started_at = clock.monotonic()
+        async with Plane(settings, clock=clock, rng=random.Random(1)) as plane:
+            times_s.append(clock.monotonic() - started_at)
+            if len(times_s) == 2:
+                started_at = clock.monotonic()
+                await run_pods(plane.client, pods, clock)
+                times_s.append(clock.monotonic() - started_at)
+    return times_s[0], times_s[1], times_s[2]
+
+
+async def run_pods(client: Client, count: int, clock: SystemClock) -> None:
+    """Make pods with a claim of 1Gi each, and wait until they run."""
+    slots = asyncio.Semaphore(_AT_A_TIME)
+
+    async def make(number: int) -> None:
+        for doc in (claim(f"data-{number}", "1Gi"), pod(f"db-{number}", [f"data-{number}"])):
+            async with slots:
+                await client.create_doc({**doc, "metadata": {**doc["metadata"], "namespace": "default"}})
+
+    await asyncio.gather(*(make(number) for number in range(count)))
+    give_up_at = clock.monotonic() + _PATIENCE_S
+    while True:
+        found = (await client.list(Pod, namespace="default")).items
+        if sum(each.status.phase == "Running" for each in found) == count:
+            return
+        if clock.monotonic() > give_up_at:
+            raise SystemExit(f"after {_PATIENCE_S:g} s not all of {count} pods run")
+        await clock.sleep(0.1)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--nodes", type=int, action="append", help="3 and 100, unless told")
+    options.add_argument("--pods", type=int, default=100, help="pods with one claim each")
+    given = options.parse_args()
+    table = Table("nodes", "reservation", "ready s", "ready again s", f"{given.pods} pods run s", "pods/s")
+    for nodes in given.nodes or [3, 100]:
+        for reservation in ("Object", "Ledger"):
+            with tempfile.TemporaryDirectory(prefix="t") as name:
+                ready_s, again_s, pods_s = asyncio.run(measure(nodes, given.pods, reservation, Path(name)))
+            row = (str(nodes), reservation, f"{ready_s:.1f}", f"{again_s:.1f}", f"{pods_s:.1f}")
+            table.add_row(*row, f"{given.pods / pods_s:.0f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
