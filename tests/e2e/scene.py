@@ -9,6 +9,7 @@ Everything goes in through kubectl and is looked at over HTTPS or in the files o
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tonnage.faults import Fault, FaultFile
 from tonnage.objects.document import Doc
 from tonnage.stories.objects import claim, pod
 from tonnage.testing.processes import Up, start_up
@@ -52,9 +54,17 @@ class Scene:
         """Run kubectl in this namespace; what it prints."""
         return str(self._kubectl("-n", self.namespace, *arguments, stdin=stdin))
 
-    def kubectl_fails(self, *arguments: str, stdin: Any = None) -> str:
-        """Run what must fail; what it complains about."""
-        return str(self._kubectl.fails("-n", self.namespace, *arguments, stdin=stdin))
+    @contextmanager
+    def kubectl_goes_on(self, *arguments: str) -> Iterator[Path]:
+        """Leave kubectl running for a while; gives the file of its complaints."""
+        with tempfile.NamedTemporaryFile("w") as complaints:
+            command = self._kubectl.command("-n", self.namespace, *arguments)
+            running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=complaints)
+            try:
+                yield Path(complaints.name)
+            finally:
+                running.kill()
+                running.wait()
 
     def apply(self, *docs: Doc) -> str:
         return self.kubectl("apply", "-f", "-", stdin=list(docs))
@@ -66,8 +76,13 @@ class Scene:
         self.apply(*claims, pod(f"fill-{node}", names, node=node))
         self.running(f"fill-{node}")
 
+    def fault(self, *faults: Fault) -> None:
+        """Make these go wrong, and nothing else."""
+        FaultFile(self.up.folder / "faults.json").write(faults)
+
     def clear_away(self) -> None:
         """Delete the namespace, and wait until its room is free again for whoever comes next."""
+        self.fault()
         for node in self.items("/api/v1/nodes"):
             if node["spec"].get("unschedulable"):
                 self.up.patch(f"/api/v1/nodes/{node['metadata']['name']}", {"spec": {"unschedulable": None}})

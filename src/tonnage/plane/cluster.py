@@ -25,7 +25,7 @@ from tonnage.client.deadline import within
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.clock import Clock
-from tonnage.errors import TonnageError
+from tonnage.errors import ApiError, TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc
@@ -159,7 +159,10 @@ class Plane:
         metadata = doc["metadata"]
         resource = BY_KIND[doc["apiVersion"], doc["kind"]]
         key = f"{metadata['namespace']}/{metadata['name']}" if resource.namespaced else metadata["name"]
-        await self.client.patch_doc(resource, key, doc, patch_type="apply", field_manager="tonnage-up", force=True)
+        try:
+            await self.client.patch_doc(resource, key, doc, patch_type="apply", field_manager="tonnage-up", force=True)
+        except ApiError as exc:
+            raise TonnageError(f"{doc['kind']} {key} cannot be applied: {exc.message}", hint=exc.hint) from exc
 
     async def _wait_for_nodes(self) -> None:
         try:

@@ -41,7 +41,12 @@ _SCALE = Resource("autoscaling", "v1", "Scale", "scales", True)
 _PODS = BY_PLURAL["", "pods"]
 _NODES = BY_PLURAL["", "nodes"]
 _BUDGETS = BY_PLURAL["policy", "poddisruptionbudgets"]
-_EVICTION_TRIES = 5
+_EVICTION_TRIES = 20
+"""Upstream's. Each that fails means that another eviction of the budget's pods, or its controller, was faster."""
+
+
+class _BudgetMoved(Exception):
+    """The budget was written since it was judged: it has to be judged again."""
 
 
 async def create_binding(registry: Registry, call: Call) -> Answer:
@@ -71,6 +76,9 @@ async def create_eviction(registry: Registry, call: Call) -> Answer:
         try:
             await _carry_out(registry, call, decision)
             break
+        except _BudgetMoved:
+            if not tries_left:
+                raise still_processing(decision.budget_name) from None
         except Conflict:
             if decision.on_conflict is OnConflict.TRY_LATER:
                 raise still_processing(decision.budget_name) from None
@@ -86,7 +94,7 @@ def _judge(registry: Registry, call: Call, pod: Doc, eviction: Doc, options: Wri
 
 
 async def _carry_out(registry: Registry, call: Call, decision: Decision) -> None:
-    """Charge the budget, mark the pod, delete it. Raises Conflict when pod or budget changed since the judgement."""
+    """Charge the budget, mark the pod, delete it. Raises Conflict or _BudgetMoved when the judgement is too old."""
     wanted = deleting.from_document(decision.options, [])
     if decision.budget is not None:
         charged = decision.budget
@@ -94,7 +102,7 @@ async def _carry_out(registry: Registry, call: Call, decision: Decision) -> None
 
         def charge(budget: Doc) -> Doc:
             if budget["metadata"]["resourceVersion"] != seen:
-                raise still_processing(decision.budget_name)
+                raise _BudgetMoved
             return charged
 
         await registry.rewrite(_BUDGETS, call.namespace, charged["metadata"]["name"], charge)

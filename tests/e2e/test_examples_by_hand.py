@@ -1,0 +1,129 @@
+"""The examples that need a whole cluster, done by hand as their READMEs tell, and what they show compared.
+
+A block of commands is run in a shell; the block right after it is what they print. `…` stands for lines left out, and
+whatever differs each time (ages, addresses, generated names) is not compared. A command with `-w` that the text names
+is left running, and the next block that follows no commands is what it shows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from scene import whole_cluster
+
+from tonnage.testing.processes import Up
+
+pytestmark = pytest.mark.kubectl
+
+ROOT = Path(__file__).parent.parent.parent
+FOLDER = "/tmp/t"
+"""The --data-dir of the READMEs."""
+ELIDED = "…"
+PROGRAMS = ("kubectl ", "./tonnage ", "export ")
+DIFFERENT_EACH_TIME = (
+    (r"\bpvc-[0-9a-f-]{36}", "pvc-…"),
+    (r"\b\d+\.\d+\.\d+\.\d+\b", "address"),
+    (r"-[0-9a-z]{8,10}-[0-9a-z]{5}\b", "-…"),
+    (r"(?<=\s)\d+s( \(x\d+ over \d+s\))?(?=\s|$)", "age"),
+    (r"volumes=\[\w+\]", "volumes=[…]"),
+    (r"\s+", " "),
+)
+
+
+@dataclass
+class Step:
+    """Commands and what they print, or, without commands, what the command that is left running shows."""
+
+    watch: str
+    commands: str
+    shown: str
+
+
+def steps_of(readme: Path) -> list[Step]:
+    """The steps of a README up to its `## How it was before`."""
+    text = readme.read_text().partition("\n## ")[0]
+    parts = re.split(r"^```\n(.*?)^```\n", text, flags=re.MULTILINE | re.DOTALL)
+    steps: list[Step] = []
+    for before, block in zip(parts[::2], parts[1::2], strict=False):
+        if block.startswith(PROGRAMS):
+            watch = re.search(r"`(kubectl [^`]* -w[^`]*)`", before)
+            steps.append(Step(watch[1] if watch else "", block, ""))
+        elif not before.strip():
+            steps[-1].shown = block
+        else:
+            steps.append(Step("", "", block))
+    return steps
+
+
+def compared(text: str) -> list[str]:
+    lines = []
+    for line in text.splitlines():
+        for pattern, instead in DIFFERENT_EACH_TIME:
+            line = re.sub(pattern, instead, line)
+        lines.append(line.strip())
+    return lines
+
+
+def missing(shown: str, printed: str) -> str:
+    """The first line that a README shows and that is not printed after those before it; empty when all are."""
+    found: Sequence[str] = compared(printed)
+    for line in compared(shown):
+        if line == ELIDED:
+            continue
+        if line not in found:
+            return line
+        found = found[found.index(line) + 1 :]
+    return ""
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[Up]:
+    with whole_cluster("--pools", "node-1=100Gi", "--pools", "node-2=3x100Gi", "--pools", "node-3=2x60Gi") as running:
+        yield running
+
+
+# The limits come last: it takes ten seconds until all nodes see theirs again.
+@pytest.mark.parametrize("example", ["09-a-database-on-pools", "11-several-claims", "10-attach-limits"])
+def test_an_example_shows_what_its_readme_shows(up: Up, tmp_path: Path, example: str):
+    environment = {**os.environ, "KUBECONFIG": str(up.kubeconfig), "HOME": str(tmp_path)}
+    seen = tmp_path / "watch"
+    with ExitStack() as stack:
+        for step in steps_of(ROOT / "examples" / example / "README.md"):
+            if step.watch:
+                file = stack.enter_context(seen.open("w"))
+                watch = subprocess.Popen(step.watch.split(), stdout=file, env=environment)
+                stack.callback(watch.wait)
+                stack.callback(watch.terminate)
+                until_shown(seen, ELIDED)
+            if step.commands:
+                # The cluster is there already.
+                commands = re.sub(r"^(\./tonnage up|export) .*\n", "", step.commands, flags=re.MULTILINE)
+                done = subprocess.run(
+                    ["bash", "-euc", commands.replace(FOLDER, str(up.folder))],
+                    cwd=ROOT,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    check=False,
+                )
+                assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"
+                assert missing(step.shown, done.stdout) == "", f"is not printed by\n{commands}\n{done.stdout}"
+            else:
+                until_shown(seen, step.shown)
+
+
+def until_shown(file: Path, shown: str) -> None:
+    """Wait until a file has these lines, and at least one."""
+    give_up_at = time.monotonic() + 20.0
+    while not (printed := file.read_text()) or missing(shown, printed):
+        assert time.monotonic() < give_up_at, f"{missing(shown, printed)!r} is not among\n{printed}"
+        time.sleep(0.05)

@@ -1,0 +1,138 @@
+"""Volumes that are rebuilt elsewhere, with a driver that needs no attachment and with one that does (KEP-5925).
+
+Where the CSIDriver says attachRequired: false, a node's NodeStage is what rebuilds, else ControllerPublish; `tonnage
+demo` plays the drain with attachments. Pools: node-1 has one of 100Gi, node-2 three of 100Gi, node-3 two of 60Gi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import yaml
+from scene import Scene, whole_cluster
+
+from tonnage.faults import Fault
+from tonnage.objects.document import Doc
+from tonnage.stories.objects import stateful_set
+from tonnage.testing.processes import Up
+
+pytestmark = pytest.mark.kubectl
+
+POOLS = ("node-1=100Gi", "node-2=3x100Gi", "node-3=2x60Gi")
+NO_ROOM = "node(s) did not have enough free storage"
+ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(False, id="no attachments"),
+        pytest.param(True, id="attachments", marks=pytest.mark.slow),
+    ],
+)
+def attaches(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture(scope="module")
+def cluster(attaches: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    said: Doc = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": "pools.tonnage.dev"},
+        "spec": {"attachRequired": attaches, "storageCapacity": True, "volumeRebuilding": True},
+    }
+    driver = tmp_path_factory.mktemp("driver") / "driver.yaml"
+    driver.write_text(yaml.safe_dump(said))
+    pools = (text for pools in POOLS for text in ("--pools", pools))
+    with whole_cluster(*pools, "-f", str(driver)) as running:
+        yield running
+
+
+def started(scene: Scene, size: str) -> tuple[str, str]:
+    """A StatefulSet of one pod with a note in its volume; the node it runs on and the name of the volume."""
+    scene.apply(stateful_set("db", size))
+    home = scene.running("db-0")["spec"]["nodeName"]
+    volume = scene.volume_of("data-db-0")["metadata"]["name"]
+    scene.mount("db-0", volume).joinpath("note").write_text("remember me")
+    return home, volume
+
+
+def note(scene: Scene, volume: str) -> str:
+    return scene.mount("db-0", volume).joinpath("note").read_text()
+
+
+def test_a_manifest_of_ones_own_goes_before_what_a_cluster_starts_with(scene: Scene, attaches: bool):
+    found = scene.up.get("/apis/storage.k8s.io/v1/csidrivers/pools.tonnage.dev").body
+    assert found["spec"]["attachRequired"] is attaches and "nodeAllocatableUpdatePeriodSeconds" not in found["spec"]
+
+
+def test_a_drained_pod_finds_its_data_on_another_node(scene: Scene, attaches: bool):
+    home, volume = started(scene, "80Gi")
+    assert f"node/{home} drained" in scene.kubectl("drain", home, "--timeout", "30s")
+    node = scene.running("db-0", not_on=home)["spec"]["nodeName"]
+    # Of the two nodes that are left, node-3 has disks of 60Gi.
+    assert node == ({"node-1", "node-2"} - {home}).pop()
+    assert note(scene, volume) == "remember me"
+    assert [each["spec"]["nodeName"] for each in scene.items(ATTACHMENTS)] == ([node] if attaches else [])
+    assert node in str(scene.volume_of("data-db-0")["spec"]["nodeAffinity"])
+    assert scene.event("CapacityAwareRescheduling", "data-db-0")["message"] == (
+        f"Volume of claim {scene.namespace}/data-db-0 will be rebuilt on {node}: node {home} is out of use"
+    )
+
+
+def test_a_drained_pod_waits_until_somewhere_is_room(scene: Scene):
+    home, volume = started(scene, "80Gi")
+    other = ({"node-1", "node-2"} - {home}).pop()
+    scene.fill(other, *(["30Gi"] if other == "node-1" else ["30Gi", "30Gi", "30Gi"]))
+    scene.kubectl("drain", home, "--timeout", "30s")
+    # 80Gi: node-3 has 60Gi a disk, the other has 100 - 30 = 70Gi a disk, and its own node is cordoned.
+    assert scene.waits("db-0") == (
+        f"0/3 nodes are available: 1 node(s) were unschedulable, 2 {NO_ROOM}. "
+        "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+    )
+    scene.kubectl("delete", "pod", f"fill-{other}")
+    scene.kubectl("delete", "pvc", f"fill-{other}-0")
+    assert scene.running("db-0")["spec"]["nodeName"] == other
+    assert note(scene, volume) == "remember me"
+
+
+@pytest.fixture
+def remove(scene: Scene) -> Iterator[Callable[[str], None]]:
+    """A function that takes a node away for the rest of the test."""
+
+    def is_there(node: str) -> bool:
+        return scene.up.get(f"/api/v1/nodes/{node}").code == 200
+
+    removed: list[str] = []
+
+    def take(node: str) -> None:
+        scene.fault(Fault("node-removed", node))
+        removed.append(node)
+        scene.until(f"{node} to be gone", lambda: not is_there(node))
+
+    yield take
+    scene.fault()
+    scene.until("all nodes to be back", lambda: all(map(is_there, removed)))
+
+
+def test_a_node_that_is_gone_gives_its_volumes_away_too(scene: Scene, remove: Callable[[str], None]):
+    home, volume = started(scene, "80Gi")
+    remove(home)
+    scene.kubectl("delete", "pod", "db-0", "--force", "--grace-period", "0")
+    node = scene.running("db-0", not_on=home)["spec"]["nodeName"]
+    assert node == ({"node-1", "node-2"} - {home}).pop()
+    assert note(scene, volume) == "remember me"
+    assert scene.event("CapacityAwareRescheduling", "data-db-0")["message"] == (
+        f"Volume of claim {scene.namespace}/data-db-0 will be rebuilt on {node}: node {home} is out of use"
+    )
+
+
+@pytest.mark.slow
+def test_pods_of_a_node_that_is_gone_are_replaced_without_anybody_asking(scene: Scene, remove: Callable[[str], None]):
+    home, volume = started(scene, "80Gi")
+    remove(home)
+    # The garbage collector of pods waits 40 s for a node to come back, as upstream's.
+    assert scene.running("db-0", 90.0, not_on=home)["spec"]["nodeName"] != home
+    assert note(scene, volume) == "remember me"
