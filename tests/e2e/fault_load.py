@@ -1,28 +1,22 @@
-"""A storm over a whole cluster: people who ask for things, somebody who kills programs, and faults that come and go.
+"""The people of a cluster in a storm: what they ask for while `fault_weather` is doing its worst.
 
-`Load` is the people: StatefulSets, Deployments with volumes of their pods' own, bare pods with claims and whole
-namespaces come, grow, shrink and go; claims are expanded, nodes cordoned and drained. `Killer` is SIGKILL to a program
-every second or three. `Faults` are those of `tonnage fault`. All three draw from one seed each, so that a storm can be
-had again as far as a real machine allows.
-
-The load never asks for more than fits: whatever it leaves behind, every pod of it can run once the storm is over.
+StatefulSets, Deployments with volumes of their pods' own, bare pods with claims and whole namespaces come, grow, shrink
+and go; claims are expanded, nodes cordoned and drained. All of it is drawn from one seed, so that it can be had again,
+as far as a real machine allows. They never ask for more than fits: after the storm every pod of theirs can run.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
-from tonnage.errors import AlreadyExists, ApiError, NotFound, TooManyRequests
-from tonnage.faults import Fault, FaultFile
+from tonnage.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable, TooManyRequests
 from tonnage.objects.apps_v1 import Deployment, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
@@ -31,15 +25,15 @@ from tonnage.quantity import Quantity
 from tonnage.stories import objects
 from tonnage.stories.objects import claim_spec, deployment, pod_spec
 from tonnage.testing.cluster_sight import Sight
-from tonnage.testing.processes import Up
 
 T = TypeVar("T", bound=Object)
 
-PROGRAMS: Final = ("apiserver", "csi-driver", "provisioner", "scheduler", "node", "controllers")
 HOME: Final = "storm"
 _SIZES: Final = ("1Gi", "2Gi", "3Gi")
 _GROWN: Final = ("4Gi", "5Gi")
 _PEOPLE: Final = 3
+_AS_BLOCKS: Final = 0.25
+"""The part of bare pods that want their volumes as blocks."""
 _MAX_SETS, _MAX_DEPLOYMENTS, _MAX_PODS, _MAX_REPLICAS = 3, 2, 5, 3
 
 
@@ -57,12 +51,13 @@ class Load:
         self.pods: dict[str, Doc] = {}
         """The bare pods that are wanted, by name: nobody but us makes them again."""
         self.done: Counter[str] = Counter()
+        self.is_over = False
 
     async def open(self) -> None:
         await self._sent(lambda: self._client.create_doc(_namespace(HOME)))
 
     async def work(self) -> None:
-        """Several people at once, each one thing after the other, without end."""
+        """Several people at once, each one thing after the other, until it is over; what was begun is finished."""
         await asyncio.gather(*(self._person() for _ in range(_PEOPLE)))
 
     async def _person(self) -> None:
@@ -84,17 +79,21 @@ class Load:
             self._side_project: 1,
             self.tidy: 3,
         }
-        while True:
+        while not self.is_over:
             act = self._rng.choices(list(acts), list(acts.values()))[0]
             await act()
             await asyncio.sleep(self._rng.uniform(0.05, 0.5))
 
     async def end_of_storm(self) -> None:
-        """Every node may be used again, and no namespace but home is kept."""
+        """Every node may be used again, no namespace but home is kept, and what is wanted is said once more."""
         for node in self._nodes:
             await self._uncordon(node)
         for name in tuple(self._side):
             await self._drop_side(name)
+        for name, count in self._sets.items():
+            await self._patch(StatefulSet, name, {"spec": {"replicas": count}})
+        for name, count in self._deployments.items():
+            await self._patch(Deployment, name, {"spec": {"replicas": count}})
 
     async def tidy(self) -> None:
         """Make lost bare pods again and take away pods that have ended, as people do."""
@@ -107,6 +106,18 @@ class Load:
         for name in tuple(self.pods):
             if name not in found and name in self.pods:
                 await self._create(self.pods[name])
+
+    def missing(self, sight: Sight) -> list[str]:
+        """What is wanted and not there, or not as often as wanted."""
+        found = {each.key: each.spec.replicas for each in sight.stateful_sets}
+        found |= {each.key: each.spec.replicas for each in sight.deployments}
+        pods = {each.key for each in sight.pods}
+        wrong = [
+            f"{name} wants {count} replicas, not {found.get(f'{HOME}/{name}')}"
+            for name, count in (self._sets | self._deployments).items()
+            if found.get(f"{HOME}/{name}") != count
+        ]
+        return wrong + [f"{name} is not there" for name in self.pods if f"{HOME}/{name}" not in pods]
 
     async def delete_everything(self) -> None:
         """The last wish."""
@@ -140,7 +151,14 @@ class Load:
         name = self._name("pod")
         claims = [f"{name}-{number}" for number in range(self._rng.randint(1, 2))]
         self.pods[name] = objects.pod(name, claims)
-        for doc in (*(objects.claim(each, self._rng.choice(_SIZES)) for each in claims), self.pods[name]):
+        docs = [objects.claim(each, self._rng.choice(_SIZES)) for each in claims]
+        if self._rng.random() < _AS_BLOCKS:
+            for doc in docs:
+                doc["spec"]["volumeMode"] = "Block"
+            (container,) = self.pods[name]["spec"]["containers"]
+            mounts = container.pop("volumeMounts")
+            container["volumeDevices"] = [{"name": each["name"], "devicePath": each["mountPath"]} for each in mounts]
+        for doc in (*docs, self.pods[name]):
             await self._create(doc)
 
     async def _scale_set(self) -> None:
@@ -230,10 +248,10 @@ class Load:
             await self._drop_side(self._side[0])
             return
         name = self._name("side")
-        self._side.append(name)
         await self._sent(lambda: self._client.create_doc(_namespace(name)))
         await self._create(self._stateful_set("db", 2), name)
         await self._create(deployment("web", pod_spec(ephemeral=["1Gi"])), name)
+        self._side.append(name)
 
     async def _drop_side(self, name: str) -> None:
         if name in self._side:
@@ -307,114 +325,12 @@ class Load:
                 return
             except (AlreadyExists, NotFound):
                 return
-            except TooManyRequests:
-                raise
-            except Disconnected:
+            except (Disconnected, ServiceUnavailable):
                 await asyncio.sleep(0.2)
-            except ApiError as exc:
-                # Conflict with a pod of the same name, a namespace on its way out: people shrug and go on.
+            except (Conflict, Forbidden, Invalid) as exc:
+                # Somebody was faster, or the namespace is on its way out: people shrug and go on.
                 self.done[f"refused: {exc.reason}"] += 1
                 return
-
-
-class Killer:
-    """SIGKILL to one program after another."""
-
-    def __init__(self, up: Up, rng: random.Random, pause_s: tuple[float, float] = (1.0, 3.0)) -> None:
-        self._up = up
-        self._rng = rng
-        self._pause_s = pause_s
-        self.kills: Counter[str] = Counter()
-
-    async def work(self) -> None:
-        while True:
-            await asyncio.sleep(self._rng.uniform(*self._pause_s))
-            program = self._rng.choice(PROGRAMS)
-            with suppress(FileNotFoundError, ValueError, ProcessLookupError):  # it is being started again
-                os.kill(self._up.pid(program), signal.SIGKILL)
-                self.kills[program] += 1
-
-
-class Faults:
-    """Faults that come and go, one at a time."""
-
-    def __init__(self, file: FaultFile, rng: random.Random, nodes: list[str]) -> None:
-        self._file = file
-        self._rng = rng
-        self._nodes = nodes
-        self.played: Counter[str] = Counter()
-
-    async def work(self) -> None:
-        while True:
-            await asyncio.sleep(self._rng.uniform(1.0, 3.0))
-            fault = self._fault()
-            self._file.put(fault)
-            self.played[fault.kind] += 1
-            await asyncio.sleep(self._rng.uniform(1.0, 3.0))
-            self._file.clear()
-
-    def _fault(self) -> Fault:
-        node = self._rng.choice((*self._nodes, ""))
-        kind = self._rng.choice(
-            (
-                "slow",
-                "out-of-space",
-                "out-of-slots",
-                "slots-taken",
-                "stale-figures",
-                "dead",
-                "node-slow",
-                "node-stopped",
-            )
-        )
-        value = {"slow": 1.0, "slots-taken": 20.0, "node-slow": 1.0}.get(kind, 0.0)
-        return Fault(kind, node, value)
-
-
-class Keepsakes:
-    """A word left in each volume that a running pod uses: it must still be there when all is over.
-
-    What was written while a volume was being copied elsewhere may be lost to the copy, so a word counts from when it
-    was found again.
-    """
-
-    def __init__(self) -> None:
-        self._kept: set[str] = set()
-
-    def leave(self, sight: Sight) -> None:
-        """Write into volumes that are new here, and find again what was written before."""
-        contents = {id: path for path, (_, id) in sight.contents.items()}
-        used = {handle for pod in sight.pods if _is_at_work(pod) for handle in _handles(sight, pod)}
-        for id, path in contents.items():
-            word = path / "keepsake"
-            with suppress(OSError):  # it has moved or gone since it was looked at
-                if word.exists():
-                    self._kept.add(id)
-                elif id in used:
-                    word.write_text(id)
-
-    def lost(self, sight: Sight) -> list[str]:
-        """The volumes that are there and have lost their word, or have another's."""
-        return [
-            f"{id} in pool {place.pool} of {place.node} has lost what was in it"
-            for path, (place, id) in sight.contents.items()
-            if id in self._kept and (not (path / "keepsake").exists() or (path / "keepsake").read_text() != id)
-        ]
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-
-def _is_at_work(pod: Pod) -> bool:
-    return pod.status.phase == "Running" and not pod.metadata.is_terminating
-
-
-def _handles(sight: Sight, pod: Pod) -> Iterator[str]:
-    volumes = {each.name: each for each in sight.volumes}
-    for claim in sight.claims_of(pod):
-        volume = volumes.get(claim.spec.volume_name)
-        if volume is not None and volume.spec.csi is not None:
-            yield volume.spec.csi.volume_handle
 
 
 def _namespace(name: str) -> Doc:

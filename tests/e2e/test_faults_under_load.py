@@ -1,21 +1,24 @@
 """Random kills of every program of a cluster under load; afterwards all is as if nothing had happened.
 
 Every claim is bound once, every volume has one owner, no pool is overdrawn, nothing is left behind: the laws are in
-`tonnage.testing.cluster_laws`, and the storm is in `fault_load`.
+`tonnage.testing.cluster_laws`, the people who ask for things in `fault_load`, the storm in `fault_weather`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_load import PROGRAMS, Faults, Keepsakes, Killer, Load
+from fault_load import Load
+from fault_weather import PROGRAMS, Faults, Keepsakes, Killer
 
 from tonnage.client import kubeconfig
 from tonnage.client.errors import Disconnected
@@ -27,68 +30,98 @@ from tonnage.testing.processes import Up, start_up
 
 GI = 1 << 30
 POOLS = {
-    "node-1": (20 * GI, 20 * GI, 20 * GI),
-    "node-2": (20 * GI, 20 * GI, 20 * GI),
-    "node-3": (20 * GI, 20 * GI, 20 * GI),
-    "node-4": (30 * GI, 10 * GI),
+    "node-1": (40 * GI, 40 * GI, 40 * GI),
+    "node-2": (40 * GI, 40 * GI, 40 * GI),
+    "node-3": (40 * GI, 40 * GI, 40 * GI),
+    "node-4": (60 * GI, 20 * GI),
 }
-FLAGS = ("--nodes", "4", "--pools", "3x20Gi", "--pools", "node-4=30Gi,10Gi", "--max-volumes", "24")
+FLAGS = ("--nodes", "4", "--pools", "3x40Gi", "--pools", "node-4=60Gi,20Gi", "--max-volumes", "32")
+
+
+@dataclass(frozen=True)
+class Storm:
+    """How long it lasts, how often somebody is killed, and how long the cluster may take to come to rest."""
+
+    seed: int
+    lasts_s: float
+    pause_s: tuple[float, float] = (1.0, 3.0)
+    rest_within_s: float = 120.0
+    ends_with_a_kill_of_all: bool = False
 
 
 async def test_a_short_storm_leaves_nothing_behind():
-    await storm(seed=1, storm_s=12.0, rest_within_s=60.0)
+    await weather(Storm(seed=1, lasts_s=12.0, pause_s=(0.5, 1.5)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 3])
 async def test_a_minute_of_kills_under_load_leaves_nothing_behind(seed: int):
-    await storm(seed=seed, storm_s=60.0, rest_within_s=120.0)
+    await weather(Storm(seed=seed, lasts_s=60.0))
 
 
-async def storm(*, seed: int, storm_s: float, rest_within_s: float) -> None:
+@pytest.mark.slow
+async def test_a_cluster_that_is_killed_whole_and_started_again_leaves_nothing_behind():
+    await weather(Storm(seed=4, lasts_s=20.0, ends_with_a_kill_of_all=True))
+
+
+async def weather(storm: Storm) -> None:
+    """One storm over a cluster of its own; what happened is printed."""
     with tempfile.TemporaryDirectory(prefix="t") as name:
-        folder = Path(name) / "c"
-        up = await asyncio.to_thread(start_up, folder, *FLAGS)
+        up = await asyncio.to_thread(start_up, Path(name) / "c", *FLAGS)
         try:
             async with Client.connect(kubeconfig.load(up.kubeconfig)) as client:
-                await play(up, client, seed=seed, storm_s=storm_s, rest_within_s=rest_within_s)
+                await play(up, client, storm)
         finally:
             await asyncio.to_thread(up.stop)
 
 
-async def play(up: Up, client: Client, *, seed: int, storm_s: float, rest_within_s: float) -> None:
+async def play(up: Up, client: Client, storm: Storm) -> None:
     """The storm, the rest after it, and the end of everything; each with its laws."""
     loop = asyncio.get_running_loop()
     file = FaultFile(up.folder / "faults.json")
-    load = Load(client, random.Random(f"load {seed}"), list(POOLS))
-    killer = Killer(up, random.Random(f"kills {seed}"))
-    faults = Faults(file, random.Random(f"faults {seed}"), list(POOLS))
+    load = Load(client, random.Random(f"load {storm.seed}"), list(POOLS))
+    killer = Killer(up, random.Random(f"kills {storm.seed}"), storm.pause_s)
+    faults = Faults(file, random.Random(f"faults {storm.seed}"), list(POOLS))
     keepsakes, broken = Keepsakes(), set[str]()
     await load.open()
-    await until_over(storm_s, load.work(), killer.work(), faults.work(), watch(up, client, keepsakes, broken))
+    people = asyncio.create_task(load.work())
+    await until_over(storm.lasts_s, killer.work(), faults.work(), watch(up, client, keepsakes, broken))
     assert not broken
+    assert set(killer.kills) | set(killer.hangs) == set(PROGRAMS)
     file.clear()
+    if storm.ends_with_a_kill_of_all:
+        await asyncio.to_thread(kill_and_start_again, up)
+    load.is_over = True
+    await people
     await load.end_of_storm()
 
     started_at = loop.time()
-    assert await problems_at_rest(up, client, LAWS, rest_within_s, load.tidy) == []
+    assert await problems_at_rest(up, client, LAWS, storm.rest_within_s, load.tidy) == []
     rested_at = loop.time()
-    assert keepsakes.lost(await look(client, up.folder, POOLS)) == []
+    sight = await look(client, up.folder, POOLS)
+    assert load.missing(sight) == []
+    assert keepsakes.lost(sight) == []
     await load.delete_everything()
-    assert await problems_at_rest(up, client, EMPTY, rest_within_s) == []
+    assert await problems_at_rest(up, client, EMPTY, storm.rest_within_s) == []
     print(
-        f"seed {seed}: killed {dict(killer.kills)}, played {dict(faults.played)}, asked {dict(load.done)}, "
-        f"{len(keepsakes)} volumes kept their word; at rest after {rested_at - started_at:.1f} s, "
-        f"empty after {loop.time() - rested_at:.1f} s"
+        f"seed {storm.seed}: killed {dict(killer.kills)}, stopped {dict(killer.hangs)}, played {dict(faults.played)}, "
+        f"asked {dict(load.done)}, {len(keepsakes)} volumes kept their word; "
+        f"at rest after {rested_at - started_at:.1f} s, empty after {loop.time() - rested_at:.1f} s"
     )
     for program in PROGRAMS:
         assert "Traceback" not in up.log(program)
 
 
-async def until_over(storm_s: float, *works: Coroutine[Any, Any, None]) -> None:
+def kill_and_start_again(up: Up) -> None:
+    """The supervisor dies as well, and with it all that it started; the next one finds the port and the folder."""
+    assert up.stop(signal.SIGKILL) == -signal.SIGKILL
+    up.process = start_up(up.folder, "--secure-port", up.url.rpartition(":")[2]).process
+
+
+async def until_over(lasts_s: float, *works: Coroutine[Any, Any, None]) -> None:
     """Run these side by side for so long; one that fails ends the storm with its error."""
     tasks = [asyncio.create_task(work) for work in works]
-    await asyncio.wait(tasks, timeout=storm_s, return_when=asyncio.FIRST_EXCEPTION)
+    await asyncio.wait(tasks, timeout=lasts_s, return_when=asyncio.FIRST_EXCEPTION)
     for task in tasks:
         task.cancel()
     for task in tasks:

@@ -12,6 +12,7 @@ from provisioner_stage import Code, eventually, staged
 
 from tonnage.client.connection import Cluster, Connection, User
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.provisioner.claim_protection import FINALIZER
 
 # The servers of the contract tests, which are in a folder of their own.
 sys.path.append(str(Path(__file__).parent.parent / "contracts"))
@@ -46,6 +47,9 @@ async def test_a_volumes_life_on_kube_apiserver(tmp_path: Path) -> None:
                     return not (await on.get_claim("logs")).selected_node
 
                 await eventually(is_taken_back)
+                # Held while it waits for its volume, let go with its volume written.
+                assert FINALIZER in (await on.get_claim("logs")).metadata.finalizers
+                assert FINALIZER not in (await on.get_claim("data")).metadata.finalizers
                 on.driver.script["ControllerExpandVolume"] = deque([Code.RESOURCE_EXHAUSTED])
                 more = {"spec": {"resources": {"requests": {"storage": "25Gi"}}}}
                 await on.client.patch(PersistentVolumeClaim, data.key, more)

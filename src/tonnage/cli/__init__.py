@@ -59,7 +59,7 @@ def _complain(message: str, hint: str | None) -> None:
 def main() -> None:
     """Run the command line and exit; every failure is told in our two lines."""
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="tonnage", standalone_mode=False)
     except TonnageError as exc:
         _complain(exc.message, exc.hint)
         code = 1

@@ -7,7 +7,8 @@ volumes that nobody else would find again:
 - `_in_doubt`: requests without a clear answer. They are repeated word for word, even when their claim is gone;
 - `_unsaved`: volumes that were made and whose PersistentVolume the server has not taken yet.
 
-Killed at any point, a new run finds the claim as it was and asks for a volume of the same name.
+Killed at any point, a new run finds the claim as it was and asks for a volume of the same name: a claim that is deleted
+meanwhile waits for that (`claim_protection`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner import outcomes
-from tonnage.provisioner.claims import class_name_of, is_due, is_for
+from tonnage.provisioner.claim_protection import ClaimProtection, is_held
+from tonnage.provisioner.claims import class_name_of, is_due, is_for, provisioner_of
 from tonnage.provisioner.creation import Creation
 from tonnage.provisioner.measure import Meter
 from tonnage.provisioner.options import Options
@@ -82,11 +84,13 @@ class Provisioning:
         self._creation = creation
         self._rescheduling = rescheduling
         self._ownership = ownership
+        self._protection = ClaimProtection(client)
         self._clock = clock
         self._pauses = Pauses(clock=clock, rng=rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
         self._keys: dict[str, Key] = {}
         self._in_doubt: dict[str, Prepared] = {}
         self._unsaved: dict[str, tuple[PersistentVolumeClaim, PersistentVolume]] = {}
+        self._not_made: set[str] = set()  # claims that the driver has clearly refused a volume
         self._saved_at_s: dict[str, float] = {}
         self._settled: dict[str, frozenset[str]] = {}  # states of a claim that we have answered; caches lag behind
         self.work = Reconciler("provisioning", self.bring, clock=clock, workers=options.worker_threads)
@@ -120,19 +124,28 @@ class Provisioning:
             question: Hashable = asked.name
             return self._pauses.left_s(uid, question) or await self._try(asked.claim, asked.storage_class, question)
         claim = self._claims.get(self._keys.get(uid, ""))
-        if claim is None or claim.uid != uid or not is_for(claim, self._driver_name) or self._has_volume(claim):
+        if claim is None or claim.uid != uid or provisioner_of(claim) != self._driver_name:
             self._forget(uid)
             return None
+        if not is_for(claim, self._driver_name) or self._has_volume(claim):
+            return await self._done_with(claim)
         if claim.metadata.resource_version in self._settled.get(uid, ()):
             return None  # an old picture: the newer one is on its way
+        is_going = claim.metadata.is_terminating
+        if is_going and (not is_held(claim) or uid in self._not_made):
+            return await self._done_with(claim)  # nothing was made for it, and nothing shall be
         name = class_name_of(claim)
         storage_class = self._classes.get(name)
         if storage_class is None:
+            if is_going:
+                _log.warning("A volume made for a claim may be left: its class is gone", claim=claim.key)
+                return await self._done_with(claim)
             # It can be made (again) any time, and wakes us then.
             _log.info("The class of a claim does not exist", claim=claim.key, storage_class=name)
             return None
         if not is_due(claim, storage_class):
-            return await self._rescheduling.remind(claim)
+            # The choice of a node is taken back only after a clear refusal: there is nothing to find.
+            return await (self._done_with(claim) if is_going else self._rescheduling.remind(claim))
         if storage_class.provisioner != self._driver_name:
             _log.info(
                 "The class of a claim is another driver's", claim=claim.key, provisioner=storage_class.provisioner
@@ -158,8 +171,16 @@ class Provisioning:
         saved_at_s = self._saved_at_s.get(claim.uid)
         return saved_at_s is not None and self._clock.monotonic() - saved_at_s < _SEEN_WITHIN_S
 
+    async def _done_with(self, claim: PersistentVolumeClaim) -> float | None:
+        """It has its volume, or shall have none; there is nothing to look at again."""
+        if is_held(claim):
+            await self._protection.let_go(claim)
+        self._forget(claim.uid)
+        return None
+
     def _forget(self, uid: str) -> None:
         self._pauses.forget(uid)
+        self._not_made.discard(uid)
         self._settled.pop(uid, None)
         self._rescheduling.forget(uid)
         if uid not in self._keys:
@@ -176,6 +197,8 @@ class Provisioning:
         try:
             if asked is None:
                 asked = await self._preparation.request_for(claim, storage_class, claim.selected_node)
+                await self._protection.hold(claim)
+            self._not_made.discard(claim.uid)
             volume = await self._creation.create(asked)
         except (NotProvisioned, CsiError) as exc:
             return await self._failed(claim, storage_class, asked, exc, question)
@@ -204,6 +227,10 @@ class Provisioning:
         self._pauses.forget(claim.uid)
         self._rescheduling.made(claim, volume)
         self._saved_at_s[claim.uid] = self._clock.monotonic()
+        try:
+            await self._protection.let_go(claim)
+        except TonnageError as exc:
+            _log.debug("The claim is let go later", claim=claim.key, error=exc.message)
         _log.info("Provisioned", claim=claim.key, volume=volume.name)
         told = f"Successfully provisioned volume {volume.name}"
         self._recorder.event(claim, "Normal", "ProvisioningSucceeded", "Provisioning", told)
@@ -230,6 +257,7 @@ class Provisioning:
             question = asked.name
         elif outcome is not Outcome.NO_CHANGE:
             self._in_doubt.pop(claim.uid, None)
+            self._not_made.add(claim.uid)
         if outcome is not Outcome.NO_CHANGE:
             # Whatever went wrong, the figures that led here may be old.
             self._refresher.refresh(storage_class.name)

@@ -50,7 +50,7 @@ class NodeFolder:
     targets: Mapping[tuple[str, str], Path] = field(default_factory=dict)
     """(uid of a pod, name of a volume) -> the contents that the pod sees there."""
     left_over: tuple[str, ...] = ()
-    """Files and links below the folder of staged volumes that no record accounts for."""
+    """Files, links and empty folders in the folders of staged volumes that no record accounts for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,12 @@ class Sight:
 async def look(client: Client, folder: Path, pools: Mapping[str, tuple[int, ...]]) -> Sight:
     """See the cluster in this data folder, whose pools are known. Raises as the client does."""
     # The disks come first: what is made meanwhile is then seen in the API and missed on disk, and looked at again.
-    records, contents, folders = await asyncio.to_thread(_look_at_disks, folder, tuple(pools))
+    while True:
+        try:
+            records, contents, folders = await asyncio.to_thread(_look_at_disks, folder, tuple(pools))
+            break
+        except FileNotFoundError:
+            continue  # a folder went while it was looked into
     listed = await asyncio.gather(*(client.list(kind) for kind in _KINDS.values()))
     found: dict[str, Any] = {name: each.items for name, each in zip(_KINDS, listed, strict=True)}
     return Sight(pools=pools, records=records, contents=contents, folders=folders, **found)
@@ -99,12 +104,8 @@ def _look_at_disks(
     folder: Path, nodes: tuple[str, ...]
 ) -> tuple[tuple[VolumeRecord, ...], dict[Path, tuple[Place, str]], dict[str, NodeFolder]]:
     state = folder / "driver"
-    records = []
-    for path in sorted((state / ".volumes").glob("*.json")):
-        try:
-            records.append(msgspec.json.decode(path.read_bytes(), type=VolumeRecord))
-        except FileNotFoundError:
-            continue  # deleted since it was listed
+    paths = sorted((state / ".volumes").glob("*.json"))
+    records = [msgspec.json.decode(path.read_bytes(), type=VolumeRecord) for path in paths]
     contents = {
         path.absolute(): (Place(path.parent.parent.name, int(path.parent.name.removeprefix("pool-"))), path.name)
         for path in state.glob("[!.]*/pool-*/*")
@@ -115,19 +116,19 @@ def _look_at_disks(
 def _look_at_node(root: Path) -> NodeFolder:
     paths = MountPaths(root)
     mounts = mount_records.scan(paths)
-    targets, accounted = {}, set()
+    targets, accounted = {}, set[Path]()
     for mount in mounts:
         if mount.pod_uid:
             target = paths.target(mount)
+            accounted |= {target, paths.target_record(mount).parent}
             if target.is_symlink():
                 targets[mount.pod_uid, mount.name] = target.readlink()
         else:
-            accounted.add(paths.staging_record(mount).parent)
+            accounted |= {paths.staging(mount), paths.staging_record(mount).parent}
     stagings = root / "plugins" / "kubernetes.io" / "csi"
+    # What is staged is below a folder for the driver and one for the volume; an empty one is a remain as well.
     left_over = [
-        path
-        for path in stagings.rglob("*")
-        if not path.is_dir() and not any(each in path.parents for each in accounted)
+        path for path in stagings.glob("*/*/**/*") if _is_leaf(path) and accounted.isdisjoint((path, *path.parents))
     ]
     return NodeFolder(
         mounts=tuple(mounts),
@@ -135,3 +136,7 @@ def _look_at_node(root: Path) -> NodeFolder:
         targets=targets,
         left_over=tuple(str(path.relative_to(root)) for path in left_over),
     )
+
+
+def _is_leaf(path: Path) -> bool:
+    return path.is_symlink() or not path.is_dir() or not any(path.iterdir())

@@ -198,6 +198,14 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         {"records": (msgspec.structs.replace(RECORD, node="node-2"),)},
         "volume pv-1 is on node-2, and its affinity says ['node-1']",
     ),
+    "nowhere, on a node in use": (
+        {"volumes": (volume("pv-1", "4Gi", claim="default/data-db-0", handle="vol-1"),)},
+        "volume pv-1 is on node-1, and its affinity says []",
+    ),
+    "bound to a node that is cordoned": (
+        {"nodes": (ready("node-1", unschedulable=True), ready("node-2"))},
+        "volume pv-1 is on node-1, and its affinity says ['node-1']",
+    ),
     "without a volume": ({"volumes": ()}, "the driver has pv-1 on node-1 without a PersistentVolume"),
     "without contents": ({"contents": {}}, "vol-1 on node-1 has lost its contents"),
     "without a record": ({"records": ()}, "vol-1 lies in pool 0 of node-1 without a record"),

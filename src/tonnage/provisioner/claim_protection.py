@@ -1,0 +1,58 @@
+"""A claim is held while a volume may be in the making for it, so that a volume is never left that nobody can find.
+
+    held ──► CreateVolume ──► PersistentVolume written ──► let go
+                  └──► refused, and the claim is being deleted ──► let go
+
+A volume's name comes from its claim. Were the claim gone when a provisioner comes back from a kill, nobody would know
+that there is something to ask for: upstream's provisioner leaves a volume behind then. Ours puts a finalizer on the
+claim before the first CreateVolume. A claim that is being deleted without it was never asked for, and is not from then.
+
+Both patches name one element of the list, so that nobody else's finalizers and changes are in the way.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.errors import Conflict, Forbidden, NotFound
+from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.document import Doc
+
+FINALIZER: Final = "provisioner.tonnage.dev/volume-protection"
+
+_log = logs.logger("tonnage.provisioner")
+
+
+class ClaimProtection:
+    """Puts the finalizer on claims and takes it off."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def hold(self, claim: PersistentVolumeClaim) -> None:
+        """See to it that the claim stays. Raises NotFound, Conflict or Invalid when it goes or is another's by now.
+
+        Without the right to do so it is left as it is, which is as safe as upstream's.
+        """
+        if not is_held(claim):
+            try:
+                await self._patch(claim, {"finalizers": [FINALIZER]})
+            except Forbidden as exc:
+                _log.warning("A claim cannot be held while its volume is made", claim=claim.key, error=exc.message)
+
+    async def let_go(self, claim: PersistentVolumeClaim) -> None:
+        """See to it that the claim may go, as far as we are concerned."""
+        with suppress(NotFound, Conflict):  # gone, or another of its name
+            await self._patch(claim, {"$deleteFromPrimitiveList/finalizers": [FINALIZER]})
+
+    async def _patch(self, claim: PersistentVolumeClaim, metadata: Doc) -> None:
+        patch = {"metadata": {"uid": claim.uid, **metadata}}
+        await self._client.patch(PersistentVolumeClaim, claim.key, patch, patch_type="strategic")
+
+
+def is_held(claim: PersistentVolumeClaim) -> bool:
+    """Whether there may be a volume for it that has not been written down."""
+    return FINALIZER in claim.metadata.finalizers
