@@ -126,6 +126,23 @@ async def test_after_a_volume_was_made_its_segment_is_asked_at_once_about_all_cl
         assert sorted(stage.driver.asked) == [(a, ""), (b, "")]
 
 
+async def test_figures_say_whose_volumes_they_include(stage: Stage):
+    pools, a, b = await stage.storage_class(), await stage.node("a"), await stage.node("b")
+    stage.driver.say(a, "100Gi")
+    stage.driver.say(b, "100Gi")
+    async with stage.controller() as capacities:
+        await stage.until_published((a, "100Gi"), (b, "100Gi"))
+        await stage.until_settled()
+        stage.driver.say(a, "80Gi")
+        where = {"key": TOPOLOGY_KEY, "operator": "In", "values": [a]}
+        capacities.refresh_volume(
+            volume("pv-1", class_name=pools, affinity=where, claim="default/data", claim_uid="u1")
+        )
+        found = await stage.until_published((a, "80Gi"), (b, "100Gi"))
+        told = sorted(each.metadata.annotations.get("tonnage.dev/included-claims", "") for each in found)
+        assert told == ["", "u1"]
+
+
 async def test_objects_follow_nodes_and_drivers_as_they_come_and_go(stage: Stage):
     await stage.storage_class()
     a = await stage.node("a")

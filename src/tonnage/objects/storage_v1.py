@@ -21,6 +21,10 @@ AVAILABLE_CAPACITIES = "tonnage.dev/available-capacities"
 """Annotation of a CSIStorageCapacity, "100Gi,100Gi": its pools, where the server drops `availableCapacities`."""
 
 
+INCLUDED_CLAIMS = "tonnage.dev/included-claims"
+"""Annotation of a capacity object: uids of the claims whose volumes, made lately, its figures are known to include."""
+
+
 class StorageClass(Object):
     """A recipe for volumes. Without `allowed_topologies` they may be made anywhere."""
 

@@ -43,6 +43,7 @@ from tonnage.provisioner import capacity_objects
 from tonnage.provisioner.capacity_objects import Answer, Question, key_of
 from tonnage.provisioner.capacity_published import PublishedCapacities
 from tonnage.provisioner.capacity_writer import CapacityWriter
+from tonnage.provisioner.made_volumes import MadeVolumes
 from tonnage.provisioner.topology_segments import Segment, find_segments, segments_of_volume, topology_keys
 
 _MOST_WRITES: Final = 2
@@ -111,6 +112,7 @@ class CapacityController:
         self._wanted: dict[Key, Question] = {}
         self._keys_by_segment: dict[Segment, list[Key]] = {}
         self._answers: dict[Key, Answer] = {}
+        self._made = MadeVolumes(clock)
         self._segments_work = Reconciler("csitopology", self._find_questions, clock=clock, workers=1)
         self._work = Reconciler(
             "csistoragecapacity",
@@ -162,14 +164,23 @@ class CapacityController:
         Classes may share pools, so that a volume of one takes room from the others; where it was made, all are asked. A
         segment that no node is in says nothing: then the class is meant.
         """
-        found = [] if segment is None else self._keys_in(segment)
-        for key in found or [key for key, each in self._wanted.items() if each.storage_class == storage_class]:
+        for key in self._keys_about(storage_class, segment):
             self._work.add(key)
 
     def refresh_volume(self, volume: PersistentVolume) -> None:
-        """The same for where a volume is, or was: its node affinity names the segments; without, its class is meant."""
+        """The same for where a volume is, or was: its node affinity names the segments; without, its class is meant.
+
+        Whoever asks from now on is told of what the volume took: so the next figures say that they include its claim.
+        """
         for segment in segments_of_volume(volume) or (None,):
-            self.refresh(volume.spec.storage_class_name, segment)
+            for key in self._keys_about(volume.spec.storage_class_name, segment):
+                if self.settings.with_pools and volume.spec.claim_ref is not None:
+                    self._made.note(key, volume.spec.claim_ref.uid)
+                self._work.add(key)
+
+    def _keys_about(self, storage_class: str, segment: Segment | None) -> list[Key]:
+        found = [] if segment is None else self._keys_in(segment)
+        return found or [key for key, each in self._wanted.items() if each.storage_class == storage_class]
 
     def counts(self) -> Counts:
         """Where things stand; `goal` is 0 until the informers are in step."""
@@ -263,8 +274,11 @@ class CapacityController:
 
     async def _ask(self, question: Question, storage_class: StorageClass) -> Answer:
         """The driver's answer. Raises CsiError or ImpossibleCapacity; then the objects stay as they are."""
+        includes = self._made.about(question.key)  # as of before the question
         response = await self._driver.get_capacity(capacity_objects.request_for(question, storage_class))
-        answer = capacity_objects.read_answer(question, response, with_pools=self.settings.with_pools)
+        answer = capacity_objects.read_answer(
+            question, response, with_pools=self.settings.with_pools, includes=includes
+        )
         self._answers[question.key] = answer
         return answer
 

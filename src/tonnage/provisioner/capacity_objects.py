@@ -8,7 +8,9 @@ With pools, `capacity` is their sum, so that whoever knows nothing of pools stil
 are never in neither: `change` takes the annotation away only from an object that has the field.
 
 An unchanged answer is not written, as upstream's is not: to the scheduler a write means that the driver was asked after
-the last volume was made. Pools in another order are the same pools. Pure; `capacity_controller` does what is said here.
+the last volume was made. Pools in another order are the same pools. Which volumes an answer includes is said beside it
+(`tonnage.dev/included-claims`), so that a scheduler need not guess when it may stop keeping their room back; a volume
+that is new is therefore always news. Pure; `capacity_controller` does what is said here.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from tonnage.objects import codec
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, ObjectMeta, OwnerReference
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, INCLUDED_CLAIMS, CSIStorageCapacity, StorageClass
 from tonnage.provisioner.topology_segments import Segment
 from tonnage.quantity import Quantity
 
@@ -53,11 +55,15 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the driver said, in bytes. `maximum_bytes` None: not said; no `pools`: it does not tell them apart."""
+    """What the driver said, in bytes. `maximum_bytes` None: not said; no `pools`: it does not tell them apart.
+
+    `includes` are the claims whose volumes had been made when the driver was asked, by uid, as far as they are new.
+    """
 
     capacity_bytes: int
     maximum_bytes: int | None = None
     pools: tuple[int, ...] = ()
+    includes: tuple[str, ...] = ()
 
 
 class ImpossibleCapacity(TonnageError):
@@ -103,7 +109,9 @@ def request_for(question: Question, storage_class: StorageClass) -> csi.GetCapac
     return csi.GetCapacityRequest(parameters=dict(storage_class.parameters), accessible_topology=topology)
 
 
-def read_answer(question: Question, response: csi.GetCapacityResponse, *, with_pools: bool) -> Answer:
+def read_answer(
+    question: Question, response: csi.GetCapacityResponse, *, with_pools: bool, includes: tuple[str, ...] = ()
+) -> Answer:
     """What a response says; without the gate, what it says to those who do not know of pools.
 
     Raises ImpossibleCapacity.
@@ -114,7 +122,7 @@ def read_answer(question: Question, response: csi.GetCapacityResponse, *, with_p
     impossible = next((told for told in (capacity, maximum, *pools) if told is not None and told < 0), None)
     if impossible is not None:
         raise ImpossibleCapacity(question, impossible)
-    return Answer(capacity, maximum, pools)
+    return Answer(capacity, maximum, pools, includes)
 
 
 # -- what is to be written --------------------------------------------------------------------------------------------
@@ -155,7 +163,7 @@ def new_object(
             generate_name=NAME_PREFIX,
             namespace=namespace,
             labels=labels,
-            annotations={AVAILABLE_CAPACITIES: _annotation(answer.pools)} if answer.pools and is_dropped else {},
+            annotations=_annotations(answer, is_dropped=is_dropped),
             owner_references=(owner,) if owner is not None else (),
         ),
         storage_class_name=question.storage_class,
@@ -181,11 +189,18 @@ def change(found: CSIStorageCapacity, answer: Answer, *, owner: OwnerReference |
     metadata: Doc = {}
     annotated = found.metadata.annotations.get(AVAILABLE_CAPACITIES)
     wants_annotation = bool(answer.pools) and not has_field and (is_dropped or annotated is not None)
+    annotations: Doc = {}
     if not wants_annotation:
         if annotated is not None:
-            metadata["annotations"] = {AVAILABLE_CAPACITIES: None}
+            annotations[AVAILABLE_CAPACITIES] = None
     elif annotated is None or sorted(annotated.split(",")) != sorted(map(_text, answer.pools)):
-        metadata["annotations"] = {AVAILABLE_CAPACITIES: _annotation(answer.pools)}
+        annotations[AVAILABLE_CAPACITIES] = _annotation(answer.pools)
+    # A claim that is news is reason enough to write; one that is no longer worth a word goes with the next write.
+    told = found.metadata.annotations.get(INCLUDED_CLAIMS, "")
+    if set(answer.includes) - set(told.split(",")) or (patch and told != ",".join(answer.includes)):
+        annotations[INCLUDED_CLAIMS] = ",".join(answer.includes) or None
+    if annotations:
+        metadata["annotations"] = annotations
     if owner is not None and not any(
         each.controller and each.uid == owner.uid for each in found.metadata.owner_references
     ):
@@ -197,6 +212,15 @@ def _owners(found: CSIStorageCapacity, owner: OwnerReference) -> list[dict[str, 
     """Ours, and those that do not manage the object: an API server takes one manager only, and we are it."""
     others = (each for each in found.metadata.owner_references if not each.controller and each.uid != owner.uid)
     return [codec.to_doc(each) for each in (*others, owner)]
+
+
+def _annotations(answer: Answer, *, is_dropped: bool) -> dict[str, str]:
+    found = {}
+    if answer.pools and is_dropped:
+        found[AVAILABLE_CAPACITIES] = _annotation(answer.pools)
+    if answer.includes:
+        found[INCLUDED_CLAIMS] = ",".join(answer.includes)
+    return found
 
 
 def _annotation(pools: Iterable[int]) -> str:

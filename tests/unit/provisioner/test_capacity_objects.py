@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -269,6 +270,22 @@ def test_an_object_that_has_the_field_keeps_it_where_new_ones_lose_theirs():
     # A server whose gate was turned off keeps what it has, and lets it be changed.
     less = Answer(200 * GI, None, (0, 200 * GI))
     assert changed(made(POOLS), less, is_dropped=True) == {"capacity": "200Gi", "availableCapacities": ["0", "200Gi"]}
+
+
+def test_an_answer_says_whose_volumes_it_includes():
+    answer = replace(POOLS, includes=("u1", "u2"))
+    assert made(answer).metadata.annotations == {"tonnage.dev/included-claims": "u1,u2"}
+    assert changed(made(POOLS), answer) == {"metadata": {"annotations": {"tonnage.dev/included-claims": "u1,u2"}}}
+
+
+def test_a_claim_that_is_no_longer_worth_a_word_goes_with_the_next_write_and_is_no_reason_for_one():
+    found = made(replace(POOLS, includes=("u1", "u2")))
+    assert changed(found, replace(POOLS, includes=("u2",))) == {}
+    less = replace(POOLS, maximum_bytes=1, includes=("u2",))
+    assert changed(found, less)["metadata"] == {"annotations": {"tonnage.dev/included-claims": "u2"}}
+    assert changed(found, replace(less, includes=()))["metadata"] == {
+        "annotations": {"tonnage.dev/included-claims": None}
+    }
 
 
 def test_our_owner_is_added_beside_others():

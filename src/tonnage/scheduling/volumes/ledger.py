@@ -4,6 +4,7 @@ A claim with a selected-node is a promise: its volume is going to be made there,
 free. The ledger keeps the bytes, claim by claim, so that the next pod is judged by what is left.
 
     selected-node, not bound ──► bound ──► its object is refreshed after that, or `timeout_s` passed
+                 └──────────────────► its object says that it includes the claim (`promised_objects`)
     rebuilt (bound all along) ──► the volume's node affinity admits the new node ──► its object is refreshed after that;
                                   or `timeout_s` passed since Reserve
 
@@ -273,9 +274,8 @@ class Ledger:
             elif promise.made_tick is None:
                 promise.made_tick, promise.made_at = self._objects.tick, self._clock.now()
         objects = self._objects.charged_to(promise)
-        if promise.made_tick is not None:
-            tick, at = promise.made_tick, promise.made_at
-            unaware = [each for each in objects if not self._objects.shows(each, tick, at)]
+        unaware = [each for each in objects if not self._is_shown(promise, each)]
+        if len(unaware) < len(objects):
             if not unaware and [promise.named] == [identity(each) for each in objects]:
                 self.resets_total += 1
                 self._drop(promise)
@@ -283,6 +283,13 @@ class Ledger:
             objects = unaware
         size = counted_bytes(promise.claim, self._storage)
         self._charges.charge(promise, {identity(each): size for each in objects} if size is not None else {})
+
+    def _is_shown(self, promise: Promise, capacity: CSIStorageCapacity) -> bool:
+        """Whether an object tells of what the promised volume takes."""
+        # What was said of a volume when it was made says nothing about where it is rebuilt.
+        if not promise.is_rebuild and self._objects.includes(capacity, promise.claim.uid):
+            return True
+        return promise.made_tick is not None and self._objects.shows(capacity, promise.made_tick, promise.made_at)
 
     def _drop(self, promise: Promise) -> None:
         self._charges.charge(promise, {})

@@ -3,7 +3,8 @@
 The object that Reserve named is charged as long as it reaches the node; a promise without a name is charged to every
 object of its class that does, because any of them may be what the driver takes from. Once the volume is made, an object
 that is refreshed or created later shows what the volume took, and is charged no more. Refreshes are counted here, so
-that "later" means what it says however coarse the clock is.
+that "later" means what it says however coarse the clock is. A provisioner that says which claims its figures include
+(`tonnage.dev/included-claims`) is believed, whatever has been seen of the claim.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects.storage_v1 import INCLUDED_CLAIMS, CSIStorageCapacity
 from tonnage.scheduling.cluster import Cluster
 from tonnage.scheduling.columns import row_numbers
 from tonnage.scheduling.volumes.capacity_index import CapacityIndex
@@ -85,6 +86,11 @@ class PromisedObjects:
             return True
         created_at = capacity.metadata.creation_timestamp
         return created_at is not None and created_at > made_at
+
+    def includes(self, capacity: CSIStorageCapacity, claim_uid: str) -> bool:
+        """Whether whoever publishes an object says that its figures include this claim's volume."""
+        told = capacity.metadata.annotations.get(INCLUDED_CLAIMS)
+        return told is not None and claim_uid in told.split(",")
 
     def is_rebuilt(self, promise: Promise) -> bool:
         """Whether the driver has set the node affinity of a volume to where it was to be rebuilt (KEP-5381)."""

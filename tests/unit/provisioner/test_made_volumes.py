@@ -1,0 +1,32 @@
+"""What the next figures of a driver are known to include."""
+
+from __future__ import annotations
+
+from tonnage.clock import VirtualClock
+from tonnage.provisioner.made_volumes import KEPT_S, MOST, MadeVolumes
+
+
+def test_figures_include_what_was_made_before_they_were_asked_for_where_it_was_made():
+    made = MadeVolumes(VirtualClock())
+    made.note("pools/node-1", "u1")
+    made.note("pools/node-1", "u2")
+    assert (made.about("pools/node-1"), made.about("pools/node-2")) == (("u1", "u2"), ())
+
+
+def test_what_is_older_than_anybody_waits_for_is_not_worth_a_word():
+    clock = VirtualClock()
+    made = MadeVolumes(clock)
+    made.note("pools/node-1", "old")
+    clock.advance(KEPT_S)
+    made.note("pools/node-1", "new")
+    assert made.about("pools/node-1") == ("old", "new")
+    clock.advance(1)
+    assert made.about("pools/node-1") == ("new",)
+
+
+def test_of_very_many_the_newest_are_named():
+    made = MadeVolumes(VirtualClock())
+    for number in range(MOST + 2):
+        made.note("pools/node-1", str(number))
+    made.note("pools/node-1", "2")  # expanded meanwhile: news again
+    assert made.about("pools/node-1") == (*map(str, range(3, MOST + 2)), "2")
