@@ -19,7 +19,7 @@ from tonnage.apiserver.server import Server, Settings, serve
 from tonnage.csi.errors import Code
 from tonnage.gates import Gates
 from tonnage.logs import JsonLines
-from tonnage.objects.core_v1 import Node
+from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.provisioner.capacity_objects import manager_on
@@ -141,6 +141,38 @@ async def test_figures_say_whose_volumes_they_include(stage: Stage):
         found = await stage.until_published((a, "80Gi"), (b, "100Gi"))
         told = sorted(each.metadata.annotations.get("tonnage.dev/included-claims", "") for each in found)
         assert told == ["", "u1"]
+
+
+async def test_after_a_volume_was_rebuilt_elsewhere_its_new_place_and_its_class_are_asked_at_once(
+    stage: Stage,
+):
+    pools, a, b = await stage.storage_class(), await stage.node("a"), await stage.node("b")
+    stage.driver.say(a, "100Gi")
+    stage.driver.say(b, "80Gi")
+    async with stage.controller():
+        await stage.until_published((a, "100Gi"), (b, "80Gi"))
+        spec = {
+            "capacity": {"storage": "20Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": pools,
+            "claimRef": {"namespace": "default", "name": "data", "uid": "u1"},
+            "csi": {"driver": stage.ns, "volumeHandle": "v1"},
+        }
+        name = f"{stage.ns}-pv"
+        await stage.client.create_doc(
+            {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+        )
+        await stage.until_settled()
+        # 20Gi go from b to a; its driver says so by the volume's node affinity.
+        stage.driver.say(a, "80Gi")
+        stage.driver.say(b, "100Gi")
+        place = {"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": [a]}]}
+        affinity = {"required": {"nodeSelectorTerms": [place]}}
+        await stage.client.patch(PersistentVolume, name, {"spec": {"nodeAffinity": affinity}})
+        found = await stage.until_published((a, "80Gi"), (b, "100Gi"))
+        told = {said_by(each)[0]: each.metadata.annotations.get("tonnage.dev/included-claims") for each in found}
+        assert told == {a: "u1", b: None}
+        await stage.client.delete(PersistentVolume, name)
 
 
 async def test_objects_follow_nodes_and_drivers_as_they_come_and_go(stage: Stage):

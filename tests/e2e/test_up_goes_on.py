@@ -123,11 +123,15 @@ def test_a_cluster_is_taken_up_again_with_all_that_it_had(start: Callable[..., U
     scene.running("web")
 
     # The supervisor is killed: its programs end, and the next start, at once and with the gates on, waits for that.
+    # It does not wait for a node that somebody has cordoned.
+    up.patch(f"/api/v1/nodes/{other}", {"spec": {"unschedulable": True}})
+    scene.until("the cordon's taint", lambda: scene.up.get(f"/api/v1/nodes/{other}").body["spec"].get("taints"))
     pids = [up.pid(program) for program in PROGRAMS]
     up.stop(signal.SIGKILL)
     up = start()
     assert not any(map(is_running, pids))
     scene = scene_of(up)
+    assert up.patch(f"/api/v1/nodes/{other}", {"spec": {"unschedulable": None}}).code == 200
     assert scene.running("db-0")["metadata"]["uid"] == first["metadata"]["uid"]
     assert scene.running("web")["spec"]["containers"][0]["name"] == "main"
     assert scene.mount("db-0", volume).joinpath("note").read_text() == "remember me"

@@ -19,6 +19,7 @@ from tonnage.faults import Fault
 from tonnage.gates import Gates
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.events_v1 import Event
 from tonnage.objects.storage_v1 import CSIDriver, CSINode
 from tonnage.testing.processes import start_cluster
 
@@ -311,6 +312,55 @@ def test_a_deleted_node_registers_again_and_its_new_csi_node_belongs_to_it():
         await eventually(lambda: has_count(stage, 4), "with its driver")
 
     play(story)
+
+
+def test_a_node_tells_when_it_starts_is_ready_and_is_cordoned():
+    async def story(stage: NodeStage) -> None:
+        await stage.start()
+        told = [("Normal", "Starting", "Starting kubelet."), said("NodeReady")]
+        await eventually(lambda: has_told(stage, told), "that it starts")
+        await stage.client.patch(Node, "node-1", {"spec": {"unschedulable": True}})
+        told.append(said("NodeNotSchedulable"))
+        await eventually(lambda: has_told(stage, told), "that it is cordoned")
+        await stage.client.patch(Node, "node-1", {"spec": {"unschedulable": None}})
+        told.append(said("NodeSchedulable"))
+        await eventually(lambda: has_told(stage, told), "that it is not any more")
+
+        # A restart finds a node that has been Ready all the time, and one that somebody cordoned meanwhile.
+        await stage.stop()
+        await stage.client.patch(Node, "node-1", {"spec": {"unschedulable": True}})
+        await stage.start()
+        told += [("Normal", "Starting", "Starting kubelet."), said("NodeNotSchedulable")]
+        await eventually(lambda: has_told(stage, told), "that it starts once more")
+
+    play(story)
+
+
+def test_a_node_that_comes_back_after_it_was_given_up_tells_that_it_is_ready():
+    async def story(stage: NodeStage) -> None:
+        await stage.start()
+        stage.faults.write([Fault("node-stopped", "node-1")])
+        unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        await stage.client.patch(
+            Node, "node-1", {"status": {"conditions": [unknown]}}, patch_type="strategic", subresource="status"
+        )
+        stage.faults.write([])
+
+        async def is_told_twice() -> bool:
+            found = (await stage.client.list(Event, namespace="default")).items
+            return [each.series.count for each in found if each.reason == "NodeReady" and each.series] == [2]
+
+        await eventually(is_told_twice, "a series of two")
+
+    play(story)
+
+
+def said(reason: str) -> tuple[str, str, str]:
+    return "Normal", reason, f"Node node-1 status is now: {reason}"
+
+
+async def has_told(stage: NodeStage, told: list[tuple[str, str, str]]) -> bool:
+    return sorted(await stage.events("node-1")) == sorted(told)
 
 
 def test_a_driver_whose_socket_goes_is_taken_out_and_its_updates_end():

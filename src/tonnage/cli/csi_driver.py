@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import secrets
 import socket
 from contextlib import AsyncExitStack
@@ -27,6 +28,7 @@ from tonnage.faults import FaultFile
 from tonnage.gates import Gates
 
 PLACEHOLDER = "{node}"
+_DRIVER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 
 
 class _Endpoint(click.ParamType[str]):
@@ -39,6 +41,22 @@ class _Endpoint(click.ParamType[str]):
             socket_path(str(value))
         except InvalidAddress as exc:
             self.fail(f"{exc.message}; {exc.hint}", param, ctx)
+        return str(value)
+
+
+class _DriverName(click.ParamType[str]):
+    """A name as CSI's GetPluginInfo may give it; kubelets make a folder and labels of it."""
+
+    name = "name"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not _DRIVER_NAME.fullmatch(str(value)):
+            self.fail(
+                f'"{value}" is no name of a CSI driver: at most 63 letters, digits, dots and dashes, with a letter or '
+                f'digit at both ends; write it like "{DRIVER_NAME}"',
+                param,
+                ctx,
+            )
         return str(value)
 
 
@@ -74,7 +92,7 @@ class Endpoints:
     required=True,
     help="Where volumes and what is known of them are kept.",
 )
-@click.option("--driver-name", default=DRIVER_NAME, show_default=True, help="The driver's name.")
+@click.option("--driver-name", type=_DriverName(), default=DRIVER_NAME, show_default=True, help="The driver's name.")
 @click.option(
     "--pool-policy",
     type=click.Choice(POLICIES),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
@@ -34,6 +34,24 @@ class _Kind(click.ParamType[str]):
         return str(value)
 
 
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Where the faults are, as it was said. Asked by each command when it begins, so that help is given before."""
+
+    data_dir: Path | None
+    file: Path | None
+
+    def faults(self) -> FaultFile:
+        """Raises UsageError unless one place is named, and TonnageError for a cluster that is not there."""
+        if self.data_dir is None and self.file is not None:
+            return FaultFile(self.file)
+        if self.data_dir is None or self.file is not None:
+            raise click.UsageError("say where: either --data-dir DIR or --faults FILE")
+        if not self.data_dir.is_dir():
+            raise TonnageError(f"there is no folder {self.data_dir}", hint="name the --data-dir of `tonnage up`")
+        return FaultFile(self.data_dir / FILE_NAME)
+
+
 @click.group(epilog=_kinds())
 @click.option(
     "--data-dir", type=click.Path(path_type=Path, file_okay=False), help="The folder of a `tonnage up` cluster."
@@ -42,14 +60,7 @@ class _Kind(click.ParamType[str]):
 @click.pass_context
 def fault(ctx: click.Context, data_dir: Path | None, file: Path | None) -> None:
     """Make things go wrong on request: the driver and the nodes of a cluster look here at each step."""
-    if (data_dir is None) == (file is None):
-        raise click.UsageError("say where: either --data-dir DIR or --faults FILE")
-    if data_dir is not None:
-        if not data_dir.is_dir():
-            raise TonnageError(f"there is no folder {data_dir}", hint="name the --data-dir of `tonnage up`")
-        file = data_dir / FILE_NAME
-    assert file is not None
-    ctx.obj = FaultFile(file)
+    ctx.obj = _Where(data_dir, file)
 
 
 @fault.command("set")
@@ -57,7 +68,7 @@ def fault(ctx: click.Context, data_dir: Path | None, file: Path | None) -> None:
 @click.option("--node", default="", help="The node it is for; without one it is for all.")
 @click.option("--value", type=float, help="How much, for the kinds that ask.")
 @click.pass_obj
-def set_fault(faults: FaultFile, kind: str, node: str, value: float | None) -> None:
+def set_fault(where: _Where, kind: str, node: str, value: float | None) -> None:
     """Make KIND go wrong from now on, until it is cleared."""
     unit = kind_of(kind).value
     if unit and value is None:
@@ -66,7 +77,7 @@ def set_fault(faults: FaultFile, kind: str, node: str, value: float | None) -> N
         wanted = Fault(kind, node, value or 0.0)
     except InvalidFault as exc:
         raise click.UsageError(exc.message) from exc
-    faults.put(wanted)
+    where.faults().put(wanted)
     click.echo(f"fault {_told(wanted)} set", err=True)
 
 
@@ -74,9 +85,9 @@ def set_fault(faults: FaultFile, kind: str, node: str, value: float | None) -> N
 @click.argument("kind", type=_Kind(), required=False)
 @click.option("--node", default="", help="Only what is for this node.")
 @click.pass_obj
-def clear(faults: FaultFile, kind: str | None, node: str) -> None:
+def clear(where: _Where, kind: str | None, node: str) -> None:
     """End the faults of KIND, or all of them."""
-    ended = faults.clear(kind or "", node)
+    ended = where.faults().clear(kind or "", node)
     for each in ended:
         click.echo(f"fault {_told(each)} cleared", err=True)
     if not ended:
@@ -86,9 +97,9 @@ def clear(faults: FaultFile, kind: str | None, node: str) -> None:
 @fault.command("list")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.pass_obj
-def list_faults(faults: FaultFile, output: str) -> None:
+def list_faults(where: _Where, output: str) -> None:
     """Show what is going wrong."""
-    held = faults.all()
+    held = where.faults().all()
     if output == "json":
         click.echo(json.dumps([asdict(each) for each in held], indent=1))
     else:

@@ -93,6 +93,7 @@ class Kubelet:
             nodes=nodes,
             csi_nodes=csi_nodes,
             drivers=self.drivers,
+            recorder=self.recorder,
             faults=faults,
         )
         self.limits = LimitUpdater(

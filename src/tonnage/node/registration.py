@@ -2,6 +2,8 @@
 
 What people and controllers changed in the Node stays. A Node that was deleted is made again, unless the node was
 removed on request: then Node, CSINode and Lease are taken away, and come back when the request is withdrawn.
+
+`kubectl describe node` tells, in a kubelet's events, when the node started, became Ready, and was cordoned or not.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.deadline import within
 from tonnage.client.http import Client
+from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.errors import AlreadyExists, NotFound, TonnageError
 from tonnage.node.csi_nodes import CsiNodeWriter
@@ -23,6 +26,7 @@ from tonnage.node.latest import Latest
 from tonnage.node.node_faults import NodeFaults
 from tonnage.node.node_objects import (
     LEASE_NAMESPACE,
+    is_ready,
     missing_labels,
     new_lease,
     new_node,
@@ -34,6 +38,7 @@ from tonnage.node.settings import NodeSettings
 from tonnage.objects.codec import convert
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node
+from tonnage.objects.core_v1.references import ObjectReference
 from tonnage.objects.storage_v1 import CSINode
 
 _RETRY_RENEWAL_S: Final = 1.0
@@ -55,6 +60,7 @@ class Registration:
         nodes: Latest[Node],
         csi_nodes: Cache[CSINode],
         drivers: Drivers,
+        recorder: Recorder,
         faults: NodeFaults,
     ) -> None:
         self._name = name
@@ -65,7 +71,9 @@ class Registration:
         self._nodes = nodes
         self._csi_nodes = csi_nodes
         self._drivers = drivers
+        self._recorder = recorder
         self._faults = faults
+        self._was_unschedulable = False  # upstream's lastNodeUnschedulable: a start tells of a cordon again
         self._wake = asyncio.Event()
         self.is_registered = asyncio.Event()
         """The Node has been there once."""
@@ -100,14 +108,15 @@ class Registration:
         return await self.writer.put(node, driver)
 
     async def _ensure_node(self) -> Node:
-        node = self._nodes.get(self._name)
+        before = node = self._nodes.get(self._name)
         if node is None:
+            self._was_unschedulable = False
             wanted = new_node(self._name, self._settings, now=self._clock.now())
             try:
                 node = convert(Node, await self._client.create_doc(wanted))
                 _log.info("Node registered", node=self._name)
             except AlreadyExists:
-                node = await self._client.get(Node, self._name)
+                before = node = await self._client.get(Node, self._name)
             self._nodes.note(node)
         if labels := missing_labels(node):
             patch = {"metadata": {"uid": node.uid, "labels": labels}}
@@ -118,7 +127,24 @@ class Registration:
                 Node, self._name, patch_of_status, patch_type="strategic", subresource="status"
             )
             node = self._nodes.note(patched)
+        self._tell_changes(before, node)
         return node
+
+    def _tell_changes(self, before: Node | None, node: Node) -> None:
+        if not self.is_registered.is_set():
+            self._tell(node, "Starting", "Starting kubelet.")
+        if before is None or not is_ready(before):  # it never is anything but Ready when it has written its status
+            self._tell_status(node, "NodeReady")
+        if node.spec.unschedulable != self._was_unschedulable:
+            self._was_unschedulable = node.spec.unschedulable
+            self._tell_status(node, "NodeNotSchedulable" if node.spec.unschedulable else "NodeSchedulable")
+
+    def _tell_status(self, node: Node, reason: str) -> None:
+        self._tell(node, reason, f"Node {node.name} status is now: {reason}")
+
+    def _tell(self, node: Node, reason: str, note: str) -> None:
+        about = ObjectReference(api_version="v1", kind="Node", name=node.name, uid=node.uid)
+        self._recorder.event(about, "Normal", reason, reason, note)
 
     async def _ensure_drivers(self, node: Node) -> None:
         installed = self._drivers.installed()

@@ -28,6 +28,7 @@ from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 
 _STOP_GRACE_S = 10.0
+_NURSERY_LOG = "nursery.log"
 _OLD_LOG_BYTES = 10 << 20
 
 _log = logs.logger("tonnage.up")
@@ -77,7 +78,7 @@ class Children:
         self._run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         # One thread, also in the arithmetic: a process with threads is not to be forked.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        with (self._logs / "nursery.log").open("ab") as log:
+        with (self._logs / _NURSERY_LOG).open("ab") as log:
             self._nursery = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "tonnage.plane.nursery",
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, env=environment,
@@ -104,29 +105,26 @@ class Children:
         """Return when these have said that they are ready.
 
         Raises ChildFailed, with the end of the log, when one is not in time, or gives up by itself: a program that is
-        asked wrongly will be asked just as wrongly the next time.
+        asked wrongly will be asked just as wrongly the next time. So it does when the nursery is gone.
         """
         for name in names:
             child = self._children[name]
             try:
                 await within(self._clock, timeout_s, self._ready_or_gone(child))
             except TimeoutError:
-                raise self._failure(child, f"is not ready after {timeout_s:g} s") from None
+                raise _failure(f"{name} is not ready after {timeout_s:g} s", child.log) from None
+            if self.is_broken.is_set():
+                raise _failure("the process that starts the cluster's programs has ended", self._logs / _NURSERY_LOG)
             if not child.is_ready.is_set():
-                raise self._failure(child, f"ended with code {child.last_code}")
+                raise _failure(f"{name} ended with code {child.last_code}", child.log)
 
     async def _ready_or_gone(self, child: Child) -> None:
-        ready, ended = (asyncio.create_task(each.wait()) for each in (child.is_ready, child.gave_up))
+        waits = [asyncio.create_task(each.wait()) for each in (child.is_ready, child.gave_up, self.is_broken)]
         try:
-            await asyncio.wait((ready, ended), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            ready.cancel()
-            ended.cancel()
-
-    def _failure(self, child: Child, what: str) -> ChildFailed:
-        return ChildFailed(
-            f"{child.name} {what}; its log ends with:\n{_tail(child.log)}", hint=f"all of it is in {child.log}"
-        )
+            for wait in waits:
+                wait.cancel()
 
     async def stop(self, *names: str) -> None:
         """Tell these to end, together, and wait; what is deaf is killed."""
@@ -214,6 +212,10 @@ class Children:
 
     def _pid_file(self, child: Child) -> Path:
         return self._run_dir / f"{child.name}.pid"
+
+
+def _failure(what: str, log: Path) -> ChildFailed:
+    return ChildFailed(f"{what}; its log ends with:\n{_tail(log)}", hint=f"all of it is in {log}")
 
 
 def _tail(log: Path, lines: int = 8) -> str:

@@ -26,12 +26,14 @@ from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.clock import Clock
 from tonnage.errors import ApiError, TonnageError
+from tonnage.faults import FaultFile
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane.children import Children
+from tonnage.plane.readiness import expected_nodes, has_come
 from tonnage.plane.settings import PlaneSettings
 from tonnage.plane.starter_objects import DRIVER, ensure_starter_objects
 
@@ -97,6 +99,8 @@ class Plane:
     async def _start(self) -> None:
         self._lock = await self._take_lock()
         self.settings.keep(self._asked)
+        for fault in FaultFile(self.settings.faults).all():
+            _log.warning("Goes wrong on request, as before", fault=fault.kind, node=fault.node or "every node")
         _own_folder(self._sockets)
         self._progress("loading")
         await self.children.open(lock=self._lock)
@@ -119,6 +123,11 @@ class Plane:
         await self.children.wait_ready(*PROGRAMS, timeout_s=_READY_WITHIN_S)
         self._progress(f"waiting for {len(self.node_names)} nodes and their capacity")
         await self._wait_for_nodes()
+        present = [node.name for node in (await self._client.list(Node)).items]
+        for name in self.settings.nodes_left_behind(self._asked, present):
+            _log.warning(
+                "Nobody plays this node any more; its pods and volumes go elsewhere once it is deleted", node=name
+            )
 
     async def _stop(self) -> None:
         # Those that write first; the driver and the server are there to the last write.
@@ -183,14 +192,13 @@ class Plane:
             await self._clock.sleep(_LOOK_EVERY_S)
 
     async def _are_nodes_ready(self) -> bool:
-        """Every node is Ready and untainted, and room is published for as many topologies as there are nodes."""
+        """Every node that will come has come, and room is published for as many topologies."""
         nodes = {node.name: node for node in (await self.client.list(Node)).items}
-        for name in self.node_names:
-            node = nodes.get(name)
-            if node is None or node.spec.taints or not _is_ready(node):
-                return False
+        expected = expected_nodes(self.node_names, FaultFile(self.settings.faults).all())
+        if not all(has_come(nodes.get(name)) for name in expected):
+            return False
         published = await self.client.list(CSIStorageCapacity, label_selector=f"csi.storage.k8s.io/drivername={DRIVER}")
-        return len(published.items) >= len(self.node_names)
+        return len(published.items) >= len(expected)
 
     # -- the programs' command lines ----------------------------------------------------------------------------------
 
@@ -282,10 +290,6 @@ def _is_alive(pid: int) -> bool:
 
 def _each(flag: str, values: Sequence[str]) -> list[str]:
     return [text for value in values for text in (flag, value)]
-
-
-def _is_ready(node: Node) -> bool:
-    return any(condition.type == "Ready" and condition.is_true for condition in node.status.conditions)
 
 
 def _own_folder(folder: Path) -> None:

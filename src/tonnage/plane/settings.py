@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -51,6 +51,12 @@ class PlaneSettings:
 
     def node_names(self, kept: Mapping[str, Any]) -> list[str]:
         return [f"node-{number}" for number in range(1, int(kept["nodes"]) + 1)]
+
+    def nodes_left_behind(self, kept: Mapping[str, Any], present: Iterable[str]) -> list[str]:
+        """Nodes of a larger cluster that was here before, in order: their objects are there, and nobody plays them."""
+        former = (f"node-{number}" for number in range(int(kept["nodes"]) + 1, MAX_NODES + 1))
+        found = set(present)
+        return [name for name in former if name in found]
 
     @property
     def kubeconfig(self) -> Path:

@@ -4,7 +4,8 @@
                                   ├──► questions ──► GetCapacity ──► make, change, or leave as it is
     StorageClasses ───────────────┘        ▲   │
        poll interval, refresh(), ──────────┘   └──► nobody asks any more, or a second object: delete
-       objects touched by others
+       objects touched by others,
+       volumes rebuilt elsewhere
 
     capacities = CapacityController(client, driver, informers, driver_name="pools.tonnage.dev",
                                     settings=CapacitySettings(namespace="kube-system"), clock=clock)
@@ -25,9 +26,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
@@ -40,6 +41,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Key, OwnerReference
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.provisioner import capacity_objects
+from tonnage.provisioner.capacity_counts import Counts, register_counts
 from tonnage.provisioner.capacity_objects import Answer, Question, key_of
 from tonnage.provisioner.capacity_published import PublishedCapacities
 from tonnage.provisioner.capacity_writer import CapacityWriter
@@ -74,14 +76,6 @@ class CapacitySettings:
     """--kube-api-capacity-qps: writes a second; 0 is no limit."""
     burst: int = 5
     """--kube-api-capacity-burst"""
-
-
-class Counts(NamedTuple):
-    """How many objects shall exist, how many of those do, and how many exist that nobody asks for."""
-
-    goal: int
-    current: int
-    obsolete: int
 
 
 class CapacityController:
@@ -127,7 +121,8 @@ class CapacityController:
         self._objects = informers.of(
             CSIStorageCapacity, namespace=settings.namespace, label_selector=capacity_objects.selector_of(labels)
         )
-        self._informers: list[Informer[Any]] = [self._classes, self._objects]
+        self._volumes = informers.of(PersistentVolume)
+        self._informers: list[Informer[Any]] = [self._classes, self._objects, self._volumes]
         if fixed_segment is None:
             self._nodes, self._csi_nodes = informers.of(Node), informers.of(CSINode)
             self._informers += [self._nodes, self._csi_nodes]
@@ -143,7 +138,7 @@ class CapacityController:
         )
         self._follow()
         if registry is not None:
-            self._register(registry)
+            register_counts(registry, self.counts)
 
     async def run(self) -> None:
         """Publish until cancelled."""
@@ -201,6 +196,7 @@ class CapacityController:
     def _follow(self) -> None:
         self._objects.on_change(self._on_object)
         self._classes.on_change(self._on_class)
+        self._volumes.add_handlers(on_update=self._on_volume)
         if self._fixed_segment is None:
             look = self._look_at_segments
             self._nodes.add_handlers(on_add=look, on_update=self._on_node, on_delete=look)
@@ -220,6 +216,21 @@ class CapacityController:
     def _on_class(self, found: StorageClass) -> None:
         self._look_at_segments()
         self.refresh(found.name)  # one that was deleted and made again may have other parameters
+
+    def _on_volume(self, old: PersistentVolume, new: PersistentVolume) -> None:
+        """A driver that has rebuilt a volume elsewhere says so by its node affinity (KEP-5925).
+
+        It took room there, which the scheduler keeps back until the figures show it, and left some behind, at a place
+        that is not named any more.
+        """
+        is_ours = new.spec.csi is not None and new.spec.csi.driver == self.driver_name
+        places = segments_of_volume(new)
+        if is_ours and places and places != segments_of_volume(old):
+            if new.spec.claim_ref is not None:
+                self._made.moved(new.spec.claim_ref.uid)
+            if self._fixed_segment in (None, *places):
+                self.refresh_volume(new)
+            self.refresh(new.spec.storage_class_name)
 
     def _on_object(self, found: CSIStorageCapacity) -> None:
         """Look at it, unless it is as we left it: our own writes come back this way as well."""
@@ -281,23 +292,3 @@ class CapacityController:
         )
         self._answers[question.key] = answer
         return answer
-
-    # -- metrics ------------------------------------------------------------------------------------------------------
-
-    def _register(self, registry: CollectorRegistry) -> None:
-        goal = Gauge(
-            "csistoragecapacities_desired_goal", "CSIStorageCapacity objects that shall exist.", registry=registry
-        )
-        current = Gauge(
-            "csistoragecapacities_desired_current",
-            "CSIStorageCapacity objects that shall exist and do.",
-            registry=registry,
-        )
-        obsolete = Gauge(
-            "csistoragecapacities_obsolete",
-            "CSIStorageCapacity objects that exist and will be deleted, because nobody asks for them.",
-            registry=registry,
-        )
-        goal.set_function(lambda: self.counts().goal)
-        current.set_function(lambda: self.counts().current)
-        obsolete.set_function(lambda: self.counts().obsolete)

@@ -34,6 +34,11 @@ class MadeVolumes:
         if len(made) > MOST:
             del made[next(iter(made))]
 
+    def moved(self, claim_uid: str) -> None:
+        """A volume left for elsewhere: should it come back, figures from before do not include it."""
+        for made in self._made_at_s.values():
+            made.pop(claim_uid, None)
+
     def about(self, key: Key) -> tuple[str, ...]:
         """The claims that an answer to this question includes, if it is asked now."""
         made = self._made_at_s.get(key)

@@ -164,18 +164,25 @@ class SchedulingLoop:
         self._meter.decision_begins()
         began_at = self._clock.monotonic()
         try:
-            return profile.decider.decide(self._cluster, self._as_nominated(queued.info), held)
+            return profile.decider.decide(self._cluster, self._as_nominated(queued), held)
         except Exception:
             _log.exception("A plugin failed", pod=queued.info.key)
             return None
         finally:
             self._meter.algorithm(self._clock.monotonic() - began_at)
 
-    def _as_nominated(self, info: PodInfo) -> PodInfo:
-        """The pod as the API will show it when the nomination that was made here has arrived there."""
-        expected_on = self._queue.nominator.node_of(info.pod)
-        status = info.pod.status
-        if expected_on in ("", status.nominated_node_name):
+    def _as_nominated(self, queued: QueuedPod) -> PodInfo:
+        """The pod as the API will show it when the nomination that was made here has arrived there.
+
+        Without it where the last attempt failed after the decision. The proposal stays, as KEP-5278 has it, but a node
+        whose figures promise the room that its driver refuses would be tried first for ever, and no other one at all.
+        """
+        info, status = queued.info, queued.info.pod.status
+        expected_on = self._queue.nominator.node_of(info.pod) or status.nominated_node_name
+        if expected_on == queued.failed_on:
+            expected_on = ""
+        queued.failed_on = ""
+        if expected_on == status.nominated_node_name:
             return info
         status = msgspec.structs.replace(status, nominated_node_name=expected_on)
         return PodInfo(msgspec.structs.replace(info.pod, status=status))
@@ -234,6 +241,7 @@ class SchedulingLoop:
         plugins = (status.plugin,) if status.is_rejection and status.plugin else ()
         reason = "Unschedulable" if status.is_rejection else "SchedulerError"
         withdrawn = self._nominations.withdrawn()
+        placement.queued.failed_on = placement.node
         self._start(self._requeue(placement.queued, plugins, reason, status.message, nomination=withdrawn))
 
     # -- failure ------------------------------------------------------------------------------------------------------

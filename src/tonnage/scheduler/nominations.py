@@ -9,8 +9,9 @@
     an attempt fails                   what is there stays              it is emptied, unless preemption was not tried
 
 On, nobody's proposal is ever taken away, as the KEP has it: whoever made it sees to it. (kube-scheduler 1.36 goes on
-emptying the field, with the gate on as well.) Who is expected where in memory is the queue's `nominator`; the binding
-itself empties the field in the API.
+emptying the field, with the gate on as well.) Only the next attempt does not try that node first, if it was there that
+a pod failed after the decision (`QueuedPod.failed_on`): the others are to have their chance. Who is expected where in
+memory is the queue's `nominator`; the binding itself empties the field in the API.
 """
 
 from __future__ import annotations

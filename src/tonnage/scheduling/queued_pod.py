@@ -55,6 +55,8 @@ class QueuedPod:
     was_flushed: bool = False
     """It was last moved because it had waited too long, not by an event: a hint may be missing one."""
     flushed_at: float | None = None
+    failed_on: str = ""
+    """The node that it was sent to last and did not reach. The next attempt does not try that one first."""
 
     @property
     def pod(self) -> Pod:

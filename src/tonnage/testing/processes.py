@@ -146,5 +146,8 @@ def start_up(folder: Path, *flags: str) -> Up:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert line.startswith("ready https://"), (folder / "up.log").read_text()
+    if not line.startswith("ready https://"):
+        process.kill()  # it has said why, and what it started ends with it
+        process.communicate()
+        raise AssertionError((folder / "up.log").read_text())
     return Up(folder, line.split()[1], process)

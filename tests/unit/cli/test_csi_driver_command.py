@@ -47,6 +47,11 @@ def complaint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
             "write it like unix:///run/csi.sock or /run/csi.sock",
         ),
         (
+            [*WHOLE, "--driver-name", "Bad Name!"],
+            "Invalid value for '--driver-name': \"Bad Name!\" is no name of a CSI driver: at most 63 letters, digits, "
+            'dots and dashes, with a letter or digit at both ends; write it like "pools.tonnage.dev"',
+        ),
+        (
             [*WHOLE, "--pool-policy", "worst-fit"],
             "Invalid value for '--pool-policy': 'worst-fit' is not one of 'best-fit', 'first-fit', 'random'.",
         ),

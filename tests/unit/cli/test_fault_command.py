@@ -121,3 +121,10 @@ def test_a_broken_file_is_a_failure(shell: Shell, tmp_path: Path) -> None:
 def test_help_lists_every_kind(shell: Shell) -> None:
     _, out, _ = shell("--help")
     assert "  slots-taken    this many attach slots are taken by others (slots)" in out
+
+
+@pytest.mark.parametrize("verb", ["set", "clear", "list"])
+def test_help_is_given_without_saying_where(shell: Shell, verb: str) -> None:
+    code, out, err = shell(verb, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Usage: tonnage fault {verb} [OPTIONS]")

@@ -58,3 +58,9 @@ def test_sockets_of_a_deep_folder_are_where_the_kernel_takes_them():
     assert len(str(socket)) <= MAX_SOCKET_PATH
     # Two folders never share sockets.
     assert deep.socket_dir() != PlaneSettings(data_dir=Path("/" + "deeper/" * 30)).socket_dir()
+
+
+def test_a_cluster_that_shrank_knows_the_nodes_it_left_behind(tmp_path: Path):
+    settings = PlaneSettings(data_dir=tmp_path, nodes=2)
+    present = ["extra-1", "node-1", "node-10", "node-2", "node-3"]  # extra-1 is somebody else's
+    assert settings.nodes_left_behind(settings.resolved(), present) == ["node-3", "node-10"]

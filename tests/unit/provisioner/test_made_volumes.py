@@ -30,3 +30,13 @@ def test_of_very_many_the_newest_are_named():
         made.note("pools/node-1", str(number))
     made.note("pools/node-1", "2")  # expanded meanwhile: news again
     assert made.about("pools/node-1") == (*map(str, range(3, MOST + 2)), "2")
+
+
+def test_a_volume_that_was_rebuilt_elsewhere_is_in_no_figures_until_it_is_noted_there():
+    made = MadeVolumes(VirtualClock())
+    for key in ("pools/node-1", "gold/node-1"):
+        made.note(key, "u1")
+        made.note(key, "u2")
+    made.moved("u1")
+    made.note("pools/node-2", "u1")
+    assert [made.about(key) for key in ("pools/node-1", "gold/node-1", "pools/node-2")] == [("u2",), ("u2",), ("u1",)]

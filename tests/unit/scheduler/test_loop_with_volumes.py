@@ -79,6 +79,25 @@ async def test_a_claim_that_its_provisioner_gives_back_goes_to_another_node():
         assert rig.bound == {"default/web": second}
 
 
+async def test_a_node_that_gave_a_claim_back_is_not_tried_first_again_though_its_figures_still_say_room():
+    proposed = pod_with("web", "data", status={"nominatedNodeName": "b"})
+    rig = Rig(*CLASS, node("a"), node("b"), room("a"), room("b", "50Gi"), claim("data", "20Gi"), proposed)
+    async with rig.running():
+        await rig.settle()
+        assert rig.claim("data").selected_node == "b"  # as proposed, though a has more
+        given_back = {"annotations": {"volume.kubernetes.io/selected-node": None, "tried": "yes"}}
+        rig.change(PersistentVolumeClaim, "default/data", {"metadata": given_back})
+        await rig.settle()
+        assert rig.conditions == [failed('binding volumes: provisioning failed for PVC "data"')]
+        web = rig.pod("default/web")
+        assert web is not None and web.status.nominated_node_name == "b"  # nobody's proposal is taken away
+        await rig.settle(2.0)  # one second of backoff
+        assert rig.claim("data").selected_node == "a"
+        rig.provision("data")
+        await rig.settle()
+        assert rig.bound == {"default/web": "a"}
+
+
 async def test_a_volume_that_never_comes_ends_the_wait_after_the_bind_timeout():
     rig = Rig(*CLASS, node("a"), room("a"), claim("data"), pod_with("web", "data"), timeout_s=600)
     async with rig.running():

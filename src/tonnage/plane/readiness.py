@@ -1,0 +1,30 @@
+"""When a cluster counts as started: which nodes will come, and when one has come.
+
+A cluster that is taken up again is the one it was: what people asked of its nodes (a cordon, a taint, a fault) still
+holds, and is nothing to wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tonnage.faults import Fault
+from tonnage.objects.core_v1 import Node
+
+_LIFECYCLE_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+"""What the node lifecycle controller takes away when it has seen that a node lives; every other is somebody's wish."""
+_IDLE: Final = frozenset({"node-stopped", "node-removed"})
+
+
+def expected_nodes(names: Sequence[str], faults: Iterable[Fault]) -> list[str]:
+    """The nodes that will come: one that is stopped or removed on request will not."""
+    idle = {fault.node for fault in faults if fault.kind in _IDLE}
+    return [] if "" in idle else [name for name in names if name not in idle]
+
+
+def has_come(node: Node | None) -> bool:
+    """Whether a node is Ready, and the controllers know it."""
+    if node is None or any(taint.key in _LIFECYCLE_TAINTS for taint in node.spec.taints):
+        return False
+    return any(condition.type == "Ready" and condition.is_true for condition in node.status.conditions)
