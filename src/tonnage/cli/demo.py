@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from tonnage.cli.options import start_logging
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
 from tonnage.plane import Plane, PlaneSettings
@@ -27,6 +28,7 @@ from tonnage.stories.stage import Stage
 @click.command()
 def demo() -> None:
     """Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them hold."""
+    start_logging("text", 0)
     console = Console(highlight=False)
     started_at = time.monotonic()
     try:

@@ -39,7 +39,8 @@ async def a_refused_attachment_corrects_the_limit(stage: Stage) -> None:
     stage.holds(
         "CSINode still believes in all slots", count == LIMIT, f"allocatable.count {count}; next look in an hour"
     )
-    await stage.apply(deployment("web", pod_spec(ephemeral=["1Gi", "1Gi"], prefers="node-2")))
+    web = deployment("web", pod_spec(ephemeral=["1Gi", "1Gi"], prefers="node-2"))
+    await stage.apply(web)
     failed = await stage.until("a pod to be failed", lambda: rejected(stage))
     stage.holds("the pod that cannot be attached is failed", True, f"{failed.status.reason}: {failed.status.message}")
     stage.holds("it was on node-2, whose slots were gone", failed.spec.node_name == "node-2", failed.spec.node_name)
@@ -49,6 +50,7 @@ async def a_refused_attachment_corrects_the_limit(stage: Stage) -> None:
     async def replaced() -> Pod | None:
         return next((each for each in await stage.pods("web") if each.status.phase == "Running"), None)
 
+    await stage.foretell(web)
     found = await stage.until("another pod to run", replaced)
     stage.holds(
         "its Deployment made another, which runs elsewhere", found.spec.node_name != "node-2", found.spec.node_name

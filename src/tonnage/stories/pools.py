@@ -20,7 +20,7 @@ async def claims_are_packed_jointly(stage: Stage) -> None:
     stage.holds(
         "every pool of every node is known to the scheduler",
         published == {"node-1": ["100Gi"], "node-2": ["100Gi"] * 3, "node-3": ["60Gi", "60Gi"]},
-        published,
+        ", ".join(f"{node} {' + '.join(pools)}" for node, pools in sorted(published.items())),
     )
     for count, size, verdict in ((2, "100Gi", True), (1, "120Gi", False), (3, "80Gi", True), (4, "80Gi", False)):
         claims = [claim(f"data-{number}", size) for number in range(count)]
@@ -61,6 +61,8 @@ async def old_figures_are_not_used_twice(stage: Stage) -> None:
     await stage.until("five pods to run and five to be told that there is no room", settled)
     failed = await stage.events("ProvisioningFailed")
     stage.holds("five pods run, five wait with a reason", True)
+    waiting = next(each.name for each in await stage.pods() if not each.spec.node_name)
+    await stage.judged_anew(waiting)
     stage.holds("not one volume was refused by the driver", not failed, f"{len(failed)} x ProvisioningFailed")
 
 

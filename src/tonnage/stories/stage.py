@@ -79,7 +79,7 @@ class Stage:
         before = len(self.failures)
         try:
             yield
-        except StoryEnds as exc:
+        except TonnageError as exc:
             self.holds(exc.message, False)
         held = len(self.failures) == before
         await self._clear_away()
@@ -109,10 +109,14 @@ class Stage:
         for doc in docs:
             self.console.print(f"  + {described(doc)}", style="cyan", markup=False)
         for doc in docs:
-            pod, claims = pod_of(doc)
-            if pod is not None:
-                self._show(await self.explained(pod, *docs, *claims))
+            await self.foretell(doc, *docs)
         await self.create(*docs)
+
+    async def foretell(self, doc: Doc, *others: Doc) -> None:
+        """Show which nodes would be refused to the pod that an object is, or will make, if it were placed now."""
+        pod, claims = pod_of(doc)
+        if pod is not None:
+            self._show(await self.explained(pod, *others, *claims))
 
     async def create(self, *docs: Doc) -> None:
         """Create objects without a word."""
@@ -157,11 +161,12 @@ class Stage:
         return codec.decode(cls, encode({**doc, "metadata": metadata, "spec": spec}))
 
     def _show(self, explanation: Explanation) -> None:
+        name = explanation.pod.rpartition("/")[2]
         for answer in explanation.nodes:
             if not answer.feasible:
                 self.console.print(
-                    f"    {answer.name} is refused by {answer.rejected_by}: {', '.join(answer.reasons)}",
-                    style="dim", markup=False,
+                    f"    {name}: {answer.name} is refused by {answer.rejected_by}: {', '.join(answer.reasons)}",
+                    style="dim", markup=False, soft_wrap=True,
                 )  # fmt: skip
 
     def faults(self, *faults: Fault) -> None:
