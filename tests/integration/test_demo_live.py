@@ -1,4 +1,4 @@
-"""`tonnage demo` that is told to end before it is over."""
+"""`tonnage demo` that is told to end before it is over, and one whose stories do not hold."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from tonnage.cli.demo import demo
+from tonnage.errors import TonnageError
+from tonnage.stories.acts import ACTS
+from tonnage.stories.stage import Stage
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -19,13 +26,27 @@ def test_a_demo_that_is_told_to_end_stops_its_cluster_and_leaves_no_folder(numbe
     try:
         command = [sys.executable, "-m", "tonnage", "demo"]
         environment = {**os.environ, "TMPDIR": str(folder)}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as demo:
-            assert demo.stdout is not None
-            assert "with all four enhancements" in demo.stdout.readline()
-            demo.send_signal(number)
-            said, _ = demo.communicate(timeout=30)
-        assert demo.returncode == code  # 0 would say that every story held
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as playing:
+            assert playing.stdout is not None
+            assert "with all four enhancements" in playing.stdout.readline()
+            playing.send_signal(number)
+            said, _ = playing.communicate(timeout=30)
+        assert playing.returncode == code  # 0 would say that every story held
         assert "held" not in said
         assert list(folder.iterdir()) == []
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+async def nothing_holds(stage: Stage) -> None:
+    """A story that is not true"""
+    stage.holds("the earth is flat", False, "it is round")
+    raise TonnageError("and then the stage breaks")
+
+
+def test_a_claim_that_does_not_hold_is_shown_and_ends_the_demo_with_1(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tonnage.cli.demo.ACTS", (replace(ACTS[0], title="a test", stories=(nothing_holds,)),))
+    done = CliRunner().invoke(demo)
+    assert done.exit_code == 1
+    assert "✗ the earth is flat\n      it is round\n  ✗ and then the stage breaks\n  it did not hold" in done.stdout
+    assert done.stderr.endswith("error: 2 of the claims above did not hold\n")

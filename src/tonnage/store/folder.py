@@ -52,7 +52,8 @@ def open_folder(folder: Path, index: Index, max_pages: int | None) -> OpenFolder
 
 def _make_directory(folder: Path) -> None:
     if not folder.is_dir():
-        folder.mkdir(mode=0o700, parents=True)
+        # Another opener may make it at this very moment; which of us has it is for the lock to say.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         sync_directory(folder.parent)
 
 

@@ -232,3 +232,12 @@ async def test_a_cancelled_open_leaves_the_folder_free(folder: Path, open_store)
             continue
         break
     assert store.revision == 0
+
+
+async def test_openers_that_come_at_once_get_the_store_or_hear_that_it_is_in_use(folder: Path):
+    found = await asyncio.gather(*(Store.open(folder / "deep" / "store") for _ in range(8)), return_exceptions=True)
+    stores = [each for each in found if isinstance(each, Store)]
+    for each in stores:
+        await each.close()
+    assert len(stores) == 1
+    assert {type(each) for each in found} == {Store, StoreInUse}
