@@ -142,7 +142,7 @@ def test_a_deployment_rolls_out_with_volumes_of_each_pod_and_rolls_back(scene: S
     scene.kubectl("scale", "deploy", "web", "--replicas", "3")
     scene.kubectl("rollout", "status", "deploy", "web", "--timeout", "30s")
     before = {each["metadata"]["name"] for each in scene.pods("app=web")}
-    scene.kubectl("set", "image", "deploy/web", "main=registry.k8s.io/pause:3.11")
+    scene.kubectl("set", "image", "deploy/web", "main=pause:3.11")
     assert "successfully rolled out" in scene.kubectl("rollout", "status", "deploy", "web", "--timeout", "30s")
     after = {each["metadata"]["name"] for each in scene.pods("app=web") if "deletionTimestamp" not in each["metadata"]}
     assert len(before) == len(after) == 3 and not before & after
@@ -150,7 +150,7 @@ def test_a_deployment_rolls_out_with_volumes_of_each_pod_and_rolls_back(scene: S
     assert "successfully rolled out" in scene.kubectl("rollout", "status", "deploy", "web", "--timeout", "30s")
     scene.until("the old ones to be gone", lambda: len(scene.pods("app=web")) == 3)
     images = {each["spec"]["containers"][0]["image"] for each in scene.pods("app=web")}
-    assert images == {"registry.k8s.io/pause:3.10"}
+    assert images == {"pause:3.10"}
 
 
 def test_a_deleted_namespace_leaves_nothing(scene: Scene):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tonnage.objects.document import Doc
 
-IMAGE = "registry.k8s.io/pause:3.10"
+IMAGE = "pause:3.10"
 
 
 def claim(name: str, size: str) -> Doc:
