@@ -27,7 +27,7 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.controllers import deployment_status, rollout, rollout_revisions
 from tonnage.controllers.expectations import Expectations, is_in_doubt
-from tonnage.controllers.owned import Owned, claim
+from tonnage.controllers.owned import Owned, claim, follow_owned
 from tonnage.controllers.replica_sets import is_namespace_terminating
 from tonnage.controllers.statuses import write_status
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
@@ -63,7 +63,7 @@ class Deployments:
         self._expectations = Expectations(client, clock)
         self._reconciler = Reconciler("deployments", self._bring, clock=clock, workers=_WORKERS)
         self._reconciler.follow(self._deployments)
-        self._sets.add_handlers(on_add=self._set_changed, on_update=self._set_updated, on_delete=self._set_changed)
+        follow_owned(self._reconciler, self._sets, self._deployments, lambda owner: owner.spec.selector)
         self._pods.add_handlers(on_update=lambda _, pod: self._pod_changed(pod), on_delete=self._pod_changed)
 
     async def run(self) -> None:
@@ -72,27 +72,6 @@ class Deployments:
         await self._reconciler.run()
 
     # -- whom a change concerns ---------------------------------------------------------------------------------------
-
-    def _set_updated(self, old: ReplicaSet, new: ReplicaSet) -> None:
-        if old.metadata.controller != new.metadata.controller:
-            self._set_changed(old)
-        self._set_changed(new)
-
-    def _set_changed(self, found: ReplicaSet) -> None:
-        owner = found.metadata.controller
-        if owner is not None:
-            if owner.kind == "Deployment":
-                self._reconciler.add(f"{found.namespace}/{owner.name}")
-            return
-        for deployment in self._deployments:
-            selector = deployment.spec.selector
-            if (
-                deployment.namespace == found.namespace
-                and selector is not None
-                and not selector.is_empty
-                and selector.matches(found.metadata.labels)
-            ):
-                self._reconciler.add(deployment.key)
 
     def _pod_changed(self, pod: Pod) -> None:
         """Recreate waits for the last old pod to be gone, which no ReplicaSet's status tells."""

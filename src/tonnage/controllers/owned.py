@@ -1,4 +1,4 @@
-"""Which objects belong to which owner: an index over a cache, and how an owner takes and lets go of objects.
+"""Which objects belong to which owner: an index, whom a change concerns, and how an owner takes and lets go of objects.
 
 An object belongs to the owner that its one controller reference names, by uid. Beside its own, an owner may take over
 *orphans* of its namespace that match its selector (adoption), and gives up objects of its own that no longer match
@@ -15,15 +15,48 @@ from typing import Generic, TypeVar
 from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
+from tonnage.client.reconciler import Reconciler
 from tonnage.errors import Conflict, Invalid, NotFound
 from tonnage.objects import scheme
 from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object, OwnerReference
+from tonnage.objects.selectors import LabelSelector, selects
 
 T = TypeVar("T", bound=Object)
+Owner = TypeVar("Owner", bound=Object)
 
 _log = logs.logger(__name__)
+
+
+def follow_owned(
+    reconciler: Reconciler,
+    objects: Cache[T],
+    owners: Cache[Owner],
+    selector_of: Callable[[Owner], LabelSelector | None],
+) -> None:
+    """Have an owner looked at whenever one of its objects changes, comes or goes, also to another owner.
+
+    An orphan concerns every owner of its namespace that would take it over.
+    """
+    kind = scheme.resource_of(owners.cls).kind
+
+    def changed(found: T) -> None:
+        controller = found.metadata.controller
+        if controller is not None:
+            if controller.kind == kind:
+                reconciler.add(f"{found.namespace}/{controller.name}")
+            return
+        for owner in owners:
+            if owner.namespace == found.namespace and selects(selector_of(owner), found.metadata.labels):
+                reconciler.add(owner.key)
+
+    def updated(old: T, new: T) -> None:
+        if old.metadata.controller != new.metadata.controller:
+            changed(old)
+        changed(new)
+
+    objects.add_handlers(on_add=changed, on_update=updated, on_delete=changed)
 
 
 def controller_ref(owner: Object) -> OwnerReference:

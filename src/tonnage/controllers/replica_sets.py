@@ -24,7 +24,7 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.controllers.availability import is_active, next_check_s
 from tonnage.controllers.expectations import Expectations, is_in_doubt
-from tonnage.controllers.owned import Owned, claim
+from tonnage.controllers.owned import Owned, claim, follow_owned
 from tonnage.controllers.pod_templates import generated_name, pod_from_template
 from tonnage.controllers.replica_set_plan import missing, status_of, to_delete
 from tonnage.controllers.statuses import write_status
@@ -63,29 +63,12 @@ class ReplicaSets:
         self._expectations = Expectations(client, clock)
         self._reconciler = Reconciler("replica-sets", self._bring, clock=clock, workers=_WORKERS)
         self._reconciler.follow(self._sets)
-        self._pods.add_handlers(on_add=self._pod_changed, on_update=self._pod_updated, on_delete=self._pod_changed)
+        follow_owned(self._reconciler, self._pods, self._sets, lambda owner: owner.spec.selector)
 
     async def run(self) -> None:
         """Work until cancelled. Nothing is done before all is known: half a state looks like missing pods."""
         await self._informers.wait_synced()
         await self._reconciler.run()
-
-    # -- whom a pod concerns ------------------------------------------------------------------------------------------
-
-    def _pod_updated(self, old: Pod, new: Pod) -> None:
-        if old.metadata.controller != new.metadata.controller:
-            self._pod_changed(old)
-        self._pod_changed(new)
-
-    def _pod_changed(self, pod: Pod) -> None:
-        owner = pod.metadata.controller
-        if owner is not None:
-            if owner.kind == "ReplicaSet":
-                self._reconciler.add(f"{pod.namespace}/{owner.name}")
-            return
-        for found in self._sets:
-            if found.namespace == pod.namespace and selects(found.spec.selector, pod.metadata.labels):
-                self._reconciler.add(found.key)
 
     # -- one set ------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from tonnage.clock import Clock
 from tonnage.controllers import claim_retention, set_revisions
 from tonnage.controllers.availability import next_check_s
 from tonnage.controllers.expectations import Expectations
-from tonnage.controllers.owned import Owned, claim
+from tonnage.controllers.owned import Owned, claim, follow_owned
 from tonnage.controllers.stateful_identity import claim_names, is_member, ordinal_of, ordinals, pod_name, revision_of
 from tonnage.controllers.stateful_pods import StatefulPods
 from tonnage.controllers.stateful_set_plan import Conform, Create, Delete, MakeClaims, Moment, Step, plan, status_of
@@ -63,7 +63,7 @@ class StatefulSets:
         self._acts = StatefulPods(client, recorder, self._pods, self._claims, self._expectations)
         self._reconciler = Reconciler("stateful-sets", self._bring, clock=clock, workers=_WORKERS)
         self._reconciler.follow(self._sets)
-        self._pods.add_handlers(on_add=self._pod_changed, on_update=self._pod_updated, on_delete=self._pod_changed)
+        follow_owned(self._reconciler, self._pods, self._sets, lambda owner: owner.spec.selector)
         self._claims.on_change(self._claim_changed)
         self._revisions.on_change(self._revision_changed)
 
@@ -73,21 +73,6 @@ class StatefulSets:
         await self._reconciler.run()
 
     # -- whom a change concerns ---------------------------------------------------------------------------------------
-
-    def _pod_updated(self, old: Pod, new: Pod) -> None:
-        if old.metadata.controller != new.metadata.controller:
-            self._pod_changed(old)
-        self._pod_changed(new)
-
-    def _pod_changed(self, pod: Pod) -> None:
-        owner = pod.metadata.controller
-        if owner is not None:
-            if owner.kind == "StatefulSet":
-                self._reconciler.add(f"{pod.namespace}/{owner.name}")
-            return
-        for found in self._sets:
-            if found.namespace == pod.namespace and selects(found.spec.selector, pod.metadata.labels):
-                self._reconciler.add(found.key)
 
     def _claim_changed(self, found: PersistentVolumeClaim) -> None:
         """`data-web-0` may be what the set `web` waits for, to come or to go; a template's name may have dashes too."""
