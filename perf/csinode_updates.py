@@ -23,11 +23,11 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock, rfc3339
 from tonnage.csi import csi_pb2 as csi
-from tonnage.node.measure import Meter, Trigger
+from tonnage.node.metrics import Meter, Trigger
 from tonnage.node.program import NodeProgram
 from tonnage.node.settings import NodeSettings
 from tonnage.objects.core_v1 import PersistentVolumeClaim

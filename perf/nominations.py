@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from apiserver import node
 
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 

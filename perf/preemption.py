@@ -28,11 +28,11 @@ from typing import Any
 
 from tonnage.objects.codec import convert
 from tonnage.objects.policy_v1 import PodDisruptionBudget
-from tonnage.scheduling.assembly import assemble
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.configuration import default_configuration
-from tonnage.scheduling.disruption_budgets import DisruptionBudgets
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import default_configuration
+from tonnage.scheduling.engine.profiles import assemble
+from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.testing.builders import info, node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 

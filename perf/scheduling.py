@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.selectors import LabelSelector
-from tonnage.scheduling.assembly import assemble
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.configuration import default_configuration
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import default_configuration
+from tonnage.scheduling.engine.profiles import assemble
 from tonnage.testing.builders import info, node
 
 T = TypeVar("T")

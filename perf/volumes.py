@@ -25,10 +25,10 @@ from collections.abc import Iterator
 import msgspec
 
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.assembly import Assembled, assemble
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.configuration import parse
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.testing.builders import node
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, csi_node, driver, pod_with, storage_class

@@ -28,7 +28,8 @@ import aiohttp
 from apiserver import node
 from scheduler_live import CONFIGURATION, peak_mb
 
-from tonnage.client import kubeconfig, tls
+from tonnage.client.config import kubeconfig
+from tonnage.client.transport import tls
 
 CLASS, DRIVER, SCHEDULER = "perf-fast", "perf.csi.example", "perf-scheduler"
 CLAIMS, PODS = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/namespaces/default/pods"

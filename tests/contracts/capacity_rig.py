@@ -19,7 +19,7 @@ import grpc.aio
 from google.protobuf.wrappers_pb2 import Int64Value
 from prometheus_client import CollectorRegistry
 
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.clock import SystemClock, VirtualClock
@@ -29,9 +29,9 @@ from tonnage.csi.csi_pb2_grpc import ControllerServicer, add_ControllerServicer_
 from tonnage.csi.errors import Code
 from tonnage.csi.server import served
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.provisioner.capacity_controller import CapacityController, CapacitySettings
+from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
 from tonnage.quantity import Quantity
-from tonnage.scheduling.volumes.pools import listed_pools
+from tonnage.scheduling.volumes.capacity.pools import listed_pools
 
 T = TypeVar("T")
 

@@ -22,9 +22,9 @@ from tonnage.logs import JsonLines
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorageCapacity, StorageClass
-from tonnage.provisioner.capacity_objects import manager_on
-from tonnage.provisioner.topology_segments import Segment
-from tonnage.scheduling.volumes.pools import listed_pools
+from tonnage.provisioner.capacity.objects import manager_on
+from tonnage.provisioner.capacity.topology_segments import Segment
+from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.testing.storage_builders import volume
 
 GI = 1 << 30

@@ -20,7 +20,7 @@ import pytest
 from fault_load import Load
 from fault_weather import PROGRAMS, Faults, Keepsakes, Killer
 
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.faults import FaultFile

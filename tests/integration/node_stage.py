@@ -18,13 +18,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from tonnage.apiserver.server import Settings, serve
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.errors import NotFound
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates
-from tonnage.node.measure import Meter
+from tonnage.node.metrics import Meter
 from tonnage.node.program import NodeProgram
 from tonnage.node.settings import NodeSettings
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod

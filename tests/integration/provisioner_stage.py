@@ -20,8 +20,8 @@ import grpc
 from google.protobuf.wrappers_pb2 import BoolValue
 
 from tonnage.apiserver.server import Settings, serve
-from tonnage.client import kubeconfig
-from tonnage.client.connection import Connection
+from tonnage.client.config import kubeconfig
+from tonnage.client.config.connection import Connection
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
@@ -34,8 +34,8 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.capacity_controller import CapacitySettings
-from tonnage.provisioner.measure import Meter
+from tonnage.provisioner.capacity.controller import CapacitySettings
+from tonnage.provisioner.metrics import Meter
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.program import Provisioner
 from tonnage.quantity import Quantity

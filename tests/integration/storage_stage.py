@@ -15,12 +15,12 @@ import grpc
 import grpc.aio
 
 from tonnage.apiserver.server import Settings, serve
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import SystemClock
-from tonnage.controllers.attacher import Attacher
+from tonnage.controllers.volumes.attacher import Attacher
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
 from tonnage.csi.csi_pb2_grpc import (

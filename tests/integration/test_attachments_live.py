@@ -10,7 +10,7 @@ import grpc
 import pytest
 from storage_stage import DRIVER, StorageStage, storage_stage
 
-from tonnage.controllers.attachments import Attachments
+from tonnage.controllers.volumes.attach_detach import Attachments
 from tonnage.csi import csi_pb2 as csi
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tonnage.apiserver.server import Settings, serve
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.errors import NotFound
 from tonnage.objects.meta import OwnerReference
-from tonnage.provisioner.capacity_owner import NoOwner, find_owner
+from tonnage.provisioner.capacity.owner import NoOwner, find_owner
 
 SELECTOR = {"matchLabels": {"app": "driver"}}
 TEMPLATE = {"metadata": {"labels": {"app": "driver"}}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from tonnage.apiserver.server import Settings, serve
-from tonnage.client import kubeconfig
 from tonnage.client.cache import Cache
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.throttle import TokenBucket
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.provisioner.capacity_objects import Answer, Question
-from tonnage.provisioner.capacity_published import PublishedCapacities
-from tonnage.provisioner.capacity_writer import CapacityWriter
-from tonnage.provisioner.topology_segments import Segment
+from tonnage.provisioner.capacity.objects import Answer, Question
+from tonnage.provisioner.capacity.published import PublishedCapacities
+from tonnage.provisioner.capacity.topology_segments import Segment
+from tonnage.provisioner.capacity.writer import CapacityWriter
 
 GI = 1 << 30
 QUESTION = Question("pools", Segment.of({"node": "node-1"}))

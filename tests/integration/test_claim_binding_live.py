@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from storage_stage import DRIVER, StorageStage, storage_stage
 
-from tonnage.controllers.claims import ClaimBinder
-from tonnage.controllers.ephemeral_claims import EphemeralClaims
-from tonnage.controllers.protection import Protection
+from tonnage.controllers.volumes.ephemeral_claims import EphemeralClaims
+from tonnage.controllers.volumes.persistent_volume_binder import ClaimBinder
+from tonnage.controllers.volumes.protection import Protection
 from tonnage.objects.core_v1 import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,

@@ -11,8 +11,8 @@ from tonnage.client.http import Client
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.claim_protection import FINALIZER, ClaimProtection
 from tonnage.provisioner.options import Options
+from tonnage.provisioner.volumes.claim_protection import FINALIZER, ClaimProtection
 
 
 async def test_a_volume_made_by_a_killed_provisioner_is_found_though_its_claim_was_deleted_meanwhile() -> None:

@@ -14,8 +14,9 @@ import pytest
 
 from tonnage.apiserver.server import Server, Settings, serve
 from tonnage.apiserver.verbs import watching
-from tonnage.client import Client, Informer, Informers, kubeconfig
-from tonnage.client.connection import Connection
+from tonnage.client import Client, Informer, Informers
+from tonnage.client.config import kubeconfig
+from tonnage.client.config.connection import Connection
 from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod
 from tonnage.objects.meta import ObjectMeta
 

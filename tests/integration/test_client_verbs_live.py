@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tonnage.apiserver.server import Settings, serve
-from tonnage.client import Client, LeaderElector, Recorder, kubeconfig
+from tonnage.client import Client, LeaderElector, Recorder
+from tonnage.client.config import kubeconfig
 from tonnage.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, TooManyRequests, Unauthorized
 from tonnage.objects.codec import Change, decode_event
 from tonnage.objects.coordination_v1 import Lease

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from tonnage.apiserver.server import Settings, serve
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
-from tonnage.driver.placement import Place
-from tonnage.node import mount_records
-from tonnage.node.mount_paths import MountPaths, MountRecord
+from tonnage.driver.volumes.pool_choice import Place
+from tonnage.node.mounts import mount_records
+from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.testing.cluster_sight import look
 from tonnage.testing.driver_builders import controller, create, driver_at, size_bytes
 

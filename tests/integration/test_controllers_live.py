@@ -13,15 +13,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tonnage.apiserver import server
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock, rfc3339, rfc3339_micro
 from tonnage.controllers import program
-from tonnage.controllers.garbage import GarbageCollector
-from tonnage.controllers.node_lifecycle import LEASES, NodeTimes
-from tonnage.controllers.node_zones import Rates
+from tonnage.controllers.garbage.garbage_collector import GarbageCollector
+from tonnage.controllers.nodes.node_lifecycle import LEASES, NodeTimes
+from tonnage.controllers.nodes.zones import Rates
 from tonnage.controllers.program import ControllerManager
-from tonnage.controllers.roster import Settings
+from tonnage.controllers.registry import Settings
 from tonnage.errors import NotFound
 from tonnage.objects.coordination_v1 import Lease, LeaseSpec
 from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod

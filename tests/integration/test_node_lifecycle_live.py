@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from tonnage.apiserver.server import Settings, serve
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import VirtualClock, rfc3339
-from tonnage.controllers.node_lifecycle import NodeLifecycle
-from tonnage.controllers.pod_garbage import PodGarbage
-from tonnage.controllers.taint_manager import TaintEviction
+from tonnage.controllers.nodes.node_lifecycle import NodeLifecycle
+from tonnage.controllers.nodes.pod_garbage_collector import PodGarbage
+from tonnage.controllers.nodes.taint_eviction import TaintEviction
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc

@@ -10,9 +10,9 @@ from provisioner_stage import DRIVER, KEY, Code, Stage, eventually, stage
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import VolumeAttachment
-from tonnage.provisioner.data_sources import CLONE_FINALIZER
 from tonnage.provisioner.options import NodeDeployment, Options
-from tonnage.provisioner.requests import FINALIZER, IDENTITY
+from tonnage.provisioner.volumes.data_sources import CLONE_FINALIZER
+from tonnage.provisioner.volumes.requests import FINALIZER, IDENTITY
 
 GI = 1 << 30
 

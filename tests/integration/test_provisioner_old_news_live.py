@@ -17,18 +17,18 @@ from tonnage.metrics import new_registry
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, StorageClass
 from tonnage.provisioner import driver_facts
-from tonnage.provisioner.cloning import CloningProtection
-from tonnage.provisioner.creation import Creation
-from tonnage.provisioner.data_sources import CLONE_FINALIZER
-from tonnage.provisioner.deletion import Deletion
-from tonnage.provisioner.expansion import Expansion
-from tonnage.provisioner.measure import Meter
+from tonnage.provisioner.capacity.refresher import NoRefresher
+from tonnage.provisioner.metrics import Meter
 from tonnage.provisioner.options import NodeDeployment, Options
-from tonnage.provisioner.ownership import Owner, Ownership
-from tonnage.provisioner.preparation import Preparation
-from tonnage.provisioner.provisioning import Provisioning
-from tonnage.provisioner.refresher import NoRefresher
-from tonnage.provisioner.rescheduling import Rescheduling
+from tonnage.provisioner.volumes.clone_protection import CloningProtection
+from tonnage.provisioner.volumes.create_volume import Creation
+from tonnage.provisioner.volumes.data_sources import CLONE_FINALIZER
+from tonnage.provisioner.volumes.deletion import Deletion
+from tonnage.provisioner.volumes.expansion import Expansion
+from tonnage.provisioner.volumes.node_deployment import Owner, Ownership
+from tonnage.provisioner.volumes.preparation import Preparation
+from tonnage.provisioner.volumes.provisioning import Provisioning
+from tonnage.provisioner.volumes.rescheduling import Rescheduling
 
 GI = 1 << 30
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from provisioner_stage import Code, eventually, staged
 
-from tonnage.client.connection import Cluster, Connection, User
+from tonnage.client.config.connection import Cluster, Connection, User
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.provisioner.claim_protection import FINALIZER
+from tonnage.provisioner.volumes.claim_protection import FINALIZER
 
 # The servers of the contract tests, which are in a folder of their own.
 sys.path.append(str(Path(__file__).parent.parent / "contracts"))

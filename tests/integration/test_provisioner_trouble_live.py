@@ -13,10 +13,10 @@ import pytest
 from provisioner_stage import Code, Stage, eventually, short_folder, stage, staged
 
 from tonnage.apiserver.server import Settings, serve
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
-from tonnage.provisioner.capacity_controller import CapacitySettings
+from tonnage.provisioner.capacity.controller import CapacitySettings
 from tonnage.provisioner.options import Options
 
 GI = 1 << 30

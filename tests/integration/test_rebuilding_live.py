@@ -14,14 +14,15 @@ import pytest
 
 from tonnage.apiserver.server import Settings as ServerSettings
 from tonnage.apiserver.server import serve as serve_api
-from tonnage.client import Client, kubeconfig
+from tonnage.client import Client
+from tonnage.client.config import kubeconfig
 from tonnage.clock import Clock, SystemClock, VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import Code, CsiError
-from tonnage.driver.affinity import confined_to
 from tonnage.driver.driver import Driver, Settings
-from tonnage.driver.rebuilding import Rebuilding
+from tonnage.driver.rebuilding.affinity import confined_to
+from tonnage.driver.rebuilding.controller import Rebuilding
 from tonnage.driver.serving import serve
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod

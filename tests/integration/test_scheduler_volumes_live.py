@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.scheduler.measure import Meter
-from tonnage.scheduler.waits import Waits
-from tonnage.scheduler.world import LiveWorld
+from tonnage.scheduler.binding_api import LiveWorld
+from tonnage.scheduler.metrics import Meter
+from tonnage.scheduler.pre_bind_waits import Waits
 from tonnage.testing.processes import Cluster, start_cluster
 from tonnage.testing.programs import Program, spawn
 

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.apply.managed_fields import reset_fields_of, track_update
+from tonnage.documents.apply.server_side_apply import apply
+from tonnage.documents.patches.json_patch import json_patch, merge_patch
+from tonnage.documents.patches.strategic_merge import strategic_merge
+from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import ApiError
-from tonnage.objects.apply import apply
 from tonnage.objects.document import Doc, copy, dig
-from tonnage.objects.managed import reset_fields_of, track_update
-from tonnage.objects.patch import json_patch, merge_patch
 from tonnage.objects.resources import RESOURCES
-from tonnage.objects.strategic import strategic_merge
 
 CASES = json.loads(Path(__file__).with_name("merge_cases_1_36.json").read_text())
 NOW = "2026-01-01T00:00:00Z"
@@ -46,7 +47,7 @@ def test_apply_answers_as_upstream(case: Doc) -> None:
 
     def ask() -> Doc:
         return apply(
-            resource.schema,
+            schema_of_resource(resource),
             live=case["live"],
             config=asked["config"],
             manager=asked["manager"],
@@ -72,7 +73,7 @@ def test_patches_answer_as_upstream(case: Doc) -> None:
 
     def ask() -> Doc:
         if asked["type"] == "strategic":
-            return strategic_merge(resource.schema, case["live"], asked["body"])
+            return strategic_merge(schema_of_resource(resource), case["live"], asked["body"])
         return (json_patch if asked["type"] == "json" else merge_patch)(case["live"], asked["body"])
 
     if "object" not in case["answer"]:
@@ -95,7 +96,7 @@ def test_writes_are_owned_as_upstream(case: Doc) -> None:
         written["metadata"]["managedFields"] = asked["sent"]
     live = copy(case["live"])
     track_update(
-        resource.schema,
+        schema_of_resource(resource),
         old=case["live"],
         new=written,
         manager=asked["manager"],

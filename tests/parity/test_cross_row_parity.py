@@ -16,9 +16,9 @@ import yaml
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.selectors import LabelSelector
-from tonnage.scheduling.cluster import Cluster, place
-from tonnage.scheduling.cycle import Decider, Pipeline
-from tonnage.scheduling.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs
+from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.node_affinity import NodeAffinity
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread

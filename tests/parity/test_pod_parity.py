@@ -13,17 +13,21 @@ from typing import Any
 import pytest
 import yaml
 
-from tonnage.apiserver.strategies.base import Generation, Strategy
-from tonnage.apiserver.strategies.config import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
-from tonnage.apiserver.strategies.device import DeviceClassStrategy, ResourceClaimStrategy
-from tonnage.apiserver.strategies.disruption_budget import PodDisruptionBudgetStrategy
-from tonnage.apiserver.strategies.event import EventStrategy
-from tonnage.apiserver.strategies.lease import LeaseStrategy
-from tonnage.apiserver.strategies.namespace import NamespaceStrategy
-from tonnage.apiserver.strategies.pod import PodStrategy
-from tonnage.apiserver.strategies.priority_class import PriorityClassStrategy
-from tonnage.apiserver.strategies.service import ServiceStrategy
-from tonnage.apiserver.strategies.workloads import (
+from tonnage.documents.admit import admit
+from tonnage.documents.event_conversion import from_events_v1, to_events_v1
+from tonnage.documents.pod_admission import resolve_priority
+from tonnage.documents.schema import schema_of_resource
+from tonnage.documents.strategies.base import Generation, Strategy
+from tonnage.documents.strategies.config import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
+from tonnage.documents.strategies.device import DeviceClassStrategy, ResourceClaimStrategy
+from tonnage.documents.strategies.disruption_budget import PodDisruptionBudgetStrategy
+from tonnage.documents.strategies.event import EventStrategy
+from tonnage.documents.strategies.lease import LeaseStrategy
+from tonnage.documents.strategies.namespace import NamespaceStrategy
+from tonnage.documents.strategies.pod import PodStrategy
+from tonnage.documents.strategies.priority_class import PriorityClassStrategy
+from tonnage.documents.strategies.service import ServiceStrategy
+from tonnage.documents.strategies.workloads import (
     ControllerRevisionStrategy,
     DaemonSetStrategy,
     DeploymentStrategy,
@@ -32,11 +36,8 @@ from tonnage.apiserver.strategies.workloads import (
     StatefulSetStrategy,
 )
 from tonnage.gates import Gates
-from tonnage.objects.admit import admit
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.events import from_events_v1, to_events_v1
-from tonnage.objects.fielderrors import Errors
-from tonnage.objects.pod_admission import resolve_priority
+from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import BY_KIND
 
 HERE = Path(__file__).parent
@@ -91,7 +92,7 @@ def test_a_change_of_a_pod_is_judged_as_upstream_judges_it(case: Doc) -> None:
     old, refused = created_pod(strategy, case)
     assert not refused
     new = merged(copy(old), case["patch"])
-    admit(POD.schema, new)
+    admit(schema_of_resource(POD), new)
     errors, generation = changed(strategy, new, old, case.get("through", ""))
     assert sorted(told(errors)) == sorted(case["refusals"])
     if not errors:
@@ -128,7 +129,7 @@ def created_pod(strategy: Strategy, case: Doc) -> tuple[Doc, Errors]:
     metadata = {"name": "p", "namespace": "podrules", **case.get("metadata", {})}
     spec = {"containers": [{"name": "c", "image": "x"}], **copy(case["spec"])}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    admit(POD.schema, pod)
+    admit(schema_of_resource(POD), pod)
     strategy.default(pod)
     resolve_priority(pod, [])
     strategy.prepare_create(pod)
@@ -156,7 +157,7 @@ def changed(strategy: Strategy, new: Doc, old: Doc, through: str) -> tuple[Error
 
 def received(strategy: Strategy, doc: Doc) -> Doc:
     """What a client sent, as it is stored."""
-    admit(strategy.resource.schema, doc)
+    admit(schema_of_resource(strategy.resource), doc)
     return from_events_v1(doc) if strategy.resource.stored_as else doc
 
 

@@ -18,10 +18,10 @@ from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.policy_v1 import PodDisruptionBudget
-from tonnage.scheduling.assembly import assemble
-from tonnage.scheduling.configuration import default_configuration
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.snapshot import snapshot_of
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import default_configuration
+from tonnage.scheduling.engine.profiles import assemble
+from tonnage.scheduling.engine.snapshot import snapshot_of
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import DRIVER, claim, csi_node, driver, pod_with, storage_class, volume
 

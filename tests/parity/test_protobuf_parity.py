@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.protobuf.messages import decode_protobuf
+from tonnage.documents.schema import ListOf, MapOf, Struct, Type, structs
 from tonnage.objects.document import Doc
-from tonnage.objects.protobuf import decode_protobuf
-from tonnage.objects.schema import ListOf, MapOf, Struct, Type, structs
 
 CASES = json.loads(Path(__file__).with_name("protobuf_1_36.json").read_text())
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tonnage.scheduling.assembly import Assembled, assemble
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.configuration import parse
-from tonnage.scheduling.explain import explain
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.decision.explain import explain
+from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 Doc = dict[str, Any]

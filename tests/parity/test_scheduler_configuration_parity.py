@@ -18,11 +18,11 @@ import pytest
 import yaml
 
 from tonnage.gates import Gates
-from tonnage.scheduling.configuration import Configuration, ConfigurationError, parse
-from tonnage.scheduling.configuration_file import ConfigurationFile
-from tonnage.scheduling.configuration_reading import read
-from tonnage.scheduling.plugin_args import PluginArgs
-from tonnage.scheduling.plugin_catalogue import ExtensionPoint
+from tonnage.scheduling.configuration.configuration import Configuration, ConfigurationError, parse
+from tonnage.scheduling.configuration.file import ConfigurationFile
+from tonnage.scheduling.configuration.plugin_args import PluginArgs
+from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
+from tonnage.scheduling.configuration.strict_decoding import read
 
 DATA = yaml.safe_load((Path(__file__).parent / "scheduler_configuration_1_36.yaml").read_text())
 CASES = DATA["cases"]

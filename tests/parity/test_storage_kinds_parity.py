@@ -13,21 +13,22 @@ from typing import Any
 import pytest
 import yaml
 
-from tonnage.apiserver.strategies.base import Strategy
-from tonnage.apiserver.strategies.csi_driver import CSIDriverStrategy
-from tonnage.apiserver.strategies.csi_node import CSINodeStrategy
-from tonnage.apiserver.strategies.csi_storage_capacity import CSIStorageCapacityStrategy
-from tonnage.apiserver.strategies.node import NodeStrategy
-from tonnage.apiserver.strategies.persistent_volume import PersistentVolumeStrategy
-from tonnage.apiserver.strategies.persistent_volume_claim import PersistentVolumeClaimStrategy
-from tonnage.apiserver.strategies.storage_class import StorageClassStrategy
-from tonnage.apiserver.strategies.volume_attachment import VolumeAttachmentStrategy
+from tonnage.documents.admit import admit
+from tonnage.documents.schema import schema_of_resource
+from tonnage.documents.strategies.base import Strategy
+from tonnage.documents.strategies.csi_driver import CSIDriverStrategy
+from tonnage.documents.strategies.csi_node import CSINodeStrategy
+from tonnage.documents.strategies.csi_storage_capacity import CSIStorageCapacityStrategy
+from tonnage.documents.strategies.node import NodeStrategy
+from tonnage.documents.strategies.persistent_volume import PersistentVolumeStrategy
+from tonnage.documents.strategies.persistent_volume_claim import PersistentVolumeClaimStrategy
+from tonnage.documents.strategies.storage_class import StorageClassStrategy
+from tonnage.documents.strategies.volume_attachment import VolumeAttachmentStrategy
+from tonnage.documents.validation.metadata import validate_object_meta, validate_object_meta_update
 from tonnage.gates import Gates
-from tonnage.objects.admit import admit
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.fielderrors import Errors
+from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import BY_KIND
-from tonnage.objects.validation.metadata import validate_object_meta, validate_object_meta_update
 
 RECORDED = yaml.safe_load((Path(__file__).parent / "storage_kinds_1_36.yaml").read_text())
 # As on the server that answered: there VolumeLimitScaling is off, and what is ours alone does not exist.
@@ -89,7 +90,7 @@ def update(strategy: Strategy, old: Doc, case: Doc) -> tuple[Doc, Errors]:
 
 def decoded(strategy: Strategy, doc: Doc) -> Doc:
     doc = copy(doc)
-    assert not admit(strategy.resource.schema, doc).unknown
+    assert not admit(schema_of_resource(strategy.resource), doc).unknown
     strategy.default(doc)
     return doc
 

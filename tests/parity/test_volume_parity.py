@@ -18,11 +18,11 @@ import yaml
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduling.assembly import Assembled, assemble
-from tonnage.scheduling.cluster import Cluster, place
-from tonnage.scheduling.configuration import parse
-from tonnage.scheduling.cycle import Decision
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.decision.scheduling_cycle import Decision
+from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import (
     attachment,

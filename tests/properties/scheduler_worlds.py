@@ -16,8 +16,8 @@ from scheduler_twins import Doc, NodeInfo
 
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.scheduling.cluster import Cluster, place
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.pod_info import PodInfo
 
 GPU, FPGA, HUGE = "example.com/gpu", "other.example/fpga", "hugepages-2Mi"
 

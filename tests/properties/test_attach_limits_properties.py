@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, StorageClass, VolumeAttachment
-from tonnage.scheduling.cluster import Cluster, place
-from tonnage.scheduling.columns import Rows, row_numbers
-from tonnage.scheduling.cycle import Decider, Pipeline
+from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.columns import Rows, row_numbers
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.framework import SKIP, Cycle, Judgement
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.volumes.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.testing.builders import Doc, node, pod
 from tonnage.testing.storage_builders import attachment, claim, csi_node, driver, pod_with, storage_class, volume
 

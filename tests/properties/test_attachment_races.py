@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tonnage.clock import parse_rfc3339
-from tonnage.controllers.attachment_rules import NodeState, plan, unique_name
+from tonnage.controllers.volumes.attach_detach_plan import NodeState, plan, unique_name
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
 from tonnage.testing.storage_builders import DRIVER, attachment, volume

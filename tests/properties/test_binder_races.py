@@ -14,11 +14,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonnage.controllers import binding_patches as patches
-from tonnage.controllers.claim_steps import Bind, Lose, StayPending, Surroundings
-from tonnage.controllers.claim_steps import step_for as step_for_claim
-from tonnage.controllers.volume_steps import Release, SetPhase, TakeBack
-from tonnage.controllers.volume_steps import step_for as step_for_volume
+from tonnage.controllers.volumes import binding_patches as patches
+from tonnage.controllers.volumes.sync_claim import Bind, Lose, StayPending, Surroundings
+from tonnage.controllers.volumes.sync_claim import step_for as step_for_claim
+from tonnage.controllers.volumes.sync_volume import Release, SetPhase, TakeBack
+from tonnage.controllers.volumes.sync_volume import step_for as step_for_volume
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim

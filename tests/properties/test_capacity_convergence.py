@@ -9,13 +9,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.objects import codec
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import OwnerReference
-from tonnage.objects.patch import merge_patch
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity
-from tonnage.provisioner.capacity_objects import Answer, change
-from tonnage.scheduling.volumes.pools import listed_pools
+from tonnage.provisioner.capacity.objects import Answer, change
+from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.testing.storage_builders import capacity
 
 GI = 1 << 30

@@ -25,13 +25,13 @@ from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.node_selectors import required_node_affinity
 from tonnage.objects.selectors import LabelSelector, selects
 from tonnage.objects.taints import find_untolerated
-from tonnage.scheduling import residents
-from tonnage.scheduling.cluster import Cluster, place
+from tonnage.scheduling.cluster import residents
+from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs
 from tonnage.scheduling.framework import SKIP, Code, Cycle, Judgement
-from tonnage.scheduling.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
-from tonnage.scheduling.pod_info import PodInfo
 from tonnage.testing.builders import node, pod
 
 Doc = dict[str, Any]

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_worlds import Maker, World, info_of
 
-from tonnage.scheduling.columns import Ints, Rows, row_numbers
-from tonnage.scheduling.cycle import Decider, Decision, Pipeline
+from tonnage.scheduling.cluster.columns import Ints, Rows, row_numbers
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline
 from tonnage.scheduling.framework import (
     Cycle,
     ScorePlugin,
@@ -34,7 +35,6 @@ from tonnage.scheduling.plugins.node_resources_balanced_allocation import NodeRe
 from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from tonnage.scheduling.plugins.taint_toleration import TaintToleration
-from tonnage.scheduling.pod_info import PodInfo
 from tonnage.testing.builders import pod
 
 FIRST_CAPACITY = 64

@@ -22,11 +22,11 @@ import pytest
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.assembly import assemble
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.configuration import parse
-from tonnage.scheduling.cycle import Decision
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.decision.scheduling_cycle import Decision
+from tonnage.scheduling.engine.profiles import assemble
 from tonnage.testing.builders import node
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import CLASS, capacity, claim, driver, pod_with, storage_class, volume

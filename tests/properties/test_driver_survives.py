@@ -36,7 +36,7 @@ import tonnage.driver
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver, RebuildHooks
-from tonnage.driver.refusals import Refused
+from tonnage.driver.errors import Refused
 from tonnage.testing.driver_builders import (
     controller,
     create,

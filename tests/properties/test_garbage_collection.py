@@ -19,8 +19,8 @@ from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import VirtualClock
-from tonnage.controllers.garbage import GarbageCollector
-from tonnage.controllers.garbage_graph import Graph, Item
+from tonnage.controllers.garbage.dependency_graph import Graph, Item
+from tonnage.controllers.garbage.garbage_collector import GarbageCollector
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import ConfigMap

@@ -17,12 +17,12 @@ from prometheus_client import CollectorRegistry
 
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
-from tonnage.node import mount_records
 from tonnage.node.drivers import Drivers
-from tonnage.node.measure import Meter
-from tonnage.node.mount_paths import MountPaths, MountRecord
-from tonnage.node.mount_plan import Wish
-from tonnage.node.mounts import Mounts
+from tonnage.node.metrics import Meter
+from tonnage.node.mounts import mount_records
+from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
+from tonnage.node.mounts.mount_plan import Wish
+from tonnage.node.mounts.mounter import Mounts
 from tonnage.objects.core_v1.references import SecretReference
 from tonnage.testing.scripted_driver import ScriptedDriver
 

@@ -14,8 +14,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tonnage.scheduling.volumes import packing, pool_fits, pool_grades
-from tonnage.scheduling.volumes.packing import NO_POOL, UNBOUNDED, Grade, Ints2D, Sizes, descending
+from tonnage.scheduling.volumes import packing
+from tonnage.scheduling.volumes.packing import (
+    NO_POOL,
+    UNBOUNDED,
+    Grade,
+    Ints2D,
+    Sizes,
+    descending,
+    pool_fits,
+    pool_grades,
+)
 
 modest = settings(max_examples=300, deadline=None)
 few = settings(max_examples=80, deadline=None)

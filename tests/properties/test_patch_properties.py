@@ -12,15 +12,15 @@ import jsonpatch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tonnage.documents.apply.field_set import FieldSet
+from tonnage.documents.apply.field_walk import compare, field_set_of
+from tonnage.documents.apply.managed_fields import NEVER_OWNED, track_update
+from tonnage.documents.apply.server_side_apply import apply
+from tonnage.documents.patches.json_patch import json_patch, merge_patch
+from tonnage.documents.patches.strategic_merge import strategic_merge
+from tonnage.documents.schema import schema_of
 from tonnage.errors import Conflict
-from tonnage.objects.apply import apply
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.fieldset import FieldSet
-from tonnage.objects.fieldwalk import compare, field_set_of
-from tonnage.objects.managed import NEVER_OWNED, track_update
-from tonnage.objects.patch import json_patch, merge_patch
-from tonnage.objects.schema import schema_of
-from tonnage.objects.strategic import strategic_merge
 
 modestly = settings(max_examples=60, deadline=None)
 POD = schema_of("", "v1", "Pod")

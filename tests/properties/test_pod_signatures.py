@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scheduler_twins import Doc
 from scheduler_worlds import World, info_of, worlds
 
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SKIP, Cycle, FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from tonnage.scheduling.plugins.node_affinity import NodeAffinity
 from tonnage.scheduling.plugins.node_name import NodeName
@@ -22,7 +23,6 @@ from tonnage.scheduling.plugins.node_resources_balanced_allocation import NodeRe
 from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from tonnage.scheduling.plugins.taint_toleration import TaintToleration
-from tonnage.scheduling.pod_info import PodInfo
 
 MANY = (("cpu", 1), ("memory", 2), ("ephemeral-storage", 1), ("example.com/gpu", 3), ("hugepages-2Mi", 1))
 PLUGINS: tuple[Plugin, ...] = (

@@ -14,17 +14,17 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from preemption_twins import BudgetFacts, Facts, NodeFacts, Outcome, Seen, outcome
 
-from tonnage.scheduling.assembly import assemble
-from tonnage.scheduling.cluster import Cluster, place
-from tonnage.scheduling.configuration import default_configuration
-from tonnage.scheduling.cycle import Decider, Pipeline
-from tonnage.scheduling.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import default_configuration
+from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
+from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.framework import PostFilterResult
-from tonnage.scheduling.nominator import Nominator
-from tonnage.scheduling.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.preemption import Preemption
+from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.preemption.preemption import Preemption
+from tonnage.scheduling.queue.nominator import Nominator
 from tonnage.testing.storage_builders import DRIVER, claim, csi_node, driver, storage_class, volume
 
 APPS = ("a", "b", "c")

@@ -1,7 +1,7 @@
 """Any document a schema allows survives the way through protobuf; any bytes are read or refused.
 
-The encoder here is the twin of `tonnage.objects.protobuf`, written the other way round and from Go's habits: a plain
-scalar is always written, zero or not, a pointer only when it is set, and inlined messages always are.
+The encoder here is the twin of `tonnage.documents.protobuf.messages`, written the other way round and from Go's habits:
+a plain scalar is always written, zero or not, a pointer only when it is set, and inlined messages always are.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tonnage.clock import parse_rfc3339, rfc3339, rfc3339_micro
-from tonnage.objects.admit import Malformed
+from tonnage.documents.admit import Malformed
+from tonnage.documents.protobuf.messages import MAGIC, decode_protobuf
+from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type, schema_of, schema_of_resource
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.protobuf import MAGIC, decode_protobuf
 from tonnage.objects.resources import RESOURCES
-from tonnage.objects.schema import Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
 
 KINDS: list[tuple[str, Struct]] = [
-    *((resource.api_version, resource.schema) for resource in RESOURCES),
+    *((resource.api_version, schema_of_resource(resource)) for resource in RESOURCES),
     ("v1", schema_of("", "v1", "Binding")),
     ("policy/v1", schema_of("policy", "v1", "Eviction")),
     ("autoscaling/v1", schema_of("autoscaling", "v1", "Scale")),

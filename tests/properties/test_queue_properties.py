@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import (
     ASSIGNED_POD_DELETE,
     FORCE_ACTIVATE,
@@ -29,11 +30,10 @@ from tonnage.scheduling.events import (
     Hint,
 )
 from tonnage.scheduling.framework import SUCCESS, PreEnqueuePlugin, Status, unresolvable
-from tonnage.scheduling.hints import QueueingRules
-from tonnage.scheduling.places import QueueName
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.queue import SchedulingQueue
-from tonnage.scheduling.queued_pod import QueuedPod
+from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.queue.queueing_hints import QueueingRules
+from tonnage.scheduling.queue.queues import QueueName
+from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.testing.builders import pod
 
 NODE_LABEL = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_LABEL)

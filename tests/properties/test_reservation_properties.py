@@ -20,11 +20,11 @@ from tonnage.clock import VirtualClock, rfc3339
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.selectors import selects
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.volumes.binding import sent_to
-from tonnage.scheduling.volumes.ledger import Ledger
-from tonnage.scheduling.volumes.reservations import Reservations
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.volumes.bind_volumes import sent_to
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
+from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, storage_class, volume
 

@@ -18,7 +18,7 @@ from scheduler_worlds import FPGA, GPU, HUGE, World, info_of, worlds
 
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import NodeAffinity as Affinity
-from tonnage.scheduling.columns import Rows, row_numbers
+from tonnage.scheduling.cluster.columns import Rows, row_numbers
 from tonnage.scheduling.framework import (
     SKIP,
     Code,

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.node_selectors import NodeSelectorTerm
 from tonnage.quantity import Quantity
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Rows, row_numbers
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Rows, row_numbers
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.testing.builders import Doc, node
 from tonnage.testing.storage_builders import claim, volume

@@ -20,19 +20,24 @@ from volume_twins import Outcome, Rules, Seen
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Rows, row_numbers
-from tonnage.scheduling.cycle import Decider, Pipeline
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Rows, row_numbers
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.plugin_args import VolumeBindingArgs
+from tonnage.scheduling.configuration.plugin_args_rules import UtilizationShapePoint
+from tonnage.scheduling.configuration.storage_capacity_args import (
+    LegacyPools,
+    PoolFit,
+    Reservation,
+    StorageCapacityArgs,
+)
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.framework import SKIP, Cycle, Judgement
-from tonnage.scheduling.plugin_args import VolumeBindingArgs
-from tonnage.scheduling.plugin_args_rules import UtilizationShapePoint
 from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.storage_capacity_args import LegacyPools, PoolFit, Reservation, StorageCapacityArgs
-from tonnage.scheduling.volumes.class_capacity import identity
-from tonnage.scheduling.volumes.ledger import Ledger
+from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.plan import VolumePlan
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.scheduling.cluster import Cluster, place
-from tonnage.scheduling.columns import Rows, row_numbers
+from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.columns import Rows, row_numbers
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SKIP, Code, Cycle, Judgement, Status
 from tonnage.scheduling.plugins.volume_restrictions import VolumeRestrictions
 from tonnage.scheduling.plugins.volume_zone import VolumeZone
-from tonnage.scheduling.pod_info import PodInfo
 from tonnage.testing.builders import Doc, node, pod
 from tonnage.testing.storage_builders import claim, storage_class, volume
 

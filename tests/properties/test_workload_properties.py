@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from tonnage.client.errors import Disconnected
-from tonnage.client.wire import Request, Response, Stream, Transport
-from tonnage.controllers.availability import is_active
+from tonnage.client.transport.wire import Request, Response, Stream, Transport
+from tonnage.controllers.workloads.availability import is_active
 from tonnage.errors import NotFound
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet
 from tonnage.objects.core_v1 import Pod

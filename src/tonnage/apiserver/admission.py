@@ -10,15 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tonnage.apiserver import refusals
-from tonnage.objects.defaults.persistent_volumes import default_class_for
+from tonnage.documents.defaults.persistent_volumes import default_class_for
+from tonnage.documents.pod_admission import inherit_topology, refuse_second_default, resolve_priority
+from tonnage.documents.validation.claims import class_of, resize_refusal
 from tonnage.objects.document import Doc, decode
-from tonnage.objects.pod_admission import (
-    inherit_topology,
-    refuse_second_default,
-    resolve_priority,
-)
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.objects.validation.claims import class_of, resize_refusal
 from tonnage.store import Store
 
 _NAMESPACES = BY_PLURAL["", "namespaces"]

@@ -17,16 +17,16 @@ from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
 from tonnage.apiserver import answers, bodies, discovery, refusals, status
-from tonnage.apiserver.documents import Documents
-from tonnage.apiserver.measure import RequestMeter
+from tonnage.apiserver.metrics import RequestMeter
 from tonnage.apiserver.options import boolean
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Answer, Call, Location, locate, verb_of
+from tonnage.apiserver.static_answers import Documents
 from tonnage.apiserver.verbs import deleting, patching, reading, subresources, writing
 from tonnage.apiserver.verbs.watching import Watching
 from tonnage.errors import ApiError, RequestEntityTooLarge, TooManyRequests, Unauthorized
+from tonnage.objects import names
 from tonnage.objects.document import encode
-from tonnage.objects.validation import names
 from tonnage.store import StoreError
 
 Verb = Callable[[Registry, Call], Awaitable[Answer]]

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
+from tonnage.documents.admit import Malformed, admit
+from tonnage.documents.json_syntax import syntax_error
+from tonnage.documents.protobuf.messages import open_envelope, struct_named
+from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import BadRequest, UnsupportedMediaType
-from tonnage.objects.admit import Malformed, admit
 from tonnage.objects.document import Doc, decode
-from tonnage.objects.json_syntax import syntax_error
-from tonnage.objects.protobuf import open_envelope, struct_named
 from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.objects.yaml_text import InvalidYaml, documents
 
@@ -42,7 +43,7 @@ def read_object(body: bytes, content_type: str, resource: Resource, validation: 
         doc = read_document(body, media, must_be=resource.kind)
         check_kind(doc, resource)
     try:
-        findings = admit(resource.schema, doc)
+        findings = admit(schema_of_resource(resource), doc)
     except Malformed as exc:
         raise BadRequest(_cannot_be_handled(doc, resource.kind, exc.message)) from exc
     if validation != "Ignore":
@@ -104,7 +105,9 @@ def _read_protobuf(body: bytes, must_be: str, resource: Resource | None = None) 
     if resource is not None:
         check_kind(head, resource)
     try:
-        struct = resource.schema if resource is not None else struct_named(envelope.api_version, envelope.kind)
+        struct = (
+            schema_of_resource(resource) if resource is not None else struct_named(envelope.api_version, envelope.kind)
+        )
         return {**envelope.decode(struct), **head}
     except Malformed as exc:
         raise BadRequest(_cannot_be_handled(head, must_be, exc.message)) from exc

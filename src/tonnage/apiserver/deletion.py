@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tonnage.apiserver.strategies.base import Strategy
 from tonnage.clock import parse_rfc3339, rfc3339
+from tonnage.documents.strategies.base import Strategy
 from tonnage.objects.document import Doc, copy
 
 _FINALIZERS = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tonnage.apiserver import refusals
+from tonnage.documents.validation.metadata import validate_field_manager
 from tonnage.errors import BadRequest
-from tonnage.objects import fielderrors
+from tonnage.objects import field_errors
+from tonnage.objects.field_rules import unsupported
 from tonnage.objects.selectors import FieldSelector, LabelSelector
-from tonnage.objects.validation.metadata import validate_field_manager
-from tonnage.objects.validation.values import unsupported
 
 _OPTIONS_KIND = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 _POLICIES = ("Ignore", "Strict", "Warn")
@@ -35,14 +35,14 @@ def write_options(verb: str, query: Mapping[str, str], user_agent: str, *, is_ap
     errors = dry_run_errors(dry_run)
     validation = query.get("fieldValidation", "") or "Warn"
     if validation not in _POLICIES:
-        errors.append(fielderrors.not_supported("fieldValidation", validation, ("", *_POLICIES)))
+        errors.append(field_errors.not_supported("fieldValidation", validation, ("", *_POLICIES)))
     manager = query.get("fieldManager", "")
     errors += validate_field_manager(manager, "fieldManager")
     force = boolean(query, "force")
     if is_apply and not manager:
-        errors.append(fielderrors.required("fieldManager", "is required for apply patch"))
+        errors.append(field_errors.required("fieldManager", "is required for apply patch"))
     if force is not None and not is_apply and verb == "patch":
-        errors.append(fielderrors.forbidden("force", "may not be specified for non-apply patch"))
+        errors.append(field_errors.forbidden("force", "may not be specified for non-apply patch"))
     if errors:
         raise refusals.invalid_options(_OPTIONS_KIND[verb], errors)
     # Without a manager upstream takes the program's name from its User-Agent: "kubectl/v1.32.4 (linux…)" -> "kubectl".
@@ -51,8 +51,8 @@ def write_options(verb: str, query: Mapping[str, str], user_agent: str, *, is_ap
     )
 
 
-def dry_run_errors(asked: list[str]) -> fielderrors.Errors:
-    return [] if set(asked) <= {"All"} else [fielderrors.not_supported("dryRun", asked, ("All",))]
+def dry_run_errors(asked: list[str]) -> field_errors.Errors:
+    return [] if set(asked) <= {"All"} else [field_errors.not_supported("dryRun", asked, ("All",))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,9 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     return options
 
 
-def _list_errors(options: ListOptions) -> fielderrors.Errors:
-    errors: fielderrors.Errors = []
-    field, forbid = "resourceVersionMatch", fielderrors.forbidden
+def _list_errors(options: ListOptions) -> field_errors.Errors:
+    errors: field_errors.Errors = []
+    field, forbid = "resourceVersionMatch", field_errors.forbidden
     if options.match:
         if not options.resource_version:
             errors.append(forbid(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
@@ -119,9 +119,9 @@ def _list_errors(options: ListOptions) -> fielderrors.Errors:
     return errors
 
 
-def _watch_errors(options: ListOptions) -> fielderrors.Errors:
-    errors: fielderrors.Errors = []
-    field, forbid = "resourceVersionMatch", fielderrors.forbidden
+def _watch_errors(options: ListOptions) -> field_errors.Errors:
+    errors: field_errors.Errors = []
+    field, forbid = "resourceVersionMatch", field_errors.forbidden
     if options.send_initial_events is not None and options.match != "NotOlderThan":
         errors.append(forbid(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
     if options.match:

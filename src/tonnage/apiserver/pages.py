@@ -10,8 +10,8 @@ import binascii
 
 import msgspec
 
+from tonnage.documents.json_syntax import syntax_error
 from tonnage.errors import BadRequest, Expired
-from tonnage.objects.json_syntax import syntax_error
 
 _VERSION = "meta.k8s.io/v1"
 

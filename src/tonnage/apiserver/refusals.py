@@ -15,7 +15,7 @@ from tonnage.errors import (
     NotFound,
     Timeout,
 )
-from tonnage.objects.fielderrors import Errors, invalid_object
+from tonnage.objects.field_errors import Errors, invalid_object
 from tonnage.objects.resources import Resource
 
 

@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from tonnage.apiserver import refusals
 from tonnage.apiserver.admission import Admission
 from tonnage.apiserver.deletion import fate_of, may_go
-from tonnage.apiserver.faces import head_of
-from tonnage.apiserver.metadata import Names, is_no_change, settle, track, wipe
+from tonnage.apiserver.event_views import head_of
 from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.strategies import strategies
-from tonnage.apiserver.strategies.base import Generation, Strategy
 from tonnage.clock import Clock, rfc3339
+from tonnage.documents.object_metadata import Names, is_no_change, settle, track, wipe
+from tonnage.documents.strategies import strategies
+from tonnage.documents.strategies.base import Generation, Strategy
+from tonnage.documents.validation.metadata import validate_object_meta, validate_object_meta_update
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, decode, encode
-from tonnage.objects.fielderrors import Errors
+from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import Resource
-from tonnage.objects.validation.metadata import validate_object_meta, validate_object_meta_update
 from tonnage.store import KeyExists, KeyMissing, Record, StaleRevision, Store
 
 Change = Callable[[Doc], Doc]

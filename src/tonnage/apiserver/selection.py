@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tonnage.apiserver import faces
+from tonnage.apiserver import event_views
 from tonnage.apiserver.options import ListOptions
 from tonnage.apiserver.requests import Call
-from tonnage.apiserver.strategies.base import Strategy
+from tonnage.documents.strategies.base import Strategy
 from tonnage.errors import BadRequest
 from tonnage.objects.resources import Resource
 from tonnage.objects.selectors import FieldSelector, LabelSelector
@@ -48,7 +48,7 @@ def _is_selected(record: Record, labels: LabelSelector | None, fields: FieldSele
 
 
 def _stored_fields(strategy: Strategy, resource: Resource, fields: FieldSelector) -> FieldSelector:
-    own = faces.field_labels(resource, strategy.selectable)
+    own = event_views.field_labels(resource, strategy.selectable)
     known = {**own, "metadata.name": "metadata.name"}
     # Upstream's kinds with selectable fields list all of them; the others share a list that has both.
     if resource.namespaced or not own:

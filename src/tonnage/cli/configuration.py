@@ -10,10 +10,15 @@ from pathlib import Path
 
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
-from tonnage.scheduling.configuration import Configuration, ConfigurationError, default_configuration, parse
-from tonnage.scheduling.configuration_errors import Problem
+from tonnage.scheduling.configuration.configuration import (
+    Configuration,
+    ConfigurationError,
+    default_configuration,
+    parse,
+)
+from tonnage.scheduling.configuration.errors import Problem
+from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.framework import Plugin
-from tonnage.scheduling.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 
 ENTRY_POINTS = "tonnage.plugins"

@@ -15,19 +15,19 @@ from pathlib import Path
 
 import click
 
-from tonnage.apiserver.pki import ensure_identity
+from tonnage.certificates import ensure_identity
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, until_told
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
 from tonnage.clock import SystemClock
-from tonnage.controllers.node_lifecycle import NodeTimes
-from tonnage.controllers.node_zones import Rates
+from tonnage.controllers.nodes.node_lifecycle import NodeTimes
+from tonnage.controllers.nodes.zones import Rates
 from tonnage.controllers.program import PROGRAM, ControllerManager
-from tonnage.controllers.roster import Settings, UnknownController, chosen
+from tonnage.controllers.registry import Settings, UnknownController, chosen
 from tonnage.csi.client import CsiClient
-from tonnage.csi.measure import sidecar_calls
+from tonnage.csi.metrics import sidecar_calls
 from tonnage.gates import Gates
 from tonnage.health import served
 from tonnage.metrics import new_registry

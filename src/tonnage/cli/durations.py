@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tonnage.scheduling.durations import parse_duration
+from tonnage.durations import parse_duration
 
 
 class DurationType(click.ParamType[float]):

@@ -1,8 +1,8 @@
 """`tonnage explain`: which node a pod goes to and why, or why none, from files or from a live cluster.
 
-The decision is the scheduler's own code (scheduling/explain.py) on whatever is known: manifests as an API server would
-have stored them (`manifests`, `creation`), or what a server lists. Nothing is written anywhere. The choice between
-equally good nodes is seeded, so that the same input gives the same answer.
+The decision is the scheduler's own code (scheduling/decision/explain.py) on whatever is known: manifests as an API
+server would have stored them, or what a server lists. Nothing is written anywhere. The choice between equally good
+nodes is seeded, so that the same input gives the same answer.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from tonnage.cli import explanations, manifests
 from tonnage.cli.configuration import configuration_of, foreign_plugins
-from tonnage.cli.creation import Creation
 from tonnage.cli.options import feature_gates
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.errors import Forbidden, NotFound, TonnageError
@@ -31,15 +29,17 @@ from tonnage.gates import Gates
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
 from tonnage.objects.meta import Object, split_key
-from tonnage.scheduling import explain as accounts
-from tonnage.scheduling.assembly import Assembled, assemble
-from tonnage.scheduling.configuration import Configuration, ResolvedProfile
-from tonnage.scheduling.explain import Explanation
-from tonnage.scheduling.plugin_catalogue import ExtensionPoint
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import STORAGE_KINDS
+from tonnage.scheduling.configuration.configuration import Configuration, ResolvedProfile
+from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
+from tonnage.scheduling.decision import explain as accounts
+from tonnage.scheduling.decision.explain import Explanation
+from tonnage.scheduling.engine.profiles import Assembled, assemble
+from tonnage.scheduling.engine.snapshot import Snapshot, clock_of, snapshot_of
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.snapshot import Snapshot, clock_of, snapshot_of
-from tonnage.scheduling.volumes.storage import STORAGE_KINDS
+from tonnage.whatif import explain_report, manifests
+from tonnage.whatif.creation import Creation
 
 _SEED = 0
 _GUESSES = 3
@@ -133,7 +133,7 @@ def _answer(explanation: Explanation, profile: ResolvedProfile, output: str) -> 
         written(lambda: sys.stdout.write(text))
     else:
         weights = {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
-        written(lambda: explanations.show(explanation, weights, sys.stdout))
+        written(lambda: explain_report.show(explanation, weights, sys.stdout))
 
 
 def written(write: Callable[[], object]) -> None:

@@ -19,7 +19,7 @@ from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates
-from tonnage.node.measure import Meter
+from tonnage.node.metrics import Meter
 from tonnage.node.program import NodeProgram
 from tonnage.node.settings import DEFAULT_CAPACITY, PROGRAM, NodeSettings
 from tonnage.quantity import InvalidQuantity, Quantity

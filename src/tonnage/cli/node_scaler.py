@@ -9,17 +9,17 @@ from pathlib import Path
 
 import click
 
-from tonnage.cli.creation import created
-from tonnage.cli.manifests import read
 from tonnage.cli.options import logging_options, start_logging
 from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, until_told
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
-from tonnage.controllers.node_pool import MAX_NODES, InvalidPool, NodePool
-from tonnage.controllers.node_scaler import PROGRAM, NodeScaler
-from tonnage.controllers.pool_storage import KINDS
 from tonnage.gates import Gates
+from tonnage.nodescaler.node_pool import MAX_NODES, InvalidPool, NodePool
+from tonnage.nodescaler.pool_storage import KINDS
+from tonnage.nodescaler.program import PROGRAM, NodeScaler
 from tonnage.objects.document import Doc, copy
+from tonnage.whatif.creation import created
+from tonnage.whatif.manifests import read
 
 _SECONDS = click.FloatRange(min=0.0)
 

@@ -25,8 +25,8 @@ from tonnage.clock import SystemClock
 from tonnage.csi.client import CsiClient
 from tonnage.health import served
 from tonnage.metrics import new_registry
-from tonnage.provisioner.capacity_controller import CapacitySettings
-from tonnage.provisioner.measure import Meter
+from tonnage.provisioner.capacity.controller import CapacitySettings
+from tonnage.provisioner.metrics import Meter
 from tonnage.provisioner.options import NodeDeployment, Options
 from tonnage.provisioner.program import PROGRAM, Provisioner
 

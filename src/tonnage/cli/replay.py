@@ -1,7 +1,7 @@
 """`tonnage replay`: decisions in sequence, with the scheduler's memory, on virtual time, from files.
 
 The manifests are the cluster at the start, the steps are what happens then (`replay_steps`). Each decision is the live
-scheduler's own code with its reservations kept (scheduling/replay.py), and the same files give the same answers: a
+scheduler's own code with its reservations kept (whatif/replay.py), and the same files give the same answers: a
 race can be shown, kept as a test, and sent in a bug report.
 """
 
@@ -14,13 +14,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from tonnage.cli.creation import Creation
 from tonnage.cli.explain import configuration_for, from_files, say, written
 from tonnage.cli.options import feature_gates
-from tonnage.cli.replay_account import Deed, show, take
-from tonnage.cli.replay_steps import BrokenStep, Schedule, Step, read_steps
 from tonnage.gates import Gates
-from tonnage.scheduling.replay import Replay, ReplayError
+from tonnage.whatif.creation import Creation
+from tonnage.whatif.replay import Replay, ReplayError
+from tonnage.whatif.replay_report import Deed, show, take
+from tonnage.whatif.replay_steps import BrokenStep, Schedule, Step, read_steps
 
 
 @click.command()

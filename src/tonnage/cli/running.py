@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from tonnage.client import in_cluster, kubeconfig
-from tonnage.client.connection import Connection
+from tonnage.client.config import in_cluster, kubeconfig
+from tonnage.client.config.connection import Connection
 
 
 def connection_of(wanted: Path | None) -> Connection:

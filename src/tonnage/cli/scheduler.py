@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from tonnage.apiserver.pki import ensure_identity
+from tonnage.certificates import ensure_identity
 from tonnage.cli.configuration import configuration_of, foreign_plugins
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.running import connection_of, say_ready, until_told
@@ -26,7 +26,7 @@ from tonnage.gates import Gates
 from tonnage.health import served
 from tonnage.metrics import new_registry
 from tonnage.scheduler.program import Program
-from tonnage.scheduling.configuration import Configuration
+from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tonnage.cli.manifests import documents_in
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.pool_options import COUNT, POOLS, PerNode, by_node, pools_by_node
 from tonnage.cli.running import say_ready, until_told
@@ -19,6 +18,7 @@ from tonnage.gates import Gates
 from tonnage.objects.document import Doc
 from tonnage.plane import Plane, PlaneSettings
 from tonnage.plane.settings import MAX_NODES
+from tonnage.whatif.manifests import documents_in
 
 
 @click.command()

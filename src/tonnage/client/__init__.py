@@ -10,7 +10,7 @@ it runs on one event loop, on the clock and the random numbers that the client w
 """
 
 from tonnage.client.cache import Cache
-from tonnage.client.connection import Connection
+from tonnage.client.config.connection import Connection
 from tonnage.client.errors import Disconnected, InvalidKubeconfig, NoCredentials, Untrusted
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer

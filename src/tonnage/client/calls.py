@@ -19,11 +19,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from tonnage.backoff import Backoff
 from tonnage.client import errors
-from tonnage.client.backoff import Backoff
 from tonnage.client.errors import Disconnected, Untrusted
 from tonnage.client.throttle import TokenBucket
-from tonnage.client.wire import Request, Response, Stream, Transport
+from tonnage.client.transport.wire import Request, Response, Stream, Transport
 from tonnage.clock import Clock
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects import codec

@@ -19,11 +19,11 @@ from typing import Literal, Self, TypeVar
 
 from tonnage.client import rest
 from tonnage.client.calls import Call, Caller, OnRequest
-from tonnage.client.connection import Connection
+from tonnage.client.config.connection import Connection
 from tonnage.client.rest import Kind, resource_of
 from tonnage.client.throttle import TokenBucket
-from tonnage.client.transport import HttpTransport
-from tonnage.client.wire import Request, Transport, lines_of
+from tonnage.client.transport.http_transport import HttpTransport
+from tonnage.client.transport.wire import Request, Transport, lines_of
 from tonnage.clock import Clock, SystemClock
 from tonnage.errors import Expired
 from tonnage.objects import codec

@@ -23,12 +23,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import Self, TypeVar
 
 from tonnage import logs
+from tonnage.backoff import Backoff
 from tonnage.client import errors
-from tonnage.client.backoff import Backoff
 from tonnage.client.cache import Cache
-from tonnage.client.deadline import within
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client, Lines
+from tonnage.deadline import within
 from tonnage.errors import ApiError, Expired, Gone, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.codec import Bookmark, Change, WatchFailure

@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Self, TypeVar, cast
 
-from tonnage.client.deadline import within
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
+from tonnage.deadline import within
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Object
 

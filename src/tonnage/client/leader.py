@@ -21,10 +21,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from tonnage import logs
-from tonnage.client.backoff import jittered
-from tonnage.client.deadline import within
+from tonnage.backoff import jittered
 from tonnage.client.http import Client
 from tonnage.clock import rfc3339_micro
+from tonnage.deadline import within
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.coordination_v1 import Lease, LeaseSpec

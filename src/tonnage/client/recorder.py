@@ -23,10 +23,10 @@ from typing import Literal, Self
 import msgspec
 
 from tonnage import logs
-from tonnage.client.backoff import jittered
-from tonnage.client.deadline import within
+from tonnage.backoff import jittered
 from tonnage.client.http import Client
 from tonnage.client.workqueue import WorkQueue
+from tonnage.deadline import within
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.objects import scheme
 from tonnage.objects.codec import to_doc
@@ -34,7 +34,7 @@ from tonnage.objects.core_v1.event import EventSeries
 from tonnage.objects.core_v1.references import ObjectReference
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.meta import MicroTime, Object, ObjectMeta
-from tonnage.objects.validation.names import dns_subdomain
+from tonnage.objects.names import dns_subdomain
 
 EventType = Literal["Normal", "Warning"]
 

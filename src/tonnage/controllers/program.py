@@ -21,12 +21,12 @@ from typing import Final, Self
 from prometheus_client import CollectorRegistry, Counter
 
 from tonnage import logs
-from tonnage.client.backoff import Backoff
+from tonnage.backoff import Backoff
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
-from tonnage.controllers.roster import Controller, Parts, Row, Settings, chosen
+from tonnage.controllers.registry import Controller, Parts, Row, Settings, chosen
 
 PROGRAM: Final = "tonnage-controllers"
 ALL: Final = ("*",)

@@ -14,14 +14,14 @@ from typing import Final
 
 from tonnage.clock import Clock
 from tonnage.csi.errors import Code
-from tonnage.driver.books import Books
-from tonnage.driver.hooks import RebuildHooks
-from tonnage.driver.locks import Locks
-from tonnage.driver.placement import Policy
-from tonnage.driver.played_faults import PlayedFaults
-from tonnage.driver.records import SnapshotRecord, VolumeRecord
-from tonnage.driver.refusals import Refused
-from tonnage.driver.state import StateFolder
+from tonnage.driver.errors import Refused
+from tonnage.driver.injected_faults import PlayedFaults
+from tonnage.driver.rebuilding.hooks import RebuildHooks
+from tonnage.driver.state.allocations import Books
+from tonnage.driver.state.folder import StateFolder
+from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
+from tonnage.driver.volumes.locks import Locks
+from tonnage.driver.volumes.pool_choice import Policy
 
 DRIVER_NAME: Final = "pools.tonnage.dev"
 

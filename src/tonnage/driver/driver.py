@@ -16,18 +16,18 @@ from pathlib import Path
 
 from tonnage import logs
 from tonnage.clock import Clock
-from tonnage.driver.books import Books
 from tonnage.driver.core import DRIVER_NAME, Core, Settings
-from tonnage.driver.hooks import RebuildHooks
-from tonnage.driver.locks import Locks
-from tonnage.driver.making import Volumes
-from tonnage.driver.moving import Moves
-from tonnage.driver.played_faults import PlayedFaults
-from tonnage.driver.publishing import Publications
-from tonnage.driver.records import SnapshotRecord, VolumeRecord
-from tonnage.driver.snapshots import Snapshots
-from tonnage.driver.staging import Stagings
-from tonnage.driver.state import StateFolder, StateTrouble
+from tonnage.driver.injected_faults import PlayedFaults
+from tonnage.driver.rebuilding.hooks import RebuildHooks
+from tonnage.driver.state.allocations import Books
+from tonnage.driver.state.folder import StateFolder, StateTrouble
+from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
+from tonnage.driver.volumes.create_delete import Volumes
+from tonnage.driver.volumes.locks import Locks
+from tonnage.driver.volumes.publish import Publications
+from tonnage.driver.volumes.rebuild import Moves
+from tonnage.driver.volumes.snapshots import Snapshots
+from tonnage.driver.volumes.stage import Stagings
 from tonnage.faults import FaultFile
 
 __all__ = ["DRIVER_NAME", "Driver", "RebuildHooks", "Settings"]

@@ -14,11 +14,11 @@ from functools import partial
 
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.server import Register, served
-from tonnage.driver.calls import Door
-from tonnage.driver.controller import ControllerService
 from tonnage.driver.driver import Driver
-from tonnage.driver.identity import IdentityService
-from tonnage.driver.node_service import NodeService
+from tonnage.driver.services.controller import ControllerService
+from tonnage.driver.services.identity import IdentityService
+from tonnage.driver.services.interceptor import Door
+from tonnage.driver.services.node import NodeService
 from tonnage.errors import TonnageError
 
 

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.deadline import within
 from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import socket_path
 from tonnage.csi.client import CsiClient
+from tonnage.deadline import within
 from tonnage.errors import TonnageError
-from tonnage.node.measure import Meter
-from tonnage.node.volume_calls import Abilities
+from tonnage.node.metrics import Meter
+from tonnage.node.mounts.csi_requests import Abilities
 
 _ASK_S: Final = 5.0
 """How long a driver may take to say who it is; then it is asked again at the next look."""

@@ -15,25 +15,25 @@ from contextlib import suppress
 from typing import Final
 
 from tonnage.client.cache import Cache
-from tonnage.client.deadline import within
 from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
+from tonnage.deadline import within
 from tonnage.errors import TonnageError
+from tonnage.node.csinode.attach_limits import LimitUpdater
 from tonnage.node.drivers import Drivers
-from tonnage.node.expansion import Expander
-from tonnage.node.latest import Latest
-from tonnage.node.limits import LimitUpdater
-from tonnage.node.measure import Meter
-from tonnage.node.mount_paths import MountPaths
-from tonnage.node.mount_plan import Known
-from tonnage.node.mounts import Mounts
-from tonnage.node.node_faults import NodeFaults
-from tonnage.node.pod_index import PodIndex
-from tonnage.node.pods import PodWorker
+from tonnage.node.injected_faults import NodeFaults
+from tonnage.node.metrics import Meter
+from tonnage.node.mounts.expansion import Expander
+from tonnage.node.mounts.mount_paths import MountPaths
+from tonnage.node.mounts.mount_plan import Known
+from tonnage.node.mounts.mounter import Mounts
+from tonnage.node.pods.index import PodIndex
+from tonnage.node.pods.worker import PodWorker
 from tonnage.node.registration import Registration
 from tonnage.node.settings import PROGRAM, NodeSettings
+from tonnage.node.written_objects import Latest
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Secret
 from tonnage.objects.core_v1.references import SecretReference
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment

@@ -17,13 +17,13 @@ from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.clock import Clock
 from tonnage.faults import FaultFile
+from tonnage.node.injected_faults import NodeFaults
 from tonnage.node.kubelet import Kubelet
-from tonnage.node.latest import Latest
-from tonnage.node.measure import Meter
-from tonnage.node.mount_plan import Known
-from tonnage.node.node_faults import NodeFaults
-from tonnage.node.pod_index import PodIndex
+from tonnage.node.metrics import Meter
+from tonnage.node.mounts.mount_plan import Known
+from tonnage.node.pods.index import PodIndex
 from tonnage.node.settings import NodeSettings
+from tonnage.node.written_objects import Latest
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment

@@ -15,15 +15,14 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.client.cache import Cache
-from tonnage.client.deadline import within
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
+from tonnage.deadline import within
 from tonnage.errors import AlreadyExists, NotFound, TonnageError
-from tonnage.node.csi_nodes import CsiNodeWriter
+from tonnage.node.csinode.writer import CsiNodeWriter
 from tonnage.node.drivers import Driver, Drivers
-from tonnage.node.latest import Latest
-from tonnage.node.node_faults import NodeFaults
+from tonnage.node.injected_faults import NodeFaults
 from tonnage.node.node_objects import (
     LEASE_NAMESPACE,
     is_ready,
@@ -35,6 +34,7 @@ from tonnage.node.node_objects import (
     topology_patch,
 )
 from tonnage.node.settings import NodeSettings
+from tonnage.node.written_objects import Latest
 from tonnage.objects.codec import convert
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 
 from tonnage.errors import TonnageError
-from tonnage.objects.fielderrors import go_value
+from tonnage.objects.field_errors import go_value
 from tonnage.objects.meta import MicroTime
 from tonnage.quantity import InvalidQuantity, Quantity
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 
-from tonnage.objects.fielderrors import FieldError, invalid
+from tonnage.objects.field_errors import FieldError, invalid
+from tonnage.objects.names import label_key, label_value
 from tonnage.objects.requirements import NOT_INTEGER, InvalidSelector, Requirement, integer
-from tonnage.objects.validation.names import label_key, label_value
 
 # The end of the text has no token of its own: it reads as the empty one, and upstream's messages show it as that.
 _TOKEN = re.compile(r"==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+")

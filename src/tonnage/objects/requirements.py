@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tonnage.errors import BadRequest
-from tonnage.objects.fielderrors import go_value
+from tonnage.objects.field_errors import go_value
 from tonnage.objects.meta import Record
 
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1

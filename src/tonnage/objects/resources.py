@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from tonnage.objects.schema import Struct, schema_of
-
 
 @dataclass(frozen=True)
 class Resource:
@@ -46,10 +44,6 @@ class Resource:
     def qualified(self) -> str:
         """`pods`, `csinodes.storage.k8s.io`: what error messages and store keys say."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @cached_property
-    def schema(self) -> Struct:
-        return schema_of(self.group, self.version, self.kind)
 
     @cached_property
     def stored(self) -> Resource:

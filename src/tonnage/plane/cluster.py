@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Final, Self
 
 from tonnage import logs
-from tonnage.client import kubeconfig
-from tonnage.client.deadline import within
+from tonnage.client.config import kubeconfig
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.clock import Clock
+from tonnage.deadline import within
 from tonnage.errors import ApiError, TonnageError
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates
@@ -32,10 +32,10 @@ from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.plane.children import Children
 from tonnage.plane.readiness import expected_nodes, has_come
 from tonnage.plane.settings import PlaneSettings
 from tonnage.plane.starter_objects import DRIVER, ensure_starter_objects
+from tonnage.plane.supervisor import Children
 
 PROGRAMS: Final = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
 """What runs beside the API server, in the order in which it is started."""

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from tonnage import logs
-from tonnage.client.backoff import Backoff
+from tonnage.backoff import Backoff
 from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import socket_path

@@ -20,7 +20,7 @@ from typing import Any, Self
 from prometheus_client import CollectorRegistry
 
 from tonnage import logs
-from tonnage.client.backoff import Backoff
+from tonnage.backoff import Backoff
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
@@ -38,22 +38,22 @@ from tonnage.objects.storage_v1 import (
     VolumeAttachment,
 )
 from tonnage.provisioner import driver_facts
-from tonnage.provisioner.capacity_controller import CapacityController, CapacitySettings
-from tonnage.provisioner.capacity_objects import manager_on
-from tonnage.provisioner.capacity_owner import find_owner
-from tonnage.provisioner.cloning import CloningProtection
-from tonnage.provisioner.creation import Creation
-from tonnage.provisioner.deletion import Deletion
+from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
+from tonnage.provisioner.capacity.objects import manager_on
+from tonnage.provisioner.capacity.owner import find_owner
+from tonnage.provisioner.capacity.refresher import NoRefresher, Refresher
+from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.provisioner.driver_facts import DriverFacts
-from tonnage.provisioner.expansion import Expansion
-from tonnage.provisioner.measure import Meter
+from tonnage.provisioner.metrics import Meter
 from tonnage.provisioner.options import Options
-from tonnage.provisioner.ownership import Ownership
-from tonnage.provisioner.preparation import Preparation
-from tonnage.provisioner.provisioning import Provisioning
-from tonnage.provisioner.refresher import NoRefresher, Refresher
-from tonnage.provisioner.rescheduling import Rescheduling
-from tonnage.provisioner.topology_segments import Segment
+from tonnage.provisioner.volumes.clone_protection import CloningProtection
+from tonnage.provisioner.volumes.create_volume import Creation
+from tonnage.provisioner.volumes.deletion import Deletion
+from tonnage.provisioner.volumes.expansion import Expansion
+from tonnage.provisioner.volumes.node_deployment import Ownership
+from tonnage.provisioner.volumes.preparation import Preparation
+from tonnage.provisioner.volumes.provisioning import Provisioning
+from tonnage.provisioner.volumes.rescheduling import Rescheduling
 
 PROGRAM = "tonnage-provisioner"
 _SYNC_NEWS_S = 30.0

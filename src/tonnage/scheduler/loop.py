@@ -1,4 +1,4 @@
-"""The scheduling loop: pop a pod, decide, assume, hand it to its binding, go on.
+"""The scheduling loop: pop a pod, decide, assume, hand it to its binding_cycle, go on.
 
     queue ──pop──► decide ──► reserve, assume, permit ──► binding (a task of its own)
                       │                                        │ fails
@@ -24,24 +24,28 @@ import msgspec
 from tonnage import logs
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduler import binding, relief
-from tonnage.scheduler.assumed import AssumedPods
-from tonnage.scheduler.binding import BROKEN, Placement
-from tonnage.scheduler.measure import Meter
+from tonnage.scheduler import binding_cycle, post_filter
+from tonnage.scheduler.binding_api import World
+from tonnage.scheduler.binding_cycle import BROKEN, Placement
+from tonnage.scheduler.binding_slots import Slots
+from tonnage.scheduler.metrics import Meter
 from tonnage.scheduler.nominations import Nominations
-from tonnage.scheduler.preemption import Preemptions
+from tonnage.scheduler.pod_conditions import Reports
+from tonnage.scheduler.preemption_executor import Preemptions
 from tonnage.scheduler.preparations import Preparations
-from tonnage.scheduler.reports import Reports
-from tonnage.scheduler.slots import Slots
-from tonnage.scheduler.waiting import WaitingPods
-from tonnage.scheduler.world import World
-from tonnage.scheduling.assembly import Assembled
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.cycle import Decision
+from tonnage.scheduler.waiting_pods import WaitingPods
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.scheduling_cycle import Decision
+from tonnage.scheduling.engine.assumed_pods import AssumedPods
+from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.framework import Code, Status
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.queue import FLUSH_BACKOFF_EVERY_S, FLUSH_UNSCHEDULABLE_EVERY_S, SchedulingQueue
-from tonnage.scheduling.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.queue.scheduling_queue import (
+    FLUSH_BACKOFF_EVERY_S,
+    FLUSH_UNSCHEDULABLE_EVERY_S,
+    SchedulingQueue,
+)
 
 _BREATHE_EVERY = 8
 """Decisions between two turns of the event loop."""
@@ -189,30 +193,30 @@ class SchedulingLoop:
 
     def _commit(self, placement: Placement) -> Status:
         """Reserve, assume, permit. On a refusal everything is given back but the place in the queue."""
-        status = binding.reserve(placement)
+        status = binding_cycle.reserve(placement)
         if not status.is_success:
             self._meter.volume_stage("assume", status)
             return status
         self._assumed.assume(placement.queued.info, placement.node)
         self._queue.settle_on(placement.queued.pod, placement.node)
-        status = binding.permit(placement, self._waiting)
+        status = binding_cycle.permit(placement, self._waiting)
         if not status.is_success and status.code is not Code.WAIT:
-            binding.unreserve(placement)
+            binding_cycle.unreserve(placement)
             self._assumed.forget(placement.queued.uid)
         return status
 
     async def _carry_out(self, placement: Placement, started_at: float) -> None:
         queued = placement.queued
         try:
-            status = binding.look_ahead(placement)
+            status = binding_cycle.look_ahead(placement)
             if status.is_success:
                 if placement.to_prepare or self._waiting.get(queued.uid) is not None:
                     await self._nominations.show(queued.info, placement.node)
-                status = await binding.permitted(placement, self._waiting, self._clock, self._slots)
+                status = await binding_cycle.permitted(placement, self._waiting, self._clock, self._slots)
             if status.is_success:
                 # No plugin will refuse it any more, so events need not be kept for it.
                 self._queue.done(queued.pod)
-                status = await binding.carry_out(placement, self._api, self._slots, self._preparations)
+                status = await binding_cycle.carry_out(placement, self._api, self._slots, self._preparations)
                 self._meter.volume_stage("bind", status)
             self._meter.attempt(placement.profile.scheduler_name, status, self._clock.monotonic() - started_at)
             if status.is_success:
@@ -232,7 +236,7 @@ class SchedulingLoop:
 
     def _withdraw(self, placement: Placement) -> None:
         """Give back everything that is kept for a pod on its way."""
-        binding.unreserve(placement)
+        binding_cycle.unreserve(placement)
         if self._assumed.forget(placement.queued.uid):
             # The room it was counted for is free again; who was turned away because of it may fit now.
             self._queue.assigned_pod_deleted(placement.queued.pod, assumed_on=placement.node)
@@ -257,7 +261,7 @@ class SchedulingLoop:
             return
         diagnosis = decision.diagnosis
         self._meter.attempt(profile.scheduler_name, Status(Code.UNSCHEDULABLE), took_s)
-        found, plugin = relief.sought(profile, decision.cycle, diagnosis, self._meter)
+        found, plugin = post_filter.sought(profile, decision.cycle, diagnosis, self._meter)
         plugins = diagnosis.rejecting_plugins()
         if plugin is None:
             message, nomination = diagnosis.message(found.status.message), None

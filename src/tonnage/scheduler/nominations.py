@@ -22,8 +22,8 @@ from typing import Any, Protocol
 from tonnage import logs
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.queued_pod import uid_of
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.queue.queued_pod import uid_of
 
 _log = logs.logger("tonnage.scheduler")
 

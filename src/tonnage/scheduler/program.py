@@ -24,25 +24,25 @@ from tonnage.clock import Clock
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
 from tonnage.objects.policy_v1 import PodDisruptionBudget
-from tonnage.scheduler.assumed import AssumedPods
-from tonnage.scheduler.feed import Feed
-from tonnage.scheduler.holding import CapacityHolds, modes_of
+from tonnage.scheduler.binding_api import LiveWorld
+from tonnage.scheduler.binding_slots import Slots
+from tonnage.scheduler.capacity_reservations import CapacityHolds, modes_of
+from tonnage.scheduler.event_handlers import Feed
 from tonnage.scheduler.loop import SchedulingLoop
-from tonnage.scheduler.measure import Meter, gauge
+from tonnage.scheduler.metrics import Meter, gauge
 from tonnage.scheduler.nominations import Nominations
-from tonnage.scheduler.preemption import Preemptions
+from tonnage.scheduler.pod_conditions import Reports
+from tonnage.scheduler.pre_bind_waits import Waits
+from tonnage.scheduler.preemption_executor import Preemptions
 from tonnage.scheduler.preparations import Preparations
-from tonnage.scheduler.reports import Reports
-from tonnage.scheduler.slots import Slots
-from tonnage.scheduler.waiting import WaitingPods
-from tonnage.scheduler.waits import Waits
-from tonnage.scheduler.world import LiveWorld
-from tonnage.scheduling.assembly import assemble
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.configuration import Configuration
+from tonnage.scheduler.waiting_pods import WaitingPods
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.storage import STORAGE_KINDS
+from tonnage.scheduling.configuration.configuration import Configuration
+from tonnage.scheduling.engine.assumed_pods import AssumedPods
+from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.scheduling.queue import SchedulingQueue
-from tonnage.scheduling.volumes.storage import STORAGE_KINDS
+from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 
 _LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that have ended are invisible; the server need not send them."""

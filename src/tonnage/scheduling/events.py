@@ -22,8 +22,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
-from tonnage.scheduling.amounts import requests_of
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.cluster.amounts import requests_of
+from tonnage.scheduling.cluster.pod_info import PodInfo
 
 
 class EventResource(StrEnum):

@@ -34,12 +34,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.objects.meta import Object
-from tonnage.scheduling.columns import Ints, Mask, Rows
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
 from tonnage.scheduling.events import ClusterEvent, HintFn
 
 if TYPE_CHECKING:
-    from tonnage.scheduling.cluster import Cluster
-    from tonnage.scheduling.pod_info import PodInfo
+    from tonnage.scheduling.cluster.cluster import Cluster
+    from tonnage.scheduling.cluster.pod_info import PodInfo
 
 MAX_SCORE = 100
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tonnage.objects.core_v1 import Node
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ints, Rows, row_numbers
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ints, Rows, row_numbers
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, Judgement, ScorePlugin, Status
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.reasons import reason_place, with_reasons
+from tonnage.scheduling.reason_bits import reason_place, with_reasons
 
 
 @dataclass(frozen=True, slots=True)

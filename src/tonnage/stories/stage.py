@@ -34,11 +34,11 @@ from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane import Plane
-from tonnage.scheduling import explain as accounts
-from tonnage.scheduling.assembly import assemble
-from tonnage.scheduling.explain import Explanation
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.snapshot import snapshot_of
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision import explain as accounts
+from tonnage.scheduling.decision.explain import Explanation
+from tonnage.scheduling.engine.profiles import assemble
+from tonnage.scheduling.engine.snapshot import snapshot_of
 from tonnage.stories.objects import described, pod_of
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from typing import Any
 
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.scheduling.cluster import Cluster, place
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.pod_info import PodInfo
 
 Doc = dict[str, Any]
 

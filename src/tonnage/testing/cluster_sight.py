@@ -18,10 +18,10 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.client.http import Client
-from tonnage.driver.placement import Place
-from tonnage.driver.records import VolumeRecord
-from tonnage.node import mount_records
-from tonnage.node.mount_paths import MountPaths, MountRecord
+from tonnage.driver.state.records import VolumeRecord
+from tonnage.driver.volumes.pool_choice import Place
+from tonnage.node.mounts import mount_records
+from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object

@@ -13,11 +13,11 @@ from pathlib import Path
 from tonnage.cli.pool_options import POOLS, pools_by_node
 from tonnage.clock import Clock, VirtualClock
 from tonnage.csi import csi_pb2 as csi
-from tonnage.driver.controller import ControllerService
 from tonnage.driver.driver import Driver, RebuildHooks, Settings
-from tonnage.driver.node_service import NodeService
-from tonnage.driver.placement import Policy
-from tonnage.driver.topology import topology_of
+from tonnage.driver.services.controller import ControllerService
+from tonnage.driver.services.node import NodeService
+from tonnage.driver.volumes.pool_choice import Policy
+from tonnage.driver.volumes.topology import topology_of
 from tonnage.faults import FaultFile
 from tonnage.quantity import Quantity
 

@@ -1,13 +1,13 @@
-"""Programs of Tonnage in processes of their own, for tests that start and kill many of them.
+"""Programs of
 
     scheduler = spawn("scheduler", "--kubeconfig", …, log=folder / "scheduler.log")
     scheduler.readline()            # "ready\\n"
     scheduler.send_signal(signal.SIGKILL)
     scheduler.wait()                # -9
 
-They are forks of one nursery (`tonnage.plane.nursery`), as those of `tonnage up` are: the same programs behind the same
-command line, without a second of loading each. What a program needs of the environment is given by flags; a test of the
-environment itself starts `python -m tonnage`.
+They are forks of one forkserver (`tonnage.plane.forkserver`), as those of `tonnage up` are: the same programs with the
+same command line, without a second of loading each. What a program needs of the environment is given by flags; a test
+of the environment itself starts `python -m tonnage`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Nursery:
         self._programs: dict[str, Program] = {}
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tonnage.plane.nursery"],
+            [sys.executable, "-m", "tonnage.plane.forkserver"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},

@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.apiserver.server import Server, Settings, serve
-from tonnage.client import Client, Informers, kubeconfig
+from tonnage.client import Client, Informers
+from tonnage.client.config import kubeconfig
 from tonnage.client.recorder import Recorder
-from tonnage.client.transport import HttpTransport
-from tonnage.client.wire import Transport
+from tonnage.client.transport.http_transport import HttpTransport
+from tonnage.client.transport.wire import Transport
 from tonnage.clock import SystemClock
-from tonnage.controllers.deployments import Deployments
-from tonnage.controllers.disruption import Disruption
-from tonnage.controllers.replica_sets import ReplicaSets
-from tonnage.controllers.stateful_sets import StatefulSets
+from tonnage.controllers.workloads.deployments import Deployments
+from tonnage.controllers.workloads.disruption import Disruption
+from tonnage.controllers.workloads.replica_sets import ReplicaSets
+from tonnage.controllers.workloads.stateful_sets import StatefulSets
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import Deployment, StatefulSet
 from tonnage.objects.core_v1 import Event, Pod

@@ -9,9 +9,9 @@ import pytest
 
 from tonnage.apiserver import discovery, openapi
 from tonnage.apiserver.openapi import gnostic
+from tonnage.documents.schema import Struct, schema_of_resource, structs
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import RESOURCES, group_versions
-from tonnage.objects.schema import Struct, structs
 
 CORE = "io.k8s.api.core.v1"
 
@@ -285,6 +285,6 @@ def test_patch_carries_its_kind_and_its_query_parameters_in_protobuf_too() -> No
 def test_a_type_of_every_kind_served_is_in_the_one_document_of_version_2() -> None:
     definitions = decode(openapi.openapi_v2())["definitions"]
     for resource in RESOURCES:
-        kind: Struct = resource.schema
+        kind: Struct = schema_of_resource(resource)
         assert kind.full_name in definitions
         assert f"{kind.full_name}List" in definitions

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.apiserver.strategies.config import SecretStrategy
-from tonnage.apiserver.strategies.event import EventStrategy
-from tonnage.apiserver.strategies.namespace import NamespaceStrategy, finalize
-from tonnage.apiserver.strategies.service import ServiceStrategy
-from tonnage.apiserver.strategies.workloads import ControllerRevisionStrategy, StatefulSetStrategy
+from tonnage.documents.strategies.config import SecretStrategy
+from tonnage.documents.strategies.event import EventStrategy
+from tonnage.documents.strategies.namespace import NamespaceStrategy, finalize
+from tonnage.documents.strategies.service import ServiceStrategy
+from tonnage.documents.strategies.workloads import ControllerRevisionStrategy, StatefulSetStrategy
 from tonnage.errors import Invalid
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy

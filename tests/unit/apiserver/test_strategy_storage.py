@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from tonnage.apiserver.strategies.base import Generation, Strategy
-from tonnage.apiserver.strategies.csi_driver import CSIDriverStrategy
-from tonnage.apiserver.strategies.csi_node import CSINodeStrategy
-from tonnage.apiserver.strategies.csi_storage_capacity import CSIStorageCapacityStrategy
-from tonnage.apiserver.strategies.node import NodeStrategy
-from tonnage.apiserver.strategies.persistent_volume import PersistentVolumeStrategy
-from tonnage.apiserver.strategies.persistent_volume_claim import PersistentVolumeClaimStrategy
-from tonnage.apiserver.strategies.storage_class import StorageClassStrategy
-from tonnage.apiserver.strategies.volume_attachment import VolumeAttachmentStrategy
 from tonnage.clock import VirtualClock
+from tonnage.documents.strategies.base import Generation, Strategy
+from tonnage.documents.strategies.csi_driver import CSIDriverStrategy
+from tonnage.documents.strategies.csi_node import CSINodeStrategy
+from tonnage.documents.strategies.csi_storage_capacity import CSIStorageCapacityStrategy
+from tonnage.documents.strategies.node import NodeStrategy
+from tonnage.documents.strategies.persistent_volume import PersistentVolumeStrategy
+from tonnage.documents.strategies.persistent_volume_claim import PersistentVolumeClaimStrategy
+from tonnage.documents.strategies.storage_class import StorageClassStrategy
+from tonnage.documents.strategies.volume_attachment import VolumeAttachmentStrategy
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.resources import BY_KIND, Resource

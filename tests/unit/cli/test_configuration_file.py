@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.cli.configuration import configuration_of
 from tonnage.gates import Gates
-from tonnage.scheduling.configuration import ConfigurationError
+from tonnage.scheduling.configuration.configuration import ConfigurationError
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

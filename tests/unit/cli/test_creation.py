@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tonnage.cli.creation import created
-from tonnage.cli.manifest_problems import BrokenManifest
-from tonnage.cli.manifests import Manifests, read
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.quantity import Quantity
+from tonnage.whatif.creation import created
+from tonnage.whatif.manifest_errors import BrokenManifest
+from tonnage.whatif.manifests import Manifests, read
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from tonnage.cli.explanations import MAX_ROWS, show
-from tonnage.scheduling.explain import Explanation, NodeAnswer
+from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
+from tonnage.whatif.explain_report import MAX_ROWS, show
 
 WEIGHTS = {"NodeResourcesFit": 1, "PodTopologySpread": 2, "TaintToleration": 3}
 

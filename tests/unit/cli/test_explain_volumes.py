@@ -12,11 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage.cli.explain import explain
-from tonnage.cli.explanations import MAX_ROWS, show
 from tonnage.objects.meta import Object
-from tonnage.scheduling.configuration import default_configuration, parse
-from tonnage.scheduling.explain import Explanation
-from tonnage.scheduling.replay import Replay
+from tonnage.scheduling.configuration.configuration import default_configuration, parse
+from tonnage.scheduling.decision.explain import Explanation
 from tonnage.testing.builders import node
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import (
@@ -29,6 +27,8 @@ from tonnage.testing.storage_builders import (
     storage_class,
     volume,
 )
+from tonnage.whatif.explain_report import MAX_ROWS, show
+from tonnage.whatif.replay import Replay
 
 LEDGER = storage_configuration(reservation="Ledger")
 

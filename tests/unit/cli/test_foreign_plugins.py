@@ -9,9 +9,9 @@ import pytest
 
 from tonnage.cli.configuration import foreign_plugins
 from tonnage.errors import TonnageError
-from tonnage.scheduling.assembly import assemble
-from tonnage.scheduling.configuration import parse
-from tonnage.scheduling.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.engine.profiles import assemble
 from tonnage.testing.builders import cluster_of, info, node
 
 MODULE = """

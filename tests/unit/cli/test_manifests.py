@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.cli.manifests import Manifests, read
 from tonnage.errors import TonnageError
+from tonnage.whatif.manifests import Manifests, read
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {containers: [{name: c, image: i}]}\n"
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from tonnage.cli.explain import explain
 from tonnage.cli.replay import replay
-from tonnage.cli.replay_account import MAX_LINES
 from tonnage.errors import TonnageError
+from tonnage.whatif.replay_report import MAX_LINES
 
 Doc = dict[str, Any]
 

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tonnage.cli.creation import Creation
-from tonnage.cli.manifest_problems import BrokenManifest
-from tonnage.cli.manifests import read
-from tonnage.cli.replay_steps import (
+from tonnage.errors import TonnageError
+from tonnage.gates import Gates
+from tonnage.objects.core_v1 import Pod
+from tonnage.whatif.creation import Creation
+from tonnage.whatif.manifest_errors import BrokenManifest
+from tonnage.whatif.manifests import read
+from tonnage.whatif.replay_steps import (
     Advance,
     Apply,
     BrokenStep,
@@ -23,9 +26,6 @@ from tonnage.cli.replay_steps import (
     Step,
     read_steps,
 )
-from tonnage.errors import TonnageError
-from tonnage.gates import Gates
-from tonnage.objects.core_v1 import Pod
 
 POD = {
     "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""An API server in memory, at the seam of `tonnage.client.wire`: for what must run on virtual time.
+"""An API server in memory, at the seam of `tonnage.client.transport.wire`: for what must run on virtual time.
 
 It has revisions, optimistic locking, pages, watches from any revision that is kept, and bookmarks. And it does what a
 real server does only on bad days, when it is told to: be away, hang up, forget history, refuse watch-lists. That it
@@ -15,9 +15,9 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from tonnage.client.errors import Disconnected
-from tonnage.client.wire import Request, Response
+from tonnage.client.transport.wire import Request, Response
+from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.objects.document import Doc, copy, decode, encode
-from tonnage.objects.patch import merge_patch
 from tonnage.objects.resources import BY_PATH, Resource
 
 Key = tuple[str, str, str]  # collection (`pods`, `leases.coordination.k8s.io`), namespace, name

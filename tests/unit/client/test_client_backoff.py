@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from tonnage.client.backoff import Backoff, jittered
-from tonnage.client.deadline import within
+from tonnage.backoff import Backoff, jittered
 from tonnage.client.throttle import TokenBucket
 from tonnage.clock import VirtualClock
+from tonnage.deadline import within
 
 
 class Low(random.Random):

@@ -13,7 +13,7 @@ import pytest
 from tonnage.client import Client, Disconnected, Untrusted
 from tonnage.client.errors import refusal
 from tonnage.client.throttle import TokenBucket
-from tonnage.client.wire import Request, Response
+from tonnage.client.transport.wire import Request, Response
 from tonnage.clock import VirtualClock
 from tonnage.errors import (
     AlreadyExists,

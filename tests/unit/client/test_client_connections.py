@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonnage.client import Client, Disconnected, NoCredentials, connections
-from tonnage.client.connection import Cluster, Connection, User
-from tonnage.client.connections import Answer, HungUp, NotConnected, NotHttp, Pool, _Reader
-from tonnage.client.transport import HttpTransport
-from tonnage.client.wire import Request
+from tonnage.client import Client, Disconnected, NoCredentials
+from tonnage.client.config.connection import Cluster, Connection, User
+from tonnage.client.transport import connection_pool
+from tonnage.client.transport.connection_pool import Answer, HungUp, NotConnected, NotHttp, Pool, _Reader
+from tonnage.client.transport.http_transport import HttpTransport
+from tonnage.client.transport.wire import Request
 from tonnage.clock import SystemClock
 from tonnage.objects.core_v1 import Node
 
@@ -284,7 +285,7 @@ async def test_a_connection_that_speaks_out_of_turn_is_not_used_again():
 
 
 async def test_an_old_idle_connection_is_not_used_again(monkeypatch):
-    monkeypatch.setattr(connections, "IDLE_S", 0.0)
+    monkeypatch.setattr(connection_pool, "IDLE_S", 0.0)
     async with served(answer_always) as pool:
         assert [await ask(pool), await ask(pool)] == [b"0", b"1"]
 

@@ -10,9 +10,9 @@ import pytest
 from client_pki import Authority
 
 from tonnage.client import NoCredentials
-from tonnage.client.connection import Cluster, Connection, ExecPlugin, User
-from tonnage.client.credentials import Credentials, Identity
-from tonnage.client.tls import Certificate
+from tonnage.client.config.connection import Cluster, Connection, ExecPlugin, User
+from tonnage.client.config.credentials import Credentials, Identity
+from tonnage.client.transport.tls import Certificate
 from tonnage.clock import VirtualClock
 
 CA = Authority()

@@ -11,9 +11,10 @@ import pytest
 import yaml
 from client_pki import Authority
 
-from tonnage.client import InvalidKubeconfig, in_cluster
-from tonnage.client.connection import Cluster, Connection, ExecPlugin, Impersonation, User
-from tonnage.client.kubeconfig import load
+from tonnage.client import InvalidKubeconfig
+from tonnage.client.config import in_cluster
+from tonnage.client.config.connection import Cluster, Connection, ExecPlugin, Impersonation, User
+from tonnage.client.config.kubeconfig import load
 from tonnage.errors import TonnageError
 
 CA = Authority()

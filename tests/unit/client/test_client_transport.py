@@ -18,7 +18,7 @@ from aiohttp import web
 from client_pki import Authority, Pair
 
 from tonnage.client import Client, Disconnected, NoCredentials, Untrusted
-from tonnage.client.connection import Cluster, Connection, ExecPlugin, Impersonation, User
+from tonnage.client.config.connection import Cluster, Connection, ExecPlugin, Impersonation, User
 from tonnage.errors import NotFound, Unauthorized
 from tonnage.objects.core_v1 import ConfigMap, Node
 

@@ -9,7 +9,8 @@ import pytest
 from client_wire import MemoryServer
 
 from tonnage.apiserver.server import Settings, serve
-from tonnage.client import Client, kubeconfig
+from tonnage.client import Client
+from tonnage.client.config import kubeconfig
 from tonnage.errors import AlreadyExists, Conflict, NotFound
 from tonnage.objects.codec import Bookmark, Change, WatchEvent, WatchFailure, decode_event
 from tonnage.objects.core_v1 import ConfigMap

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.apiserver.server import Settings, serve
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.metadata_only import metadata_class, served_resources

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.controllers.node_pool import NOT_READY, TO_BE_DELETED, NodePool
+from tonnage.nodescaler.node_pool import NOT_READY, TO_BE_DELETED, NodePool
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc

@@ -8,8 +8,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from tonnage.clock import parse_rfc3339
-from tonnage.controllers.attachment_news import attached_note, failed_note, taken_note
-from tonnage.controllers.attachment_rules import NodeState, Plan, allows_many_nodes, needs_attaching, plan, unique_name
+from tonnage.controllers.volumes.attach_detach_plan import (
+    NodeState,
+    Plan,
+    allows_many_nodes,
+    needs_attaching,
+    plan,
+    unique_name,
+)
+from tonnage.controllers.volumes.attachment_events import attached_note, failed_note, taken_note
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
 from tonnage.testing.builders import node, pod

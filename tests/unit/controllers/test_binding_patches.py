@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers import binding_patches as patches
+from tonnage.controllers.volumes import binding_patches as patches
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import BIND_COMPLETED, BOUND_BY_CONTROLLER, STORAGE_PROVISIONER
 from tonnage.testing.storage_builders import claim, volume

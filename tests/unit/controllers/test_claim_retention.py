@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers.claim_retention import has_other_controller, is_stale, owners_at_creation, owners_to_set
+from tonnage.controllers.workloads.claim_retention import (
+    has_other_controller,
+    is_stale,
+    owners_at_creation,
+    owners_to_set,
+)
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import OwnerReference

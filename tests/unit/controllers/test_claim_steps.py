@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.controllers.claim_steps import (
+from tonnage.controllers.volumes.sync_claim import (
     AssignClass,
     Bind,
     ClaimStep,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers.roster import ROSTER, UnknownController, chosen
+from tonnage.controllers.registry import ROSTER, UnknownController, chosen
 
 ALL = {row.name for row in ROSTER}
 

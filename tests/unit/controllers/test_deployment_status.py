@@ -6,7 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from tonnage.controllers.deployment_status import check_after_s, condition_of, counted, is_complete, paused, rolled
+from tonnage.controllers.workloads.deployment_status import (
+    check_after_s,
+    condition_of,
+    counted,
+    is_complete,
+    paused,
+    rolled,
+)
 from tonnage.objects.apps_v1 import Deployment
 from tonnage.testing.workload_builders import NOW, Doc, ago, deployment, replica_set
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from tonnage.controllers.disruption_plan import (
+from tonnage.controllers.workloads.disruption_plan import (
     Expected,
     NoController,
     disrupted,

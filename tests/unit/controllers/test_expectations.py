@@ -11,10 +11,10 @@ import pytest
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
-from tonnage.client.wire import Request, Response, Stream
+from tonnage.client.transport.wire import Request, Response, Stream
 from tonnage.clock import VirtualClock
-from tonnage.controllers.expectations import TIMEOUT_S, Expectations, is_in_doubt
-from tonnage.controllers.statuses import replacing
+from tonnage.controllers.workloads.expectations import TIMEOUT_S, Expectations, is_in_doubt
+from tonnage.controllers.workloads.status_writes import replacing
 from tonnage.errors import Conflict, InternalError
 from tonnage.objects.codec import encode
 from tonnage.objects.core_v1 import Pod

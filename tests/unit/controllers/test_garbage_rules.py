@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers.garbage_graph import Item
-from tonnage.controllers.garbage_rules import Delete, Keep, OwnerState, judge
+from tonnage.controllers.garbage.dependency_graph import Item
+from tonnage.controllers.garbage.garbage_rules import Delete, Keep, OwnerState, judge
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.resources import BY_PLURAL
 

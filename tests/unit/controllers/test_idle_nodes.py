@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scaling_rig import burst, fresh, marked, member
 
-from tonnage.controllers.idle_nodes import IdleSince, Removals, removals
-from tonnage.controllers.node_scaling import plan
+from tonnage.nodescaler.idle_nodes import IdleSince, Removals, removals
+from tonnage.nodescaler.plan import plan
 
 TIME_S = 1_000_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tonnage.client.cache import Cache
 from tonnage.clock import VirtualClock
+from tonnage.controllers.event_deduplication import Told
 from tonnage.controllers.lookup import Lookup, claim_keys
-from tonnage.controllers.newest import Newest
-from tonnage.controllers.told import Told
+from tonnage.controllers.written_objects import Newest
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.testing.storage_builders import claim, pod_with

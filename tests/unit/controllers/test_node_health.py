@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lifecycle_rig import at, condition, lease, node
 
-from tonnage.controllers.node_health import conditions_of_silence, is_silent, observe
+from tonnage.controllers.nodes.node_health import conditions_of_silence, is_silent, observe
 
 GRACE = {"grace_s": 50.0, "startup_grace_s": 60.0}
 

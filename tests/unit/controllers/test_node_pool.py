@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scaling_rig import ROOM, burst, template
 
-from tonnage.controllers.node_pool import InvalidPool, NodePool
+from tonnage.nodescaler.node_pool import InvalidPool, NodePool
 
 
 def test_names_are_the_pools_and_a_number_and_there_are_no_more_than_the_limit():

@@ -14,12 +14,12 @@ import pytest
 from scaling_rig import UNSCHEDULABLE, template
 
 from tonnage.apiserver.server import Settings, serve
-from tonnage.client import kubeconfig
+from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import VirtualClock
-from tonnage.controllers.node_pool import NOT_READY, TO_BE_DELETED, NodePool
-from tonnage.controllers.node_scaler import NodeScaler
 from tonnage.errors import NotFound
+from tonnage.nodescaler.node_pool import NOT_READY, TO_BE_DELETED, NodePool
+from tonnage.nodescaler.program import NodeScaler
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 from scaling_rig import template
 
-from tonnage.cli.manifest_problems import BrokenManifest
 from tonnage.cli.node_scaler import node_scaler, template_of
-from tonnage.controllers.node_pool import InvalidPool
 from tonnage.errors import TonnageError
+from tonnage.nodescaler.node_pool import InvalidPool
 from tonnage.objects.document import Doc
+from tonnage.whatif.manifest_errors import BrokenManifest
 
 
 def written(folder: Path, *docs: Doc) -> Path:

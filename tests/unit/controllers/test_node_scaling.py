@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scaling_rig import burst, fresh, marked, member, not_ready, stuck
 
-from tonnage.controllers.node_scaling import AT_MAXIMUM, BACKING_OFF, Plan, plan
+from tonnage.nodescaler.plan import AT_MAXIMUM, BACKING_OFF, Plan, plan
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import claim, driver, storage_class
 

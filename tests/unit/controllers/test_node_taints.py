@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from lifecycle_rig import at, condition, node
 
-from tonnage.controllers.node_taints import no_execute_key, no_schedule_keys, with_no_execute, with_no_schedule
+from tonnage.controllers.nodes.condition_taints import (
+    no_execute_key,
+    no_schedule_keys,
+    with_no_execute,
+    with_no_schedule,
+)
 from tonnage.objects.document import Doc
 
 NOW = at(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lifecycle_rig import node
 
-from tonnage.controllers.node_zones import Disruption, Rates, Zones, ZoneState, state_of, zone_of
+from tonnage.controllers.nodes.zones import Disruption, Rates, Zones, ZoneState, state_of, zone_of
 
 
 def ready(count: int, lost: int = 0) -> list[bool]:

@@ -8,8 +8,8 @@ import pytest
 
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
-from tonnage.client.wire import Request, Response, Stream
-from tonnage.controllers.owned import Owned, claim, sort_claims
+from tonnage.client.transport.wire import Request, Response, Stream
+from tonnage.controllers.workloads.controller_refs import Owned, claim, sort_claims
 from tonnage.errors import Conflict
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.codec import encode

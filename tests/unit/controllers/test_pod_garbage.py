@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lifecycle_rig import condition, names, node, pod, tainted
 
-from tonnage.controllers.pod_garbage import out_of_service, surplus, unscheduled
+from tonnage.controllers.nodes.pod_garbage_collector import out_of_service, surplus, unscheduled
 from tonnage.objects.taints import Taint
 
 OUT_OF_SERVICE = Taint(key="node.kubernetes.io/out-of-service", effect="NoExecute", value="nodeshutdown")

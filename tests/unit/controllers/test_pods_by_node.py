@@ -6,7 +6,7 @@ import msgspec
 from lifecycle_rig import names, pod
 
 from tonnage.client.cache import Cache
-from tonnage.controllers.pods_by_node import PodsByNode
+from tonnage.controllers.nodes.pods_by_node import PodsByNode
 from tonnage.objects.core_v1 import Pod
 
 

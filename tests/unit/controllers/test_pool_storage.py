@@ -6,8 +6,8 @@ from typing import Any
 
 from scaling_rig import member, stuck, template
 
-from tonnage.controllers.node_pool import NodePool
-from tonnage.controllers.node_scaling import plan
+from tonnage.nodescaler.node_pool import NodePool
+from tonnage.nodescaler.plan import plan
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.storage_builders import capacity, claim, csi_node, driver, storage_class

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers.replica_set_plan import deletion_cost, missing, status_of, to_delete
+from tonnage.controllers.workloads.replica_set_plan import deletion_cost, missing, status_of, to_delete
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.workload_builders import LABELS, NOW, a_pod, replica_set
 

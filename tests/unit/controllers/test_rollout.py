@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers.rollout import (
+from tonnage.controllers.workloads.rollout import (
     fenceposts,
     is_scaling,
     max_unavailable,

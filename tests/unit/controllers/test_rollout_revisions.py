@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.controllers.rollout_revisions import annotations_for, new_set, next_revision, outdated
+from tonnage.controllers.workloads.rollout_revisions import annotations_for, new_set, next_revision, outdated
 from tonnage.testing.workload_builders import deployment, replica_set
 
 REVISION = "deployment.kubernetes.io/revision"

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scaling_rig import burst, marked, member, nominated_to, not_ready, stuck
 
-from tonnage.controllers.idle_nodes import IdleSince, removals
-from tonnage.controllers.node_scaling import Plan, plan
+from tonnage.nodescaler.idle_nodes import IdleSince, removals
+from tonnage.nodescaler.plan import Plan, plan
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.testing.builders import node, pod
 

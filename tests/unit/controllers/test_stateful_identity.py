@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.controllers.set_revisions import data_of, in_order, new_revision, outdated, template_of, wanted
-from tonnage.controllers.stateful_identity import claims_for, is_member, ordinal_of, pod_for
+from tonnage.controllers.workloads.stateful_identity import claims_for, is_member, ordinal_of, pod_for
+from tonnage.controllers.workloads.stateful_set_revisions import (
+    data_of,
+    in_order,
+    new_revision,
+    outdated,
+    template_of,
+    wanted,
+)
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
 from tonnage.objects.codec import convert
 from tonnage.testing.workload_builders import a_pod, ago, stateful_set, template

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.controllers.stateful_set_plan import (
+from tonnage.controllers.workloads.stateful_set_plan import (
     Conform,
     Create,
     Delete,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.controllers.ephemeral_claims import claim_for
 from tonnage.controllers.finalizer_patches import with_finalizer, without_finalizer
 from tonnage.controllers.lookup import is_over
-from tonnage.controllers.protection import uses
+from tonnage.controllers.volumes.ephemeral_claims import claim_for
+from tonnage.controllers.volumes.protection import uses
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.testing.builders import pod
 from tonnage.testing.storage_builders import claim, pod_with

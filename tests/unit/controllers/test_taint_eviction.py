@@ -7,8 +7,8 @@ import math
 import pytest
 from lifecycle_rig import no_execute, tolerates
 
-from tonnage.controllers.taint_eviction import Eviction, plan, stay_s
-from tonnage.controllers.taint_eviction import no_execute as with_no_execute
+from tonnage.controllers.nodes.taint_eviction_plan import Eviction, plan, stay_s
+from tonnage.controllers.nodes.taint_eviction_plan import no_execute as with_no_execute
 from tonnage.objects.taints import Taint, Toleration
 
 ONE, TWO = no_execute("testTaint1", "test1"), no_execute("testTaint2", "test2")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.controllers.claim_steps import Note
-from tonnage.controllers.volume_steps import (
+from tonnage.controllers.volumes.sync_claim import Note
+from tonnage.controllers.volumes.sync_volume import (
     AskClaim,
     Release,
     SetPhase,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from tonnage.csi.measure import BUCKETS_S, kubelet_calls, sidecar_calls
+from tonnage.csi.metrics import BUCKETS_S, kubelet_calls, sidecar_calls
 
 DRIVER = "pools.tonnage.dev"
 STAGE = "/csi.v1.Node/NodeStageVolume"

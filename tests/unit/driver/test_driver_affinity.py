@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.driver.affinity import Change, change_for, confined_to, pod_elsewhere, takes_pods
+from tonnage.driver.rebuilding.affinity import Change, change_for, confined_to, pod_elsewhere, takes_pods
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.testing.builders import Doc, node, pod

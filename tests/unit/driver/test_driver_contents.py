@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.driver import contents
+from tonnage.driver.state import contents
 
 GI = 1 << 30
 

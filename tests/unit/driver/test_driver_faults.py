@@ -9,7 +9,7 @@ import pytest
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver
-from tonnage.driver.refusals import Refused
+from tonnage.driver.errors import Refused
 from tonnage.faults import Fault, FaultFile
 from tonnage.testing.driver_builders import controller, create, driver_at, node_service, publish
 

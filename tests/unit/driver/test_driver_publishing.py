@@ -11,8 +11,8 @@ import pytest
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver
-from tonnage.driver.refusals import Refused
-from tonnage.driver.topology import topology_of
+from tonnage.driver.errors import Refused
+from tonnage.driver.volumes.topology import topology_of
 from tonnage.testing.driver_builders import (
     as_blocks,
     controller,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tonnage.csi.errors import Code
-from tonnage.driver.refusals import Refused
-from tonnage.driver.sizes import lies_within, volume_bytes
+from tonnage.driver.errors import Refused
+from tonnage.driver.volumes.sizes import lies_within, volume_bytes
 
 MI, GI = 1 << 20, 1 << 30
 

@@ -10,8 +10,8 @@ import pytest
 from tonnage.clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
-from tonnage.driver.controller import ControllerService
-from tonnage.driver.refusals import Refused
+from tonnage.driver.errors import Refused
+from tonnage.driver.services.controller import ControllerService
 from tonnage.testing.driver_builders import as_blocks, controller, create, driver_at
 
 GI = 1 << 30

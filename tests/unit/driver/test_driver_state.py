@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.driver.records import volume_id_of
-from tonnage.driver.state import StateTrouble
+from tonnage.driver.state.folder import StateTrouble
+from tonnage.driver.state.records import volume_id_of
 from tonnage.testing.driver_builders import (
     controller,
     create,

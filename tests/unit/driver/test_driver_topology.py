@@ -6,9 +6,9 @@ import pytest
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
-from tonnage.driver.parameters import Parameters, read_parameters
-from tonnage.driver.refusals import Refused
-from tonnage.driver.topology import admits, groups_within, nodes_within, topology_of
+from tonnage.driver.errors import Refused
+from tonnage.driver.volumes.parameters import Parameters, read_parameters
+from tonnage.driver.volumes.topology import admits, groups_within, nodes_within, topology_of
 
 NODES = ("node-1", "node-2", "node-3")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.node.allocatable_updates import update_period_s
+from tonnage.node.csinode.update_period import update_period_s
 from tonnage.testing.storage_builders import driver
 
 

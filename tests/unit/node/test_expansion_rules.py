@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.node.expansion_rules import finished_patch, pending_size
+from tonnage.documents.patches.strategic_merge import strategic_merge
+from tonnage.documents.schema import schema_of
+from tonnage.node.mounts.expansion_rules import finished_patch, pending_size
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.objects.schema import schema_of
-from tonnage.objects.strategic import strategic_merge
 from tonnage.quantity import Quantity
 from tonnage.testing.storage_builders import claim, volume
 

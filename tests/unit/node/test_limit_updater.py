@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry
 from tonnage.client.cache import Cache
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict
+from tonnage.node.csinode.attach_limits import LimitUpdater
 from tonnage.node.drivers import Driver, Drivers
-from tonnage.node.limits import LimitUpdater
-from tonnage.node.measure import Meter
+from tonnage.node.metrics import Meter
 from tonnage.objects.storage_v1 import CSIDriver
 from tonnage.testing.scripted_driver import ScriptedDriver
 from tonnage.testing.storage_builders import DRIVER, driver

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from tonnage.node import mount_records
-from tonnage.node.mount_paths import MountPaths, MountRecord
+from tonnage.node.mounts import mount_records
+from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 
 FILE = MountRecord(driver="d", handle="h/1", name="pv-1", pod_uid="u1")
 BLOCK = MountRecord(driver="d", handle="h/1", name="pv-1", pod_uid="u1", is_block=True, is_attachable=False)

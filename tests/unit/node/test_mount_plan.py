@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.node.mount_plan import Known, Plan, plan, waiting_note
+from tonnage.node.mounts.mount_plan import Known, Plan, plan, waiting_note
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver
 from tonnage.testing.builders import pod

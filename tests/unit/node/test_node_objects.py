@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.patches.strategic_merge import strategic_merge
+from tonnage.documents.schema import schema_of
 from tonnage.node.node_objects import (
     in_use_patch,
     missing_labels,
@@ -21,8 +23,6 @@ from tonnage.node.settings import NodeSettings
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc
-from tonnage.objects.schema import schema_of
-from tonnage.objects.strategic import strategic_merge
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 SETTINGS = NodeSettings(names=("node-1",), root_dir=Path("/r"), capacity={"cpu": "8", "memory": "32Gi", "pods": "110"})

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tonnage.clock import rfc3339
-from tonnage.node.pod_status import came_at, creating_patch, pod_ip, rejected_patch, running_patch, terminated_patch
+from tonnage.documents.patches.strategic_merge import strategic_merge
+from tonnage.documents.schema import schema_of
+from tonnage.node.pods.status import came_at, creating_patch, pod_ip, rejected_patch, running_patch, terminated_patch
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.schema import schema_of
-from tonnage.objects.strategic import strategic_merge
 from tonnage.testing.builders import pod
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.node.mount_paths import MountRecord
-from tonnage.node.mount_plan import Wish
-from tonnage.node.volume_calls import Abilities, capability, expand_request, publish_request, stage_request
+from tonnage.node.mounts.csi_requests import Abilities, capability, expand_request, publish_request, stage_request
+from tonnage.node.mounts.mount_paths import MountRecord
+from tonnage.node.mounts.mount_plan import Wish
 
 Rpc = csi.NodeServiceCapability.RPC
 Mode = csi.VolumeCapability.AccessMode

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.apply.field_set import FieldSet
+from tonnage.documents.apply.last_applied import ANNOTATION, MAX_ANNOTATIONS_BYTES
+from tonnage.documents.apply.managed_fields import track_update
+from tonnage.documents.apply.server_side_apply import apply
+from tonnage.documents.patches.json_patch import PatchFailed
+from tonnage.documents.schema import schema_of
 from tonnage.errors import BadRequest, Cause, Conflict
-from tonnage.objects.apply import apply
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.fieldset import FieldSet
-from tonnage.objects.last_applied import ANNOTATION, MAX_ANNOTATIONS_BYTES
-from tonnage.objects.managed import track_update
-from tonnage.objects.patch import PatchFailed
-from tonnage.objects.schema import schema_of
 
 CONFIG_MAP = schema_of("", "v1", "ConfigMap")
 POD = schema_of("", "v1", "Pod")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.pod_binding import BadTarget, bind, validate_binding
 from tonnage.errors import BadRequest, Conflict
 from tonnage.gates import Gates
-from tonnage.objects.binding import BadTarget, bind, validate_binding
 from tonnage.objects.document import Doc, copy
 
 NOW = "2024-05-01T12:00:00Z"

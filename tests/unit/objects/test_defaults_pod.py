@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tonnage.objects.defaults.containers import pull_policy
-from tonnage.objects.defaults.pod import default_pod, default_pod_template
-from tonnage.objects.defaults.zeros import drop_zeros
+from tonnage.documents.defaults.containers import pull_policy
+from tonnage.documents.defaults.pod import default_pod, default_pod_template
+from tonnage.documents.defaults.zeros import drop_zeros
 from tonnage.objects.document import Doc, copy
 
 

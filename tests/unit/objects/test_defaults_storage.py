@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tonnage.objects.defaults.node import default_node
-from tonnage.objects.defaults.persistent_volumes import (
+from tonnage.documents.defaults.node import default_node
+from tonnage.documents.defaults.persistent_volumes import (
     default_claim,
     default_class_for,
     default_persistent_volume,
     mirror_data_sources,
 )
-from tonnage.objects.defaults.storage import default_csi_driver, default_storage_class, default_volume_attachment
+from tonnage.documents.defaults.storage import default_csi_driver, default_storage_class, default_volume_attachment
 from tonnage.objects.document import Doc, copy
 
 DEFAULT = "storageclass.kubernetes.io/is-default-class"

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tonnage.documents.event_conversion import FIELD_LABELS, from_events_v1, to_events_v1
+from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.events import FIELD_LABELS, from_events_v1, to_events_v1
-from tonnage.objects.schema import schema_of
 
 CORE: Doc = {
     "apiVersion": "v1",

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, TooManyRequests
-from tonnage.objects.document import Doc, copy
-from tonnage.objects.eviction import (
+from tonnage.documents.eviction import (
     MAX_DISRUPTED_PODS,
     ManyBudgets,
     OnConflict,
@@ -17,6 +15,8 @@ from tonnage.objects.eviction import (
     still_processing,
     validate_eviction,
 )
+from tonnage.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, TooManyRequests
+from tonnage.objects.document import Doc, copy
 
 NOW = "2024-05-01T12:00:00Z"
 EVICTION: Doc = {"metadata": {"name": "p"}}

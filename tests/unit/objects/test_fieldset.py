@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.apply.field_set import FieldSet, path_text
+from tonnage.documents.apply.field_shapes import UnnamedItem
+from tonnage.documents.apply.field_walk import compare, field_set_of, remove_items, with_named_fields
+from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.fieldset import FieldSet, path_text
-from tonnage.objects.fieldshapes import UnnamedItem
-from tonnage.objects.fieldwalk import compare, field_set_of, remove_items, with_named_fields
-from tonnage.objects.schema import schema_of
 
 POD = schema_of("", "v1", "Pod")
 NODE = schema_of("", "v1", "Node")

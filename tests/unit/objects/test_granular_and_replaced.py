@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tonnage.apiserver.openapi.types import V2, definitions
-from tonnage.objects.fieldmerge import merge
-from tonnage.objects.fieldwalk import field_set_of
-from tonnage.objects.schema import schema_of
-from tonnage.objects.strategic import strategic_merge
+from tonnage.documents.apply.field_merge import merge
+from tonnage.documents.apply.field_walk import field_set_of
+from tonnage.documents.patches.strategic_merge import strategic_merge
+from tonnage.documents.schema import schema_of
 
 VOLUME = schema_of("", "v1", "PersistentVolume")
 BUDGET = schema_of("policy", "v1", "PodDisruptionBudget")

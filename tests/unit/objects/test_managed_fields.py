@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.apply.field_set import FieldSet
+from tonnage.documents.apply.managed_fields import check_entries, keep_times, reset_fields_of, track_update
+from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.fieldset import FieldSet
-from tonnage.objects.managed import check_entries, keep_times, reset_fields_of, track_update
 from tonnage.objects.resources import BY_KIND
-from tonnage.objects.schema import schema_of
 
 CONFIG_MAP = schema_of("", "v1", "ConfigMap")
 ACCOUNT = schema_of("", "v1", "ServiceAccount")

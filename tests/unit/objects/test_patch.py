@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.patches.json_patch import MAX_COPIED_BYTES, json_patch, merge_patch
 from tonnage.errors import ApiError, BadRequest, Invalid, RequestEntityTooLarge
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.patch import MAX_COPIED_BYTES, json_patch, merge_patch
 
 REJECTED = "the server rejected our request due to an error in our request"
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.errors import Forbidden
-from tonnage.objects.document import Doc
-from tonnage.objects.pod_admission import (
+from tonnage.documents.pod_admission import (
     carry_topology,
     inherit_topology,
     refuse_second_default,
     resolve_priority,
     tolerate_node_trouble,
 )
+from tonnage.errors import Forbidden
+from tonnage.objects.document import Doc
 
 
 def pod(**spec: object) -> Doc:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.pod_resources import aggregate, qos_class
 from tonnage.objects.document import Doc
-from tonnage.objects.pod_resources import aggregate, qos_class
 
 
 def container(restart_policy: str = "", *, limits: Doc | None = None, **requests: Any) -> Doc:

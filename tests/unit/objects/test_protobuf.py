@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tonnage.objects.admit import Malformed
+from tonnage.documents.admit import Malformed
+from tonnage.documents.protobuf.messages import Envelope, decode_protobuf, open_envelope, struct_named
+from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc
-from tonnage.objects.protobuf import Envelope, decode_protobuf, open_envelope, struct_named
-from tonnage.objects.schema import schema_of
 
 VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tonnage.documents.scale import apply_scale, scale_of
 from tonnage.errors import Invalid
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL
-from tonnage.objects.scale import apply_scale, scale_of
 
 DEPLOYMENTS = BY_PLURAL["apps", "deployments"]
 CONTROLLERS = BY_PLURAL["", "replicationcontrollers"]

@@ -6,8 +6,19 @@ from itertools import pairwise
 
 import pytest
 
+from tonnage.documents.schema import (
+    FILES,
+    ListOf,
+    MapOf,
+    Scalar,
+    SchemaError,
+    Struct,
+    load,
+    schema_of,
+    schema_of_resource,
+    structs,
+)
 from tonnage.objects.resources import RESOURCES
-from tonnage.objects.schema import FILES, ListOf, MapOf, Scalar, SchemaError, Struct, load, schema_of, structs
 
 META = """\
 package io.k8s.apimachinery.pkg.apis.meta.v1
@@ -197,8 +208,8 @@ def test_every_file_is_there_and_every_resource_has_its_kind() -> None:
         *(f"io.k8s.api.{stem.replace('_', '.')}" for stem in FILES.values() if stem != "meta_v1"),
     }
     for row in RESOURCES:
-        assert row.schema.is_kind
-        assert row.schema.name == row.kind
+        assert schema_of_resource(row).is_kind
+        assert schema_of_resource(row).name == row.kind
 
 
 def test_every_key_by_which_a_list_merges_is_a_field_of_its_items() -> None:

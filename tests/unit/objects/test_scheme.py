@@ -13,11 +13,12 @@ import msgspec
 import pytest
 
 import tonnage.objects
-from tonnage.objects import events_v1, schema
+from tonnage.documents import schema
+from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, schema_of, schema_of_resource
+from tonnage.objects import events_v1
 from tonnage.objects.core_v1 import Event, Pod
 from tonnage.objects.meta import MicroTime, Object, Record, Status
 from tonnage.objects.resources import BY_KIND, BY_PLURAL, RESOURCES
-from tonnage.objects.schema import ListOf, MapOf, Scalar, Struct, schema_of
 from tonnage.objects.scheme import CLASS_BY_KIND, RESOURCE_BY_CLASS, class_of, resource_of
 from tonnage.quantity import Quantity
 
@@ -61,7 +62,7 @@ def test_every_record_is_frozen_keyword_only_and_open_to_unknown_fields() -> Non
 
 @pytest.mark.parametrize("cls", [*RESOURCE_BY_CLASS, Status], ids=lambda cls: f"{cls.__module__}.{cls.__name__}")
 def test_every_modelled_field_is_in_the_schema_with_a_fitting_type(cls: type[Record]) -> None:
-    shape = schema_of("meta", "v1", "Status") if cls is Status else RESOURCE_BY_CLASS[cls].schema  # type: ignore[index]
+    shape = schema_of("meta", "v1", "Status") if cls is Status else schema_of_resource(RESOURCE_BY_CLASS[cls])  # type: ignore[index]
     assert list(_misfits(cls, shape, cls.__name__)) == []
 
 

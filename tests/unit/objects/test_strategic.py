@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.patches.json_patch import PatchFailed
+from tonnage.documents.patches.strategic_merge import strategic_merge
+from tonnage.documents.schema import schema_of
 from tonnage.errors import ApiError, BadRequest, Invalid
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.patch import PatchFailed
-from tonnage.objects.schema import schema_of
-from tonnage.objects.strategic import strategic_merge
 
 POD = schema_of("", "v1", "Pod")
 NODE = schema_of("", "v1", "Node")

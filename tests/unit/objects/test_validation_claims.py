@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.objects.document import Doc
-from tonnage.objects.fielderrors import Errors
-from tonnage.objects.validation.claims import (
+from tonnage.documents.validation.claims import (
     CLASS_ANNOTATION,
     class_of,
     requested,
@@ -16,6 +14,8 @@ from tonnage.objects.validation.claims import (
     validate_claim_spec,
     validate_claim_update,
 )
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors
 from tonnage.quantity import Quantity
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 
+from tonnage.documents.validation.config import MAX_BYTES, validate_config_map, validate_secret
 from tonnage.objects.document import Doc
-from tonnage.objects.validation.config import MAX_BYTES, validate_config_map, validate_secret
 
 
 def config_map(**fields: Doc) -> Doc:

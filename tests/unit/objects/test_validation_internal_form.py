@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tonnage.objects.fielderrors import go_value
-from tonnage.objects.validation.internal_form import diff, internal, unchanged
+from tonnage.documents.validation.internal_form import diff, internal, unchanged
+from tonnage.objects.field_errors import go_value
 
 
 def test_every_field_is_shown_in_order_with_its_zero() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.objects.document import Doc
-from tonnage.objects.fielderrors import Errors
-from tonnage.objects.validation import names
-from tonnage.objects.validation.metadata import (
+from tonnage.documents.validation.metadata import (
     validate_annotations,
     validate_object_meta,
     validate_object_meta_update,
 )
+from tonnage.objects import names
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors
 
 
 def claim(**meta: Any) -> Doc:

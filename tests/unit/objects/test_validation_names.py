@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.objects.validation import names
+from tonnage.objects import names
 
 LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tonnage.documents.validation.node import node_warnings, validate_node, validate_node_update
 from tonnage.objects.document import Doc
-from tonnage.objects.fielderrors import Errors
-from tonnage.objects.validation.node import node_warnings, validate_node, validate_node_update
+from tonnage.objects.field_errors import Errors
 
 
 def told(errors: Errors) -> list[str]:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tonnage.objects.defaults.pod import default_pod
+from tonnage.documents.defaults.pod import default_pod
+from tonnage.documents.validation.pods.pod import validate_pod_create
+from tonnage.documents.validation.pods.pod_form import spec_diff, spec_unchanged
+from tonnage.documents.validation.pods.pod_update import validate_pod_status_update, validate_pod_update
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.fielderrors import Errors
-from tonnage.objects.validation.pod import validate_pod_create
-from tonnage.objects.validation.pod_form import spec_diff, spec_unchanged
-from tonnage.objects.validation.pod_update import validate_pod_status_update, validate_pod_update
-from tonnage.objects.validation.values import amount_of, at_most_all, count_or_percent
+from tonnage.objects.field_errors import Errors
+from tonnage.objects.field_rules import amount_of, at_most_all, count_or_percent
 
 
 def pod(status: Doc | None = None, **spec: Any) -> Doc:

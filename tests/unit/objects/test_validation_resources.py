@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.objects.document import Doc
-from tonnage.objects.fielderrors import Errors
-from tonnage.objects.validation.resources import (
+from tonnage.documents.validation.resources import (
     is_extended,
     is_integer,
     is_native,
@@ -15,6 +13,8 @@ from tonnage.objects.validation.resources import (
     validate_resource_name,
     validate_resource_requirements,
 )
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors
 
 
 def told(errors: Errors) -> list[str]:

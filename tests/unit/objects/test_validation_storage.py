@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from tonnage.objects.document import Doc
-from tonnage.objects.fielderrors import Errors
-from tonnage.objects.validation.storage import (
+from tonnage.documents.validation.storage import (
     validate_csi_driver,
     validate_csi_driver_update,
     validate_csi_node_update,
     validate_csi_storage_capacity,
     validate_csi_storage_capacity_update,
 )
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors
 
 
 def told(errors: Errors) -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.objects.document import Doc
-from tonnage.objects.fielderrors import Errors
-from tonnage.objects.validation.persistent_volumes import (
+from tonnage.documents.validation.persistent_volumes import (
     validate_persistent_volume,
     validate_persistent_volume_update,
 )
-from tonnage.objects.validation.volume_sources import SOURCES
+from tonnage.documents.validation.volume_sources import SOURCES
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors
 
 
 def told(errors: Errors) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.clock import SystemClock
-from tonnage.plane.children import ChildFailed, Children
+from tonnage.plane.supervisor import ChildFailed, Children
 
 
 async def test_a_nursery_that_ends_is_told_at_once_and_with_its_last_words(tmp_path: Path, monkeypatch):

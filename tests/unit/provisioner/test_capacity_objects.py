@@ -9,11 +9,11 @@ import pytest
 from google.protobuf.wrappers_pb2 import Int64Value
 
 from tonnage.csi import csi_pb2 as csi
+from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.objects import codec
 from tonnage.objects.meta import OwnerReference
-from tonnage.objects.patch import merge_patch
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity, StorageClass
-from tonnage.provisioner.capacity_objects import (
+from tonnage.provisioner.capacity.objects import (
     Answer,
     ImpossibleCapacity,
     Question,
@@ -26,8 +26,8 @@ from tonnage.provisioner.capacity_objects import (
     request_for,
     wanted_questions,
 )
-from tonnage.provisioner.topology_segments import Segment
-from tonnage.scheduling.volumes.pools import listed_pools
+from tonnage.provisioner.capacity.topology_segments import Segment
+from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.testing.storage_builders import capacity, storage_class
 
 DRIVER = "pools.tonnage.dev"

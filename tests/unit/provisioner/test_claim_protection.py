@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from tonnage.client.http import Client
-from tonnage.client.wire import Request, Response, Stream
+from tonnage.client.transport.wire import Request, Response, Stream
 from tonnage.errors import NotFound
 from tonnage.objects.codec import encode
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.document import encode as encode_doc
-from tonnage.provisioner.claim_protection import FINALIZER, ClaimProtection, is_held
+from tonnage.provisioner.volumes.claim_protection import FINALIZER, ClaimProtection, is_held
 from tonnage.testing.storage_builders import claim
 
 CLAIM = claim("data")

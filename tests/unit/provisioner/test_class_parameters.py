@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.objects.core_v1 import SecretReference
-from tonnage.provisioner.parameters import (
+from tonnage.provisioner.volumes.parameters import (
     NODE_PUBLISH,
     PREFIX,
     PROVISIONER,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tonnage.objects.document import Doc
-from tonnage.provisioner.data_sources import NoSource, check_kind, clone_source, snapshot_source, source_of
-from tonnage.provisioner.outcomes import NotProvisioned
+from tonnage.provisioner.volumes.data_sources import NoSource, check_kind, clone_source, snapshot_source, source_of
+from tonnage.provisioner.volumes.outcomes import NotProvisioned
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class, volume
 
 CLASS = storage_class()

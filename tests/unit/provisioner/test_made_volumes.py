@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.clock import VirtualClock
-from tonnage.provisioner.made_volumes import KEPT_S, MOST, MadeVolumes
+from tonnage.provisioner.capacity.made_volumes import KEPT_S, MOST, MadeVolumes
 
 
 def test_figures_include_what_was_made_before_they_were_asked_for_where_it_was_made():

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from tonnage.cli.provisioner import capacity_of, endpoint_of, lease_of, options_of, provisioner
-from tonnage.provisioner.capacity_controller import CapacitySettings
+from tonnage.provisioner.capacity.controller import CapacitySettings
 from tonnage.provisioner.options import NodeDeployment, Options
 
 

@@ -8,11 +8,18 @@ import pytest
 
 from tonnage.clock import VirtualClock
 from tonnage.csi.errors import Code, CsiError
-from tonnage.provisioner.claims import is_due, is_for, provisioner_of
 from tonnage.provisioner.options import NodeDeployment
-from tonnage.provisioner.outcomes import NotProvisioned, Outcome, is_infeasible, is_out_of_room, outcome_of, wording
-from tonnage.provisioner.ownership import delay_s
-from tonnage.provisioner.pauses import Pauses
+from tonnage.provisioner.retry_delays import Pauses
+from tonnage.provisioner.volumes.claims import is_due, is_for, provisioner_of
+from tonnage.provisioner.volumes.node_deployment import delay_s
+from tonnage.provisioner.volumes.outcomes import (
+    NotProvisioned,
+    Outcome,
+    is_infeasible,
+    is_out_of_room,
+    outcome_of,
+    wording,
+)
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class
 
 METHOD = "/csi.v1.Controller/CreateVolume"

@@ -12,7 +12,7 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.storage_v1 import CSINode
-from tonnage.provisioner.topology import (
+from tonnage.provisioner.volumes.topology import (
     NodeGone,
     NoTopology,
     flattened,

@@ -12,7 +12,7 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.driver_facts import DriverFacts, Rpc, Service
 from tonnage.provisioner.options import Options
-from tonnage.provisioner.requests import InvalidClaim, access_mode, persistent_volume, prepared, volume_name
+from tonnage.provisioner.volumes.requests import InvalidClaim, access_mode, persistent_volume, prepared, volume_name
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class
 
 Mode = csi.VolumeCapability.AccessMode

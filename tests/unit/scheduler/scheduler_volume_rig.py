@@ -16,32 +16,32 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from tonnage.clock import VirtualClock, rfc3339
+from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.gates import Gates
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
-from tonnage.objects.patch import merge_patch
 from tonnage.objects.policy_v1 import PodDisruptionBudget
-from tonnage.scheduler.assumed import AssumedPods
-from tonnage.scheduler.feed import Feed
-from tonnage.scheduler.holding import CapacityHolds, modes_of
+from tonnage.scheduler.binding_slots import Slots
+from tonnage.scheduler.capacity_reservations import CapacityHolds, modes_of
+from tonnage.scheduler.event_handlers import Feed
 from tonnage.scheduler.loop import SchedulingLoop
-from tonnage.scheduler.measure import Meter
+from tonnage.scheduler.metrics import Meter
 from tonnage.scheduler.nominations import Nominations
-from tonnage.scheduler.preemption import Preemptions
+from tonnage.scheduler.pod_conditions import Reports
+from tonnage.scheduler.pre_bind_waits import Check, Topic, Waits
+from tonnage.scheduler.preemption_executor import Preemptions
 from tonnage.scheduler.preparations import Preparations
-from tonnage.scheduler.reports import Reports
-from tonnage.scheduler.slots import Slots
-from tonnage.scheduler.waiting import WaitingPods
-from tonnage.scheduler.waits import Check, Topic, Waits
-from tonnage.scheduling.assembly import assemble
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.configuration import parse
+from tonnage.scheduler.waiting_pods import WaitingPods
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.engine.assumed_pods import AssumedPods
+from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.framework import Plugin, Status
-from tonnage.scheduling.plugin_catalogue import KnownPlugin
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.queue import SchedulingQueue
+from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.testing.storage_builders import volume
 
 T = TypeVar("T", bound=Object)

@@ -9,8 +9,8 @@ import pytest
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
-from tonnage.scheduler.slots import Slots
-from tonnage.scheduler.waits import Waits
+from tonnage.scheduler.binding_slots import Slots
+from tonnage.scheduler.pre_bind_waits import Waits
 from tonnage.scheduling.framework import SUCCESS, Code, Status
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import claim, volume

@@ -12,7 +12,7 @@ from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.framework import SUCCESS, Api, Cycle, PreBindPlugin, ReservePlugin, Status
-from tonnage.scheduling.places import QueueName
+from tonnage.scheduling.queue.queues import QueueName
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 

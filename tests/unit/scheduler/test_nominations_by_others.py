@@ -10,7 +10,7 @@ from scheduler_volume_rig import Rig
 
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, csi_node, driver, pod_with, storage_class
 

@@ -13,7 +13,7 @@ from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.scheduling.framework import Code, Cycle, PermitPlugin, Status
-from tonnage.scheduling.places import QueueName
+from tonnage.scheduling.queue.queues import QueueName
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 

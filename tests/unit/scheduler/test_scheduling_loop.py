@@ -12,20 +12,22 @@ from prometheus_client import CollectorRegistry
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduler.assumed import AssumedPods
-from tonnage.scheduler.feed import Feed
+from tonnage.scheduler.binding_slots import Slots
+from tonnage.scheduler.event_handlers import Feed
 from tonnage.scheduler.loop import SchedulingLoop
-from tonnage.scheduler.measure import Meter
+from tonnage.scheduler.metrics import Meter
 from tonnage.scheduler.nominations import Nominations
-from tonnage.scheduler.preemption import Preemptions
+from tonnage.scheduler.pod_conditions import Reports
+from tonnage.scheduler.pre_bind_waits import Waits
+from tonnage.scheduler.preemption_executor import Preemptions
 from tonnage.scheduler.preparations import Preparations
-from tonnage.scheduler.reports import Reports
-from tonnage.scheduler.slots import Slots
-from tonnage.scheduler.waiting import WaitingPods
-from tonnage.scheduler.waits import Waits
-from tonnage.scheduling.assembly import assemble
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.configuration import parse
+from tonnage.scheduler.waiting_pods import WaitingPods
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.engine.assumed_pods import AssumedPods
+from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.framework import (
     Code,
     Cycle,
@@ -35,10 +37,8 @@ from tonnage.scheduling.framework import (
     Status,
     unschedulable,
 )
-from tonnage.scheduling.places import QueueName
-from tonnage.scheduling.plugin_catalogue import KnownPlugin
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.queue import SchedulingQueue
+from tonnage.scheduling.queue.queues import QueueName
+from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, SKIP, changes_of
 from tonnage.scheduling.framework import Plugin
-from tonnage.scheduling.pod_info import PodInfo
 
 
 def wakes(plugin: Plugin, waiting: Pod, old: Any, new: Any) -> bool:

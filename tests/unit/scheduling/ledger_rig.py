@@ -8,10 +8,10 @@ from tonnage.clock import VirtualClock, rfc3339
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.volumes.binding import sent_to
-from tonnage.scheduling.volumes.ledger import Ledger
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.volumes.bind_volumes import sent_to
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.framework import SUCCESS, EventHint, PreEnqueuePlugin, Status, unresolvable
-from tonnage.scheduling.hints import QueueingRules
-from tonnage.scheduling.places import QueueName
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.queue import SchedulingQueue
-from tonnage.scheduling.queued_pod import QueuedPod
+from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.queue.queueing_hints import QueueingRules
+from tonnage.scheduling.queue.queues import QueueName
+from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 
 NODE_LABEL = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_LABEL)
 NODE_TAINT = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tonnage.scheduling.assembly import Assembled, assemble
-from tonnage.scheduling.configuration import default_configuration, parse
+from tonnage.scheduling.configuration.configuration import default_configuration, parse
+from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Judgement
-from tonnage.scheduling.plugin_catalogue import KnownPlugin
 from tonnage.testing.builders import cluster_of, info, node
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.scheduling.volumes.assumed_objects import AssumedObjects, OutOfSync, version_of
+from tonnage.scheduling.cluster.assumed_objects import AssumedObjects, OutOfSync, version_of
 from tonnage.testing.storage_builders import claim
 
 KEY = "default/data"

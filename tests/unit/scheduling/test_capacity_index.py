@@ -13,12 +13,12 @@ import pytest
 
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.storage_capacity_args import LegacyPools
-from tonnage.scheduling.volumes.capacity_index import CapacityIndex
-from tonnage.scheduling.volumes.capacity_reading import Policy
-from tonnage.scheduling.volumes.class_capacity import NOTHING
-from tonnage.scheduling.volumes.pools import room_of, scored_capacity
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
+from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
+from tonnage.scheduling.volumes.capacity.reading import Policy
 from tonnage.testing.builders import cluster_of, node
 from tonnage.testing.storage_builders import capacity
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node
-from tonnage.scheduling.cluster import Cluster, place
+from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.objects.requirements import InvalidSelector, Requirement
-from tonnage.scheduling.columns import Interner, LabelColumn, LabelColumns, among, grown, row_count, row_numbers
+from tonnage.scheduling.cluster.columns import Interner, LabelColumn, LabelColumns, among, grown, row_count, row_numbers
 
 ALL = slice(0, 4)
 

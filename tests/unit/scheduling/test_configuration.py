@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tonnage.gates import Gates
-from tonnage.scheduling.configuration import (
+from tonnage.scheduling.configuration.configuration import (
     ClientConnection,
     ConfigurationError,
     LeaderElection,
     default_configuration,
     parse,
 )
-from tonnage.scheduling.plugin_args import NodeResourcesFitArgs, VolumeBindingArgs
+from tonnage.scheduling.configuration.plugin_args import NodeResourcesFitArgs, VolumeBindingArgs
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

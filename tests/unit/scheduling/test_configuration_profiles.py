@@ -5,10 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tonnage.scheduling import framework, per_node
-from tonnage.scheduling.configuration import ConfigurationError, ResolvedProfile, default_configuration, parse
-from tonnage.scheduling.plugin_args import NodeAffinityArgs
-from tonnage.scheduling.plugin_catalogue import CATALOGUE, ExtensionPoint, KnownPlugin, PluginNameTaken
-from tonnage.scheduling.storage_capacity_args import LegacyPools, PoolFit, Reservation, StorageCapacityArgs
+from tonnage.scheduling.configuration.configuration import (
+    ConfigurationError,
+    ResolvedProfile,
+    default_configuration,
+    parse,
+)
+from tonnage.scheduling.configuration.plugin_args import NodeAffinityArgs
+from tonnage.scheduling.configuration.plugin_catalogue import CATALOGUE, ExtensionPoint, KnownPlugin, PluginNameTaken
+from tonnage.scheduling.configuration.storage_capacity_args import (
+    LegacyPools,
+    PoolFit,
+    Reservation,
+    StorageCapacityArgs,
+)
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 MINE = KnownPlugin("Mine", frozenset({ExtensionPoint.FILTER, ExtensionPoint.SCORE}))

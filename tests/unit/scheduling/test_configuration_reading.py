@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from tonnage.scheduling.configuration_errors import Problem
-from tonnage.scheduling.configuration_reading import Int64, Seconds, Section, read
+from tonnage.scheduling.configuration.errors import Problem
+from tonnage.scheduling.configuration.strict_decoding import Int64, Seconds, Section, read
 
 
 class Colour(StrEnum):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.scheduling.configuration_errors import Problem
-from tonnage.scheduling.configuration_text import document_of
+from tonnage.scheduling.configuration.errors import Problem
+from tonnage.scheduling.configuration.text import document_of
 
 
 def read(text: str) -> Any:

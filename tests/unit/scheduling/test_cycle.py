@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 
-from tonnage.scheduling.columns import Rows
-from tonnage.scheduling.cycle import Decider, Decision, Pipeline
+from tonnage.scheduling.cluster.columns import Rows
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline
 from tonnage.scheduling.framework import (
     Code,
     Cycle,

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ints, Rows, row_count, row_numbers
-from tonnage.scheduling.cycle import Decider, Decision, Pipeline
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline
 from tonnage.scheduling.framework import SKIP, Cycle, FilterPlugin, Judgement, PreFilterPlugin, ScorePlugin, Status
 from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
-from tonnage.scheduling.pod_info import PodInfo
 from tonnage.testing.builders import cluster_of, node, pod
 
 COLOURS = {"n0": "red", "n1": "blue", "n2": "red", "n3": "green"}

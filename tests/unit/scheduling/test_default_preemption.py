@@ -14,11 +14,12 @@ import pytest
 from tonnage.objects.codec import convert
 from tonnage.objects.meta import Object
 from tonnage.objects.policy_v1 import PodDisruptionBudget
-from tonnage.scheduling.assembly import assemble
-from tonnage.scheduling.cluster import Cluster, place
-from tonnage.scheduling.configuration import default_configuration
-from tonnage.scheduling.cycle import Decider, Decision, Pipeline
-from tonnage.scheduling.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import default_configuration
+from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline
+from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.framework import (
     Code,
     Cycle,
@@ -29,10 +30,9 @@ from tonnage.scheduling.framework import (
     unschedulable,
 )
 from tonnage.scheduling.per_node import NodeFilter, NodeView
-from tonnage.scheduling.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.testing.builders import cluster_of, info, node, pod
 from tonnage.testing.storage_builders import (
     DRIVER,

@@ -9,11 +9,11 @@ import pytest
 
 from tonnage.objects.codec import convert
 from tonnage.objects.policy_v1 import PodDisruptionBudget
-from tonnage.scheduling.budgets_by_kind import BudgetsByKind
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.disruption_budgets import DisruptionBudgets
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.ranked_residents import RankedResidents
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.preemption.budgets_by_kind import BudgetsByKind
+from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 WEB = {"matchLabels": {"app": "web"}}
@@ -126,7 +126,7 @@ def test_rows_use_budgets_up_each_for_itself():
 
 
 def test_kinds_of_pods_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tonnage.scheduling.ranked_residents._LEAST_KINDS", 4)
+    monkeypatch.setattr("tonnage.scheduling.preemption.ranked_residents._LEAST_KINDS", 4)
     cluster = cluster_of(node("a"))
     cluster.view(DisruptionBudgets).put(budget("b", {"matchLabels": {"n": "9"}}))
     ranked, rows = cluster.view(RankedResidents), np.array([0])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.scheduling.assembly import assemble
-from tonnage.scheduling.configuration import default_configuration
-from tonnage.scheduling.explain import Explanation, explain
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.snapshot import snapshot_of
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import default_configuration
+from tonnage.scheduling.decision.explain import Explanation, explain
+from tonnage.scheduling.engine.profiles import assemble
+from tonnage.scheduling.engine.snapshot import snapshot_of
 from tonnage.testing.builders import node, pod
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tonnage.scheduling.columns import Rows
+from tonnage.scheduling.cluster.columns import Rows
+from tonnage.scheduling.decision.filter_results import NOBODY, Objections
 from tonnage.scheduling.framework import (
     Code,
     Cycle,
@@ -15,9 +16,8 @@ from tonnage.scheduling.framework import (
     unresolvable,
     unschedulable,
 )
-from tonnage.scheduling.objections import NOBODY, Objections
 from tonnage.scheduling.per_node import NodeFilter, NodeScore, NodeView
-from tonnage.scheduling.reasons import MAX_REASONS, OTHER_REASONS, reason_place, with_reasons
+from tonnage.scheduling.reason_bits import MAX_REASONS, OTHER_REASONS, reason_place, with_reasons
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import NodeAffinity as Affinity
-from tonnage.scheduling.assembly import assemble
-from tonnage.scheduling.configuration import default_configuration
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import default_configuration
+from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, changes_of
 from tonnage.scheduling.framework import Plugin
 from tonnage.scheduling.plugins.node_affinity import NodeAffinity
@@ -23,7 +24,6 @@ from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from tonnage.scheduling.plugins.scheduling_gates import SchedulingGates
 from tonnage.scheduling.plugins.taint_toleration import TaintToleration
-from tonnage.scheduling.pod_info import PodInfo
 from tonnage.testing.builders import info, node, pod
 
 A, R = ActionType, EventResource

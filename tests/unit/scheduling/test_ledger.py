@@ -8,7 +8,7 @@ import pytest
 from ledger_rig import GI, NODE_1, NODE_2, ZONE, Rig, bound, written
 
 from tonnage.clock import VirtualClock
-from tonnage.scheduling.volumes.holds import Hold
+from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, storage_class
 

@@ -6,7 +6,7 @@ import pytest
 from ledger_rig import NODE_1, NODE_2, ZONE, Rig, bound, made, written
 
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.volumes.binding import sent_to
+from tonnage.scheduling.volumes.bind_volumes import sent_to
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, volume
 

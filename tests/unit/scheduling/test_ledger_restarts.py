@@ -8,7 +8,7 @@ import pytest
 from ledger_rig import GI, NODE_1, NODE_2, ZONE, Rig, bound, made, written
 
 from tonnage.clock import rfc3339
-from tonnage.scheduling.volumes.ledger import Ledger
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, storage_class, volume
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.migrated_affinity import MIGRATED_PLUGINS, reachable
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import csi_node, volume

@@ -11,13 +11,13 @@ from pods_with_volumes import ephemeral, made_for, with_disk
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduling.cluster import Cluster, place
-from tonnage.scheduling.cycle import Decider, Decision, Pipeline
+from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.volumes.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.testing.builders import Doc, node, pod
 from tonnage.testing.storage_builders import (
     DRIVER,

@@ -8,7 +8,7 @@ import pytest
 from volume_rig import ALL_OFF, Rig
 
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, csi_node, pod_with, volume
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.nominator import Nominator
+from tonnage.scheduling.queue.nominator import Nominator
 from tonnage.testing.builders import info, pod
 
 

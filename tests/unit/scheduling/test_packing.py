@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tonnage.scheduling.volumes import packing, pool_grades
-from tonnage.scheduling.volumes.packing import NO_POOL, UNBOUNDED, Grade, Ints2D, Sizes, descending
+from tonnage.scheduling.volumes import packing
+from tonnage.scheduling.volumes.packing import NO_POOL, UNBOUNDED, Grade, Ints2D, Sizes, descending, pool_grades
 
 GI = 1 << 30
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.cycle import Decider, Pipeline
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP
 from tonnage.scheduling.framework import SKIP, Cycle, unresolvable
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity, after_node_change, after_pod_change
-from tonnage.scheduling.pod_info import PodInfo
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 Doc = dict[str, Any]

@@ -13,14 +13,14 @@ import pytest
 
 from tonnage.objects.core_v1 import Node, Pod, TopologySpreadConstraint
 from tonnage.objects.selectors import LabelSelector
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.cycle import Decider, Pipeline
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.plugin_args import PodTopologySpreadArgs
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP
 from tonnage.scheduling.framework import SKIP, Code, Cycle, Status
-from tonnage.scheduling.plugin_args import PodTopologySpreadArgs
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
-from tonnage.scheduling.pod_info import PodInfo
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 Doc = dict[str, Any]

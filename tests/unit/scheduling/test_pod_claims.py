@@ -8,11 +8,11 @@ import pytest
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.framework import Code, Cycle, Status
-from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.volumes.pod_claims import NO_CLAIMS, PodClaims, claims_of, class_of, is_made_for, sorted_claims
-from tonnage.scheduling.volumes.storage import Storage
 from tonnage.testing.builders import pod
 from tonnage.testing.storage_builders import claim, pod_with, storage_class, volume
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.testing.builders import info, pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from queue_rig import NODE_LABEL, NODE_TAINT, Rig
 
-from tonnage.scheduling.places import QueueName
+from tonnage.scheduling.queue.queues import QueueName
 from tonnage.testing.builders import node, pod
 
 # -- order ------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.scheduling.keyed_heap import KeyedHeap
+from tonnage.keyed_heap import KeyedHeap
 
 
 def drained(heap: KeyedHeap[str]) -> list[str]:

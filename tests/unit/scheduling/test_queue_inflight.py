@@ -5,8 +5,8 @@ from __future__ import annotations
 from queue_rig import NODE_LABEL, NODE_TAINT, Rig
 
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
-from tonnage.scheduling.places import QueueName
-from tonnage.scheduling.queued_pod import QueuedPod
+from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.queue.queues import QueueName
 from tonnage.testing.builders import node, pod
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from queue_rig import Gate, Rig
 
 from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource, Hint
-from tonnage.scheduling.places import QueueName
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.queue.queues import QueueName
 from tonnage.testing.builders import pod
 
 

@@ -6,6 +6,7 @@ from queue_rig import NODE_LABEL, NODE_TAINT, PLAIN, Rig
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import (
     ASSIGNED_POD_DELETE,
     EVERY_EVENT,
@@ -18,11 +19,10 @@ from tonnage.scheduling.events import (
     Hint,
     HintFn,
 )
-from tonnage.scheduling.hints import QueueingRules
-from tonnage.scheduling.places import QueueName
 from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.queue import SchedulingQueue
+from tonnage.scheduling.queue.queueing_hints import QueueingRules
+from tonnage.scheduling.queue.queues import QueueName
+from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.testing.builders import node, pod
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.configuration import default_configuration, parse
+from tonnage.scheduling.configuration.configuration import default_configuration, parse
+from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.framework import Cycle, ReservePlugin, Status, unschedulable
-from tonnage.scheduling.plugin_catalogue import KnownPlugin
-from tonnage.scheduling.replay import Replay, ReplayError
-from tonnage.scheduling.volumes.reservations import Reservations
+from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.builders import node, pod
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
+from tonnage.whatif.replay import Replay, ReplayError
 
 LEDGER = storage_configuration(reservation="Ledger")
 NOT_ENOUGH = "0/1 nodes are available: 1 node(s) did not have enough free storage."

@@ -13,11 +13,11 @@ import pytest
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.volumes.binding import sent_to
-from tonnage.scheduling.volumes.holds import Hold
-from tonnage.scheduling.volumes.reservations import Reservations
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.volumes.bind_volumes import sent_to
+from tonnage.scheduling.volumes.reservations.holds import Hold
+from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.storage_builders import capacity, claim, pod_with
 
 GI = 1 << 30

@@ -12,13 +12,13 @@ import pytest
 
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
-from tonnage.scheduling import residents
-from tonnage.scheduling.affinity_terms import CarriedTerms
-from tonnage.scheduling.cluster import Cluster, place
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.pod_matching import NOBODY, MatcherIndex, PodMatcher, requirements_of
-from tonnage.scheduling.residents import Residents
-from tonnage.scheduling.row_counts import RowCounts
+from tonnage.scheduling.cluster import residents
+from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_matching import NOBODY, MatcherIndex, PodMatcher, requirements_of
+from tonnage.scheduling.cluster.residents import Residents
+from tonnage.scheduling.cluster.row_counts import RowCounts
+from tonnage.scheduling.spread.affinity_terms import CarriedTerms
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 WEB = PodMatcher(frozenset(("default",)), requirements_of(LabelSelector.parse("app=web")))

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Namespace, Pod, ReplicationController, Service
 from tonnage.objects.policy_v1 import PodDisruptionBudget
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.snapshot import clock_of, snapshot_of
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.snapshot import clock_of, snapshot_of
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import attachment, capacity, claim, csi_node, driver, storage_class, volume
 

@@ -10,8 +10,8 @@ import pytest
 
 from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Object
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Interner, Rows
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Interner, Rows
 from tonnage.scheduling.volumes.free_volumes import FreeVolumes
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.scheduling.volumes.volume_reach import Reaches

@@ -10,8 +10,8 @@ import pytest
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.volumes.storage import STORAGE_KINDS, Storage
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.storage import STORAGE_KINDS, Storage
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import attachment, capacity, claim, csi_node, driver, storage_class, volume
 

@@ -8,9 +8,8 @@ import pytest
 
 from tonnage.gates import Gates
 from tonnage.objects.meta import Object
-from tonnage.scheduling.configuration import default_configuration, parse
-from tonnage.scheduling.explain import Explanation
-from tonnage.scheduling.replay import Replay
+from tonnage.scheduling.configuration.configuration import default_configuration, parse
+from tonnage.scheduling.decision.explain import Explanation
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import (
     DRIVER,
@@ -22,6 +21,7 @@ from tonnage.testing.storage_builders import (
     storage_class,
     volume,
 )
+from tonnage.whatif.replay import Replay
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import BOUND_BY_CONTROLLER, SELECTED_NODE
 from tonnage.objects.meta import Object
-from tonnage.objects.patch import merge_patch
-from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.cluster.assumed_objects import OutOfSync
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SUCCESS, Api, Code, Status
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.volumes.assumed_objects import OutOfSync
-from tonnage.scheduling.volumes.binding import Assumed, assume, check, given_to, revert, write
+from tonnage.scheduling.volumes.bind_volumes import Assumed, assume, check, given_to, revert, write
 from tonnage.scheduling.volumes.plan import Provision, StaticBinding, VolumePlan
 from tonnage.testing.builders import cluster_of, node
 from tonnage.testing.storage_builders import claim, pod_with, volume

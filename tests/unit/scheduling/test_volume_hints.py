@@ -10,8 +10,8 @@ import pytest
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, changes_of
-from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.volumes.hints import volume_binding_events
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import (

@@ -9,9 +9,8 @@ from volume_rig import ALL_OFF, FULL, GI, Rig, refused
 
 from tonnage.objects import codec
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIDriver, CSIStorageCapacity
-from tonnage.scheduling.storage_capacity_args import LegacyPools
-from tonnage.scheduling.volumes.packing import UNBOUNDED
-from tonnage.scheduling.volumes.pools import (
+from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
+from tonnage.scheduling.volumes.capacity.pools import (
     NO_ROOM,
     VOLUME_REBUILDING,
     Room,
@@ -21,6 +20,7 @@ from tonnage.scheduling.volumes.pools import (
     room_without_gate,
     scored_capacity,
 )
+from tonnage.scheduling.volumes.packing import UNBOUNDED
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity
 

@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 import pytest
 from volume_rig import ELSEWHERE, FULL, UNBINDABLE, Rig, refused
 
+from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.objects import codec
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.objects.meta import Object
-from tonnage.objects.patch import merge_patch
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SKIP, Code, Status
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.volumes.ledger import Ledger
-from tonnage.scheduling.volumes.pools import VOLUME_REBUILDING
-from tonnage.scheduling.volumes.reservations import Reservations
+from tonnage.scheduling.volumes.capacity.pools import VOLUME_REBUILDING
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
+from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 from volume_rig import FULL, GI, UNBINDABLE, Rig, refused
 
-from tonnage.scheduling.volumes.ledger import Ledger
-from tonnage.scheduling.volumes.reservations import Reservations
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
+from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 

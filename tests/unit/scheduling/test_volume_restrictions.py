@@ -10,14 +10,14 @@ from hint_asking import wakes
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduling.cluster import Cluster, place
-from tonnage.scheduling.cycle import Decider, Pipeline
-from tonnage.scheduling.diagnosis import Diagnosis
+from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.events import ActionType, EventResource
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.plugins.volume_restrictions import VolumeRestrictions
-from tonnage.scheduling.pod_info import PodInfo
 from tonnage.testing.builders import Doc, node, pod
 from tonnage.testing.storage_builders import claim, pod_with
 

@@ -15,13 +15,13 @@ from typing import Any
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduling.assembly import Assembled, assemble
-from tonnage.scheduling.cluster import Cluster, place
-from tonnage.scheduling.configuration import parse
-from tonnage.scheduling.cycle import Decision
+from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.decision.scheduling_cycle import Decision
+from tonnage.scheduling.engine.profiles import Assembled, assemble
+from tonnage.scheduling.engine.reserving import reserve, unreserve
 from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.reserving import reserve, unreserve
 from tonnage.testing.storage_builders import claim, driver, pod_with, storage_class
 
 GI = 1 << 30

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tonnage.driver.placement import Place
-from tonnage.driver.records import Capability, Publication, Staging, Target, VolumeRecord
-from tonnage.driver.topology import KEY
-from tonnage.node.mount_paths import MountRecord
+from tonnage.driver.state.records import Capability, Publication, Staging, Target, VolumeRecord
+from tonnage.driver.volumes.pool_choice import Place
+from tonnage.driver.volumes.topology import KEY
+from tonnage.node.mounts.mount_paths import MountRecord
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.meta import Object

@@ -4,7 +4,7 @@ Version 3 is what kubectl asks for: an index at `/openapi/v3`, then one document
 the hash of its content so that it is fetched once and kept. Version 2 is one document with everything, for clients
 older than kubectl 1.27; those ask for it in protobuf (`gnostic`), and people with curl in JSON.
 
-All of it is generated from `objects/schema.py` and `objects/resources.py`: the types by `types`, the paths by
+All of it is generated from `documents/schema.py` and `objects/resources.py`: the types by `types`, the paths by
 `operations`. The same process always produces the same bytes, and produces them once.
 """
 
@@ -16,9 +16,9 @@ from functools import cache
 
 from tonnage.apiserver.openapi import gnostic, types
 from tonnage.apiserver.openapi.operations import PATCH_TYPES, QUERY, Operation, kind_of, operations
+from tonnage.documents.schema import Struct, schema_of, schema_of_resource
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import RESOURCES, Resource, group_versions
-from tonnage.objects.schema import Struct, schema_of
 
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 """The content type kubectl asks `/openapi/v2` for; upstream also spells it with `spec.v2.v1.0`."""
@@ -85,7 +85,7 @@ def _roots(resources: list[Resource]) -> list[Struct]:
     """Types that requests and answers are made of."""
     roots = [schema_of("meta", "v1", "Status"), schema_of("meta", "v1", "DeleteOptions")]
     for resource in resources:
-        roots += [resource.schema, types.list_of(resource)]
+        roots += [schema_of_resource(resource), types.list_of(resource)]
         roots += [kind_of(resource, name) for name in resource.subresources]
     return roots
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from tonnage.apiserver import discovery
 from tonnage.apiserver.openapi import types
+from tonnage.documents.schema import Struct, schema_of, schema_of_resource
 from tonnage.objects.resources import Resource
-from tonnage.objects.schema import Struct, schema_of
 
 PATCH_TYPES = (
     "application/json-patch+json",
@@ -136,7 +136,7 @@ def kind_of(resource: Resource, subresource: str = "") -> Struct:
     """What is exchanged with a resource or one of its subresources."""
     answers = discovery.answers(subresource)
     if not answers.kind:
-        return resource.schema
+        return schema_of_resource(resource)
     return schema_of(answers.group or resource.group, answers.version or resource.version, answers.kind)
 
 

@@ -1,4 +1,4 @@
-"""Schemas of documents, from `objects/schema.py` to OpenAPI, in both of its dialects.
+"""Schemas of documents, from `documents/schema.py` to OpenAPI, in both of its dialects.
 
 What OpenAPI has no word for rides on extensions, and these are what kubectl came for: `x-kubernetes-patch-strategy`
 and `-merge-key` for the strategic merge patch of `kubectl apply`, `x-kubernetes-list-type`, `-list-map-keys` and
@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
+from tonnage.documents.schema import Field, ListOf, MapOf, ScalarName, Struct, Type, schema_of, schema_of_resource
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import RESOURCES, Resource
-from tonnage.objects.schema import Field, ListOf, MapOf, ScalarName, Struct, Type, schema_of
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 PATCH = f"{_META}.Patch"
@@ -109,7 +109,7 @@ def definitions(roots: Iterable[Struct], dialect: Dialect) -> dict[str, Doc]:
 @cache
 def list_of(resource: Resource) -> Struct:
     """The type of a whole collection: `PodList`."""
-    kind = resource.schema
+    kind = schema_of_resource(resource)
     made = Struct(kind.package, resource.list_kind, True, description=f"A list of {kind.name} objects.")
     for name in ("apiVersion", "kind"):
         made.fields[name] = kind.fields[name]
@@ -130,7 +130,9 @@ def group_version_kind(struct: Struct) -> Doc:
 @cache
 def _packages() -> dict[str, tuple[str, str]]:
     scale = schema_of("autoscaling", "v1", "Scale")
-    return {row.schema.package: (row.group, row.version) for row in RESOURCES} | {scale.package: ("autoscaling", "v1")}
+    return {schema_of_resource(row).package: (row.group, row.version) for row in RESOURCES} | {
+        scale.package: ("autoscaling", "v1")
+    }
 
 
 def _definition(struct: Struct, dialect: Dialect) -> Doc:

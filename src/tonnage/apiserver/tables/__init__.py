@@ -15,9 +15,9 @@ from typing import Literal
 
 from tonnage.apiserver.tables import cluster, events, nodes, pods, services, storage, workloads
 from tonnage.apiserver.tables.column import NAME, Column, Layout, text
+from tonnage.documents.schema import Struct, schema_of, schema_of_resource
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
-from tonnage.objects.schema import Struct, schema_of
 
 API_VERSION = "meta.k8s.io/v1"
 
@@ -97,7 +97,7 @@ def _row(layout: Layout, doc: Doc, now: datetime, include: Include) -> Doc:
 def _shown_as(resource: Resource, subresource: str) -> tuple[Layout, Struct]:
     if subresource == "scale":
         return _LAYOUTS["autoscaling", "Scale"], schema_of("autoscaling", "v1", "Scale")
-    return _LAYOUTS.get((resource.group, resource.kind), _PLAIN), resource.schema
+    return _LAYOUTS.get((resource.group, resource.kind), _PLAIN), schema_of_resource(resource)
 
 
 def partial_metadata(doc: Doc) -> Doc:

@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from tonnage.apiserver.tables import cells
+from tonnage.documents.schema import Struct
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.schema import Struct
 
 Cell = str | int | bool
 CellOf = Callable[[Doc, datetime], Cell]

@@ -1,22 +1,23 @@
 """Server-side apply: a PATCH whose body is what its sender wants, which may also create the object.
 
 The body is taken as it was written, before any decoding, because apply has to know what was said and what was not;
-`objects/apply.py` does the work. Its result is then admitted like any other body.
+`documents/apply/server_side_apply.py` does the work. Its result is then admitted like any other body.
 """
 
 from __future__ import annotations
 
-from tonnage.apiserver import bodies, faces, refusals
+from tonnage.apiserver import bodies, event_views, refusals
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Call
 from tonnage.apiserver.verbs.writing import check_name, merge_owners
+from tonnage.documents.admit import Malformed, admit
+from tonnage.documents.apply.managed_fields import reset_fields_of
+from tonnage.documents.apply.server_side_apply import apply
+from tonnage.documents.patches.json_patch import PatchFailed
+from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import BadRequest, NotFound
-from tonnage.objects.admit import Malformed, admit
-from tonnage.objects.apply import apply
 from tonnage.objects.document import Doc
-from tonnage.objects.managed import reset_fields_of
-from tonnage.objects.patch import PatchFailed
 
 APPLY = "application/apply-patch+yaml"
 
@@ -27,7 +28,7 @@ async def applied(registry: Registry, call: Call, options: WriteOptions, was: li
 
     def applied_to(live: Doc | None) -> Doc:
         doc = apply(
-            resource.schema,
+            schema_of_resource(resource),
             live=live,
             config=config,
             manager=options.manager,
@@ -38,7 +39,7 @@ async def applied(registry: Registry, call: Call, options: WriteOptions, was: li
             reset_fields=reset_fields_of(resource, call.subresource),
         )
         try:
-            admit(resource.schema, doc)
+            admit(schema_of_resource(resource), doc)
         except Malformed as exc:
             raise PatchFailed(exc.message) from exc
         meta = doc.setdefault("metadata", {})
@@ -50,7 +51,7 @@ async def applied(registry: Registry, call: Call, options: WriteOptions, was: li
 
     def change(old: Doc) -> Doc:
         was[:] = [old]
-        return faces.inbound(resource, applied_to(faces.outbound(resource, old)))
+        return event_views.inbound(resource, applied_to(event_views.outbound(resource, old)))
 
     try:
         return await registry.change(
@@ -61,7 +62,9 @@ async def applied(registry: Registry, call: Call, options: WriteOptions, was: li
             raise
         doc = applied_to(None)
         doc["metadata"].pop("resourceVersion", None)
-        return await registry.create(resource, call.namespace, faces.inbound(resource, doc), options, is_tracked=False)
+        return await registry.create(
+            resource, call.namespace, event_views.inbound(resource, doc), options, is_tracked=False
+        )
 
 
 def _configuration(call: Call) -> Doc:

@@ -10,13 +10,13 @@ from tonnage.apiserver.options import boolean, dry_run_errors, integer, list_opt
 from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Answer, Call
 from tonnage.apiserver.verbs.reading import select
+from tonnage.documents.admit import Malformed, admit
+from tonnage.documents.schema import schema_of
 from tonnage.errors import BadRequest, Conflict, NotFound
-from tonnage.objects import fielderrors
-from tonnage.objects.admit import Malformed, admit
+from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, decode
+from tonnage.objects.field_rules import unsupported
 from tonnage.objects.resources import Resource
-from tonnage.objects.schema import schema_of
-from tonnage.objects.validation.values import unsupported
 
 _POLICIES = ("Foreground", "Background", "Orphan")
 
@@ -148,7 +148,7 @@ def _checked(
     errors = []
     if policy is not None and orphans is not None:
         told = "orphanDependents and deletionPropagation cannot be both set"
-        errors.append(fielderrors.invalid("propagationPolicy", policy, told))
+        errors.append(field_errors.invalid("propagationPolicy", policy, told))
     elif policy is not None and policy not in _POLICIES:
         errors.append(unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
     errors += dry_run_errors(dry_run)

@@ -11,20 +11,21 @@ from typing import Any
 
 import msgspec
 
-from tonnage.apiserver import answers, bodies, faces
+from tonnage.apiserver import answers, bodies, event_views
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Change, Registry
 from tonnage.apiserver.requests import Answer, Call
 from tonnage.apiserver.verbs.applying import APPLY, applied
 from tonnage.apiserver.verbs.writing import check_name, merge_owners
+from tonnage.documents import go_text
+from tonnage.documents.admit import Malformed, admit
+from tonnage.documents.json_syntax import syntax_error
+from tonnage.documents.patches.json_patch import json_patch, merge_patch
+from tonnage.documents.patches.strategic_merge import strategic_merge
+from tonnage.documents.schema import Struct, schema_of_resource
 from tonnage.errors import BadRequest, Invalid, UnsupportedMediaType
-from tonnage.objects import fielderrors, gotext
-from tonnage.objects.admit import Malformed, admit
+from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, decode, encode
-from tonnage.objects.json_syntax import syntax_error
-from tonnage.objects.patch import json_patch, merge_patch
-from tonnage.objects.schema import Struct
-from tonnage.objects.strategic import strategic_merge
 
 JSON, MERGE, STRATEGIC = (f"application/{name}+json" for name in ("json-patch", "merge-patch", "strategic-merge-patch"))
 _OPERATION_FIELDS = frozenset({"op", "path", "from", "value"})
@@ -46,11 +47,11 @@ async def patch(registry: Registry, call: Call) -> Answer:
 
         def change(old: Doc) -> Doc:
             was[:] = [old]
-            doc = said.patched(call.resource.schema, faces.outbound(call.resource, old))
+            doc = said.patched(schema_of_resource(call.resource), event_views.outbound(call.resource, old))
             _admit_patched(call, said, doc, options.field_validation)
             check_name(call, doc)
             merge_owners(call, doc)
-            return faces.inbound(call.resource, doc)
+            return event_views.inbound(call.resource, doc)
 
         written = await registry.change(
             call.resource, call.namespace, call.name, change, options, subresource=call.subresource
@@ -77,8 +78,8 @@ class Patch:
 
     def refused(self, patched: bytes, why: str) -> Invalid:
         """The 422 for a patch after which the object is none: it shows the result, or the patch itself."""
-        shown = gotext.plain(self.said) if self.media == STRATEGIC else patched.decode()
-        return fielderrors.invalid_object("", "", "", [fielderrors.invalid("patch", shown, why)])
+        shown = go_text.plain(self.said) if self.media == STRATEGIC else patched.decode()
+        return field_errors.invalid_object("", "", "", [field_errors.invalid("patch", shown, why)])
 
 
 def read_patch(call: Call) -> Patch:
@@ -123,7 +124,7 @@ def _admit_patched(call: Call, said: Patch, doc: Doc, validation: str) -> None:
             why = exc.message.partition(f"cannot be handled as a {call.resource.kind}: ")[2]
             raise said.refused(before, why) from exc
     try:
-        findings = admit(call.resource.schema, doc)
+        findings = admit(schema_of_resource(call.resource), doc)
     except Malformed as exc:
         raise said.refused(before, exc.message) from exc
     problems = [*said.problems, *(f'unknown field "{path}"' for path in sorted(findings.unknown))]

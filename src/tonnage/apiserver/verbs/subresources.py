@@ -13,15 +13,11 @@ from tonnage.apiserver import answers, bodies, refusals, status
 from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Answer, Call
-from tonnage.apiserver.strategies.namespace import finalize
 from tonnage.apiserver.verbs import deleting
 from tonnage.apiserver.verbs.patching import patcher
 from tonnage.apiserver.verbs.writing import check_name
-from tonnage.errors import BadRequest, Conflict
-from tonnage.objects.admit import Malformed, admit
-from tonnage.objects.binding import bind, validate_binding
-from tonnage.objects.document import Doc, decode, dig
-from tonnage.objects.eviction import (
+from tonnage.documents.admit import Malformed, admit
+from tonnage.documents.eviction import (
     Decision,
     OnConflict,
     judge_eviction,
@@ -29,9 +25,14 @@ from tonnage.objects.eviction import (
     still_processing,
     validate_eviction,
 )
-from tonnage.objects.pod_admission import carry_topology
+from tonnage.documents.pod_admission import carry_topology
+from tonnage.documents.pod_binding import bind, validate_binding
+from tonnage.documents.scale import apply_scale, scale_of
+from tonnage.documents.schema import schema_of_resource
+from tonnage.documents.strategies.namespace import finalize
+from tonnage.errors import BadRequest, Conflict
+from tonnage.objects.document import Doc, decode, dig
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.objects.scale import apply_scale, scale_of
 
 # Bodies of a kind of their own, which nothing stores.
 _BINDING = Resource("", "v1", "Binding", "bindings", True)
@@ -131,12 +132,12 @@ async def update_scale(registry: Registry, call: Call) -> Answer:
 
 async def patch_scale(registry: Registry, call: Call) -> Answer:
     """PATCH …/{name}/scale, in any form but apply."""
-    patched = patcher(call, _SCALE.schema)
+    patched = patcher(call, schema_of_resource(_SCALE))
 
     def change(old: Doc) -> Doc:
         scale = patched(scale_of(old, call.resource))
         try:
-            admit(_SCALE.schema, scale)
+            admit(schema_of_resource(_SCALE), scale)
         except Malformed as exc:
             raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {exc.message}') from exc
         check_name(call, scale)

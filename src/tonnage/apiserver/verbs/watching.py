@@ -13,7 +13,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 
-from tonnage.apiserver import answers, faces, refusals, status
+from tonnage.apiserver import answers, event_views, refusals, status
 from tonnage.apiserver.options import ListOptions, list_options, revision
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call
@@ -163,7 +163,7 @@ class _Encoder:
         form = answers.wanted_by(call).form
         self._form = "metadata" if form == "metadata list" else form  # a stream has no lists
         self._include = answers.include_of(call) if self._form == "table" else "Metadata"
-        own = faces.has_own_shape(call.resource)
+        own = event_views.has_own_shape(call.resource)
         self._share_as = f"{self._form}/{self._include}/{'' if own else call.resource.group}"
         self._is_plain = own and self._form == "object"
         self._with_columns = True
@@ -193,7 +193,7 @@ class _Encoder:
     def _shape(self, doc: Doc) -> bytes:
         if self._form == "metadata":
             return encode(partial_metadata(doc))
-        doc = faces.shown(self._resource, doc)
+        doc = event_views.shown(self._resource, doc)
         if self._form == "table":
             doc = self._table([doc], {"resourceVersion": doc["metadata"].get("resourceVersion", "")})
         return encode(doc)

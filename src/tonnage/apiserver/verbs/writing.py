@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.apiserver import answers, bodies, faces, refusals
+from tonnage.apiserver import answers, bodies, event_views, refusals
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Answer, Call
@@ -18,7 +18,7 @@ _REPEATED_OWNERS = (
 async def create(registry: Registry, call: Call) -> Answer:
     """POST to a collection. Raises Invalid (422), AlreadyExists (409), Forbidden (403)."""
     options = write_options("create", call.query, call.headers.get("User-Agent", ""))
-    doc = faces.inbound(call.resource, _read(call, options.field_validation))
+    doc = event_views.inbound(call.resource, _read(call, options.field_validation))
     written = await registry.create(call.resource, call.namespace, doc, options)
     call.warnings.extend(registry.strategy(call.resource).warnings(doc, None))
     return answers.one(call, written.document, now=registry.clock.now(), code=201)
@@ -27,7 +27,7 @@ async def create(registry: Registry, call: Call) -> Answer:
 async def update(registry: Registry, call: Call) -> Answer:
     """PUT one object, or its status. Raises Invalid, Conflict, NotFound."""
     options = write_options("update", call.query, call.headers.get("User-Agent", ""))
-    doc = faces.inbound(call.resource, _read(call, options.field_validation))
+    doc = event_views.inbound(call.resource, _read(call, options.field_validation))
     strategy = registry.strategy(call.resource)
     check_name(call, doc)
     was: list[Doc] = []

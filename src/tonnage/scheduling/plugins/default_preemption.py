@@ -1,8 +1,8 @@
 """DefaultPreemption: when a pod fits nowhere, find a node where it would fit without some lesser pods.
 
-The search is `scheduling/preemption.py`. What is found is carried out elsewhere and takes a while: the victims are
-deleted, and until that is done the pod is not to be tried again, or it would look for another node with other victims.
-Whoever carries it out names the pod in `preempting` for so long; PreEnqueue holds it back.
+The search is `scheduling/preemption/preemption.py`. What is found is carried out elsewhere and takes a while: the
+victims are deleted, and until that is done the pod is not to be tried again, or it would look for another node with
+other victims. Whoever carries it out names the pod in `preempting` for so long; PreEnqueue holds it back.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.amounts import CPU, MEMORY, PODS
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.cycle import Decider
-from tonnage.scheduling.diagnosis import Diagnosis
+from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
+from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.framework import (
@@ -28,10 +30,8 @@ from tonnage.scheduling.framework import (
     Status,
     unresolvable,
 )
-from tonnage.scheduling.plugin_args import DefaultPreemptionArgs
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.preemption import Preemption
-from tonnage.scheduling.ranked_residents import RankedResidents
+from tonnage.scheduling.preemption.preemption import Preemption
+from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 
 IN_PROGRESS = "waiting for the preemption for this pod to be finished"
 

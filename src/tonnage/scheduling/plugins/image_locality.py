@@ -17,8 +17,8 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ints, Rows
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ints, Rows
 from tonnage.scheduling.framework import MAX_SCORE, Cycle, ScorePlugin
 
 _MB = 1024 * 1024

@@ -28,9 +28,13 @@ from typing import Final
 import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.scheduling.affinity_terms import CarriedTerms, Term, Terms, terms_of
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ids, Ints, Mask, Rows
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Rows
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_matching import Labels
+from tonnage.scheduling.cluster.residents import Residents
+from tonnage.scheduling.cluster.row_counts import Floats, RowCounts, RowNumbers
+from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP
 from tonnage.scheduling.framework import (
@@ -46,11 +50,7 @@ from tonnage.scheduling.framework import (
     Status,
     unresolvable,
 )
-from tonnage.scheduling.plugin_args import InterPodAffinityArgs
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.pod_matching import Labels
-from tonnage.scheduling.residents import Residents
-from tonnage.scheduling.row_counts import Floats, RowCounts, RowNumbers
+from tonnage.scheduling.spread.affinity_terms import CarriedTerms, Term, Terms, terms_of
 
 _NO_LABELS: Final[Labels] = {}
 _NEAR, _APART, _RESIDENTS = 1, 2, 4  # bits of a judgement, in the order of `reasons`

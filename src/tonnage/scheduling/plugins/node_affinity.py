@@ -14,7 +14,9 @@ from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1 import NodeAffinity as Affinity
 from tonnage.objects.node_selectors import NODE_NAME_FIELD, NodeSelectorTerm, required_node_affinity
 from tonnage.objects.requirements import Requirement
-from tonnage.scheduling.columns import Ints, Rows, row_count
+from tonnage.scheduling.cluster.columns import Ints, Rows, row_count
+from tonnage.scheduling.cluster.node_matching import matching, term_matching
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -31,8 +33,6 @@ from tonnage.scheduling.framework import (
     scaled_to_max,
     unresolvable,
 )
-from tonnage.scheduling.node_matching import matching, term_matching
-from tonnage.scheduling.pod_info import PodInfo
 
 
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):

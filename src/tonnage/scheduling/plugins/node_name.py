@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tonnage.scheduling.columns import Rows, row_numbers
+from tonnage.scheduling.cluster.columns import Rows, row_numbers
 from tonnage.scheduling.events import NODE_ADD
 from tonnage.scheduling.framework import Cycle, EventHint, FilterPlugin, Judgement, refuse
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.columns import Rows, among, only_row
+from tonnage.scheduling.cluster.columns import Rows, among, only_row
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.ports import HostPorts
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -20,8 +22,6 @@ from tonnage.scheduling.framework import (
     Status,
     refuse,
 )
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.ports import HostPorts
 
 
 class NodePorts(PreFilterPlugin, FilterPlugin):

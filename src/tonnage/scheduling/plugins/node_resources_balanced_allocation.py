@@ -13,8 +13,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ints, Rows, grown, only_row
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ints, Rows, grown, only_row
 from tonnage.scheduling.framework import MAX_SCORE, SKIP, Cycle, PreScorePlugin, ScorePlugin, Status
 from tonnage.scheduling.plugins.node_resources_fit import DEFAULT_RESOURCES
 from tonnage.scheduling.plugins.resource_scores import UseAt, Uses, picked, uses, uses_at

@@ -18,9 +18,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.scheduling.amounts import CPU, MEMORY, PODS, amounts, is_extended, requests_of
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ints, Mask, Rows, only_row, row_count
+from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS, amounts, is_extended, requests_of
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, only_row, row_count
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -31,8 +32,7 @@ from tonnage.scheduling.framework import (
     ScorePlugin,
 )
 from tonnage.scheduling.plugins.resource_scores import Shape, UseAt, Uses, along, percent, uses, uses_at
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.reasons import MAX_REASONS, OTHER_REASONS
+from tonnage.scheduling.reason_bits import MAX_REASONS, OTHER_REASONS
 
 DEFAULT_RESOURCES = ((CPU, 1), (MEMORY, 1))
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.taints import NO_SCHEDULE, Taint, tolerates
-from tonnage.scheduling.columns import Rows
+from tonnage.scheduling.cluster.columns import Rows
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.framework import Cycle, EventHint, FilterPlugin, Judgement, refuse
-from tonnage.scheduling.pod_info import PodInfo
 
 _CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 

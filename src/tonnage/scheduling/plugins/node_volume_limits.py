@@ -22,8 +22,10 @@ import numpy as np
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ints, Mask, Rows, only_row, row_count
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, only_row, row_count
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -36,12 +38,10 @@ from tonnage.scheduling.framework import (
     Status,
     refuse,
 )
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.volumes.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline, is_told_in_tree
 from tonnage.scheduling.volumes.migrated_plugins import taken_over_by
 from tonnage.scheduling.volumes.pod_claims import is_made_for
-from tonnage.scheduling.volumes.storage import Storage
-from tonnage.scheduling.volumes.volume_ids import VolumeId, id_of_claim, id_of_inline, is_told_in_tree
 
 _Volumes = dict[VolumeId, list[PersistentVolumeClaim | None]]
 """What a pod brings, each volume once, with the claims that stand for it; None for a disk that the pod names itself."""

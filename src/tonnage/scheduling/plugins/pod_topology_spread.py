@@ -24,7 +24,10 @@ import numpy as np
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.node_selectors import required_node_affinity
 from tonnage.objects.requirements import InvalidSelector
-from tonnage.scheduling.columns import Ints, Rows
+from tonnage.scheduling.cluster.columns import Ints, Rows
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_matching import Labels
+from tonnage.scheduling.configuration.plugin_args import PodTopologySpreadArgs
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP
 from tonnage.scheduling.framework import (
@@ -40,11 +43,8 @@ from tonnage.scheduling.framework import (
     ScorePlugin,
     Status,
 )
-from tonnage.scheduling.plugin_args import PodTopologySpreadArgs
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.pod_matching import Labels
-from tonnage.scheduling.spread_constraints import Constraint, Constraints, SpreadRules
-from tonnage.scheduling.spread_domains import UNLABELLED, Topology, costs, lacking, objections
+from tonnage.scheduling.spread.constraints import Constraint, Constraints, SpreadRules
+from tonnage.scheduling.spread.domains import UNLABELLED, Topology, costs, lacking, objections
 
 
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import QueueSortPlugin
-from tonnage.scheduling.pod_info import PodInfo
 
 
 class PrioritySort(QueueSortPlugin):

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tonnage.scheduling.framework import Plugin
-from tonnage.scheduling.plugin_args import (
+from tonnage.scheduling.configuration.plugin_args import (
     DefaultPreemptionArgs,
     InterPodAffinityArgs,
     NodeAffinityArgs,
@@ -19,6 +18,9 @@ from tonnage.scheduling.plugin_args import (
     PodTopologySpreadArgs,
     VolumeBindingArgs,
 )
+from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.configuration.storage_capacity_args import StorageCapacityArgs
+from tonnage.scheduling.framework import Plugin
 from tonnage.scheduling.plugins.default_binder import DefaultBinder
 from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.image_locality import ImageLocality
@@ -38,8 +40,6 @@ from tonnage.scheduling.plugins.taint_toleration import TaintToleration
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.plugins.volume_restrictions import VolumeRestrictions
 from tonnage.scheduling.plugins.volume_zone import VolumeZone
-from tonnage.scheduling.profile import ResolvedProfile
-from tonnage.scheduling.storage_capacity_args import StorageCapacityArgs
 
 Factory = Callable[[ResolvedProfile], Plugin]
 ForeignPlugins = Mapping[str, type[Plugin]]

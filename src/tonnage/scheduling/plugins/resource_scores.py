@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tonnage.scheduling.amounts import NATIVE
-from tonnage.scheduling.columns import Ints, Rows
+from tonnage.scheduling.cluster.amounts import NATIVE
+from tonnage.scheduling.cluster.columns import Ints, Rows
+from tonnage.scheduling.configuration.plugin_args_rules import UtilizationShapePoint
 from tonnage.scheduling.framework import Cycle
-from tonnage.scheduling.plugin_args_rules import UtilizationShapePoint
 
 Shape = tuple[tuple[int, int], ...]
 """(utilisation in percent, score 0..100), by rising utilisation."""

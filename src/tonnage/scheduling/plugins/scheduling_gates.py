@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.framework import SUCCESS, Code, EventHint, PreEnqueuePlugin, Status
 from tonnage.scheduling.plugins.taint_toleration import about_itself
-from tonnage.scheduling.pod_info import PodInfo
 
 
 class SchedulingGates(PreEnqueuePlugin):

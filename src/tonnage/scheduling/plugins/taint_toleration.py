@@ -11,7 +11,8 @@ import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.taints import PREFER_NO_SCHEDULE, Taint, find_untolerated, tolerates
-from tonnage.scheduling.columns import Ints, Rows
+from tonnage.scheduling.cluster.columns import Ints, Rows
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -23,7 +24,6 @@ from tonnage.scheduling.framework import (
     refuse,
     scaled_to_max,
 )
-from tonnage.scheduling.pod_info import PodInfo
 
 
 class TaintToleration(FilterPlugin, ScorePlugin):

@@ -24,8 +24,10 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ints, Rows, only_row, row_count
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ints, Rows, only_row, row_count
+from tonnage.scheduling.configuration.plugin_args import VolumeBindingArgs
+from tonnage.scheduling.configuration.storage_capacity_args import PoolFit, Reservation, StorageCapacityArgs
 from tonnage.scheduling.framework import (
     SKIP,
     SUCCESS,
@@ -43,22 +45,20 @@ from tonnage.scheduling.framework import (
     Status,
     unresolvable,
 )
-from tonnage.scheduling.plugin_args import VolumeBindingArgs
 from tonnage.scheduling.plugins.resource_scores import shape_of
-from tonnage.scheduling.storage_capacity_args import PoolFit, Reservation, StorageCapacityArgs
-from tonnage.scheduling.volumes import binding
-from tonnage.scheduling.volumes.binding import Assumed
-from tonnage.scheduling.volumes.capacity_index import CapacityIndex
-from tonnage.scheduling.volumes.capacity_reading import Policy
-from tonnage.scheduling.volumes.class_capacity import identity
+from tonnage.scheduling.volumes import bind_volumes
+from tonnage.scheduling.volumes.bind_volumes import Assumed
+from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
+from tonnage.scheduling.volumes.capacity.reading import Policy
 from tonnage.scheduling.volumes.demand import Demand, demand_of
 from tonnage.scheduling.volumes.hints import volume_binding_events
-from tonnage.scheduling.volumes.ledger import Ledger
 from tonnage.scheduling.volumes.packing import Grade, Sizes, descending
 from tonnage.scheduling.volumes.plan import VolumePlan
 from tonnage.scheduling.volumes.pod_claims import claims_of, sorted_claims
-from tonnage.scheduling.volumes.pools import room_of, room_without_gate, scored_capacity
-from tonnage.scheduling.volumes.reservations import Reservations
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
+from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.volume_fit import REASONS, Making, VolumeFit
 from tonnage.scheduling.volumes.volume_scores import VolumeScores
 
@@ -204,7 +204,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if plan.is_done:
             return SUCCESS
         try:
-            notes.assumed = binding.assume(cluster.storage, cycle.pod, plan, node_name)
+            notes.assumed = bind_volumes.assume(cluster.storage, cycle.pod, plan, node_name)
         except TonnageError as exc:
             return Status(Code.ERROR, (exc.message,))
         self._keep_back(cycle, plan)
@@ -227,7 +227,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         notes: Notes | None = cycle.state.get(self.name)
         if notes is None or notes.assumed is None:
             return
-        binding.revert(cycle.cluster.storage, notes.assumed)
+        bind_volumes.revert(cycle.cluster.storage, notes.assumed)
         notes.assumed = None
         if self.reservation is Reservation.OBJECT:
             cycle.cluster.view(Reservations).release(cycle.pod.uid)
@@ -243,13 +243,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         assumed, plan = notes.assumed, notes.plan
         if assumed is None or plan is None:
             return SUCCESS
-        await binding.write(api, cycle.cluster.storage, assumed)
+        await bind_volumes.write(api, cycle.cluster.storage, assumed)
         for each in plan.provisions:
             if each.is_rebuild:
                 before = each.claim.selected_node
                 note = f"Volume of claim {each.claim.key} will be rebuilt on {node_name}: node {before} is out of use"
                 api.event(each.claim, RESCHEDULING, "Binding", note)
-        status = await api.settled(lambda: binding.check(cycle.cluster, assumed, api), self._bind_timeout_s)
+        status = await api.settled(lambda: bind_volumes.check(cycle.cluster, assumed, api), self._bind_timeout_s)
         if status.is_success:
             return SUCCESS
         return Status(status.code, (f"binding volumes: {status.message}",))

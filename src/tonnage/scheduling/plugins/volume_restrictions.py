@@ -13,7 +13,8 @@ import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
-from tonnage.scheduling.columns import Rows, among, row_count
+from tonnage.scheduling.cluster.columns import Rows, among, row_count
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -26,9 +27,8 @@ from tonnage.scheduling.framework import (
     Status,
     unresolvable,
 )
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.volumes.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.mounted_disks import MountedDisks, disks_of, do_conflict
+from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.attach.mounted_disks import MountedDisks, disks_of, do_conflict
 
 _ONE_POD = "ReadWriteOncePod"
 

@@ -18,8 +18,10 @@ import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Mask, Rows, row_count
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Mask, Rows, row_count
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -33,9 +35,7 @@ from tonnage.scheduling.framework import (
     refuse,
     unresolvable,
 )
-from tonnage.scheduling.pod_info import PodInfo
 from tonnage.scheduling.volumes.pod_claims import class_of
-from tonnage.scheduling.volumes.storage import Storage
 
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"

@@ -18,11 +18,11 @@ from typing import NamedTuple
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.quantity import Quantity
-from tonnage.scheduling.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.scheduling.volumes.packing import Sizes
 from tonnage.scheduling.volumes.pod_claims import PodClaims, class_of
-from tonnage.scheduling.volumes.pools import rebuilds_volumes
-from tonnage.scheduling.volumes.storage import Storage
 
 _NOTHING = Quantity.from_int(0)
 

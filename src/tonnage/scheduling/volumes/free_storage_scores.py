@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from tonnage.scheduling.columns import Ints
+from tonnage.scheduling.cluster.columns import Ints
 from tonnage.scheduling.plugins.resource_scores import Shape, along
 
 _FULL = 100

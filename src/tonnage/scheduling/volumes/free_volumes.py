@@ -26,7 +26,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.selectors import LabelSelector
 from tonnage.quantity import Quantity
-from tonnage.scheduling.columns import Ids, Interner
+from tonnage.scheduling.cluster.columns import Ids, Interner
 from tonnage.scheduling.volumes.volume_reach import Reaches
 
 SizeKey = tuple[int, Quantity, str]

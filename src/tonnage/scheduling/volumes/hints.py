@@ -24,12 +24,12 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.volume import EphemeralVolumeSource
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.framework import EventHint
-from tonnage.scheduling.pod_info import PodInfo
+from tonnage.scheduling.volumes.capacity.pools import listed_pools, rebuilds_volumes, volume_limit
 from tonnage.scheduling.volumes.migrated_affinity import MIGRATED_PLUGINS
 from tonnage.scheduling.volumes.pod_claims import BETA_CLASS
-from tonnage.scheduling.volumes.pools import listed_pools, rebuilds_volumes, volume_limit
 
 _COMES_OR_CHANGES = ActionType.ADD | ActionType.UPDATE
 

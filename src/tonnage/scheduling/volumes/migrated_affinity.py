@@ -16,9 +16,9 @@ import numpy as np
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
 from tonnage.objects.requirements import Requirement
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Mask, Rows, row_count, row_numbers
-from tonnage.scheduling.node_matching import matching
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Mask, Rows, row_count, row_numbers
+from tonnage.scheduling.cluster.node_matching import matching
 from tonnage.scheduling.volumes.migrated_plugins import AWS_EBS, CINDER, GCE_PD, taken_over_by
 from tonnage.scheduling.volumes.volume_reach import affinity_of
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.framework import Cycle, Status, unresolvable
-from tonnage.scheduling.pod_info import PodInfo
-from tonnage.scheduling.volumes.storage import Storage
 
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 """Annotation of a claim or a volume: its class, from before that was a field; where both are there, this one wins."""

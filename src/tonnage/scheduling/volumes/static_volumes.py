@@ -30,9 +30,9 @@ import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ids, Interner, Mask, Rows, row_count
-from tonnage.scheduling.node_matching import matching
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ids, Interner, Mask, Rows, row_count
+from tonnage.scheduling.cluster.node_matching import matching
 from tonnage.scheduling.volumes.free_volumes import (
     FreeVolumes,
     Trait,

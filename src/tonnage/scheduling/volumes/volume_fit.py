@@ -24,13 +24,13 @@ import numpy.typing as npt
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.node_selectors import TopologySelectorTerm
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Rows, row_count, row_numbers
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Rows, row_count, row_numbers
+from tonnage.scheduling.cluster.node_matching import in_topology
 from tonnage.scheduling.framework import Bits
-from tonnage.scheduling.node_matching import in_topology
-from tonnage.scheduling.volumes.capacity_index import CapacityIndex
-from tonnage.scheduling.volumes.capacity_reading import Policy
-from tonnage.scheduling.volumes.class_capacity import NOTHING
+from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.capacity.reading import Policy
 from tonnage.scheduling.volumes.demand import Demand, Group, Rebuild, by_size, counted_bytes
 from tonnage.scheduling.volumes.migrated_affinity import reachable
 from tonnage.scheduling.volumes.packing import descending

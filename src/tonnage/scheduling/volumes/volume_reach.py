@@ -26,9 +26,9 @@ import numpy.typing as npt
 
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
-from tonnage.scheduling.cluster import Cluster
-from tonnage.scheduling.columns import Ids, Interner, Rows, row_count, row_numbers
-from tonnage.scheduling.node_matching import matching
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ids, Interner, Rows, row_count, row_numbers
+from tonnage.scheduling.cluster.node_matching import matching
 
 RowNumbers = npt.NDArray[np.intp]
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tonnage.scheduling.columns import Ints, Rows, row_count, row_numbers
+from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
 from tonnage.scheduling.plugins.resource_scores import Shape
-from tonnage.scheduling.volumes.class_capacity import NOTHING
+from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
+from tonnage.scheduling.volumes.capacity.pools import MOST_BYTES
 from tonnage.scheduling.volumes.demand import Demand, Rebuild
 from tonnage.scheduling.volumes.free_storage_scores import class_score, class_scores, mean, mean_of
 from tonnage.scheduling.volumes.pod_claims import class_of
-from tonnage.scheduling.volumes.pools import MOST_BYTES
 from tonnage.scheduling.volumes.static_volumes import Match
 from tonnage.scheduling.volumes.volume_fit import Making, VolumeFit
 

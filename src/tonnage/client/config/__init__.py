@@ -1,0 +1,1 @@
+"""Which server a program talks to and as whom: kubeconfig files, the pod's own service account, credentials."""

@@ -1,0 +1,227 @@
+"""HTTP to one API server: short requests over a pool of our own (`connections`), streams over aiohttp.
+
+Streams have connections to themselves, so that however many watches there are, a request never waits for one. A
+connection that has gone silent is found out by the kernel (keep-alive probes), since HTTP/1.1 has no pings. A 401 is
+tried once more with fresh credentials: it was refused before anything was done. Credentials are sent over TLS only, as
+upstream does, and never to where a redirect points: redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from tonnage.client.config.connection import Connection, Impersonation
+from tonnage.client.config.credentials import Credentials, Identity
+from tonnage.client.errors import NoCredentials
+from tonnage.client.transport.connection_pool import CONNECT_S, HungUp, NotConnected, NotHttp, Pool, keep_alive
+from tonnage.client.transport.failures import trouble
+from tonnage.client.transport.tls import context_of
+from tonnage.client.transport.wire import Request, Response
+from tonnage.clock import Clock
+
+MAX_CONNECTIONS = 64
+"""Requests under way at once; more wait their turn."""
+_READ_BYTES = 1 << 18
+"""How much of a stream is read ahead of its reader; a few hundred events."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """An identity made ready for use: headers in two forms, and TLS with its certificate (None is plain HTTP)."""
+
+    identity: Identity
+    headers: CIMultiDict[str]
+    head: bytes
+    context: ssl.SSLContext | None
+
+
+class HttpTransport:
+    """The `Transport` of real life. It opens connections as they are needed, and belongs to the loop it is used on."""
+
+    def __init__(
+        self, connection: Connection, *, clock: Clock, user_agent: str, max_connections: int = MAX_CONNECTIONS
+    ) -> None:
+        self._cluster = cluster = connection.cluster
+        url = urlsplit(cluster.server)
+        self._is_tls = url.scheme == "https"
+        self._base = url.path
+        self._credentials = Credentials(connection, clock=clock)
+        self._pool = Pool(
+            url.hostname or "",
+            url.port or (443 if self._is_tls else 80),
+            server_name=cluster.tls_server_name,
+            limit=max_connections,
+        )
+        self._streams: aiohttp.ClientSession | None = None
+        # On the way to ourselves there is nothing to save, and compressing costs the server more than we gain.
+        compress = cluster.compress and not _is_loopback(url.hostname or "")
+        self._headers = [
+            ("Host", url.netloc.rpartition("@")[2]),
+            ("Accept", "application/json"),
+            ("User-Agent", user_agent),
+            ("Accept-Encoding", "gzip" if compress else "identity"),
+            *_impersonation_headers(connection.user.impersonation),
+        ]
+        self._shown: _Shown | None = None
+        if not self._is_tls and connection.user.token:
+            _log.warning("%s is not TLS: credentials are not sent", cluster.server)
+
+    @property
+    def server(self) -> str:
+        return self._cluster.server
+
+    async def send(self, request: Request) -> Response:
+        shown = await self._show()
+        response = await self._send(request, shown)
+        if response.code == 401 and self._is_tls and await self._credentials.renew(shown.identity):
+            response = await self._send(request, await self._show())
+        return response
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[_Stream]:
+        shown = await self._show()
+        response = await self._open(request, shown)
+        if response.status == 401 and self._is_tls and await self._credentials.renew(shown.identity):
+            response.close()
+            response = await self._open(request, await self._show())
+        try:
+            yield _Stream(response, request, self.server)
+        finally:
+            response.close()
+
+    async def close(self) -> None:
+        self._pool.close()
+        if self._streams is not None:
+            await self._streams.close()
+            self._streams = None
+
+    async def _send(self, request: Request, shown: _Shown) -> Response:
+        if not request.path.isascii() or " " in request.path or not request.path.isprintable():
+            raise ValueError(f"the path {request.path!r} is not percent-encoded")
+        first = f"{request.method} {self._base}{request.path} HTTP/1.1\r\n"
+        if request.body is None:
+            last = b"\r\n" if request.method in ("GET", "HEAD") else b"Content-Length: 0\r\n\r\n"
+        else:
+            last = f"Content-Type: {request.content_type}\r\nContent-Length: {len(request.body)}\r\n\r\n".encode()
+            last += request.body
+        data = first.encode() + shown.head + last
+        try:
+            async with asyncio.timeout(request.timeout_s):
+                answer = await self._pool.exchange(data, context=shown.context, may_repeat=request.method == "GET")
+        except (NotConnected, HungUp, NotHttp, OSError) as exc:  # TimeoutError and ssl.SSLError are OSErrors
+            raise trouble(request, self.server, exc) from exc
+        return Response(answer.code, answer.body, answer.headers, answer.warnings)
+
+    async def _open(self, request: Request, shown: _Shown) -> aiohttp.ClientResponse:
+        if self._streams is None:
+            self._streams = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, socket_factory=_socket),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=_READ_BYTES,
+            )
+        try:
+            return await self._streams.request(
+                request.method,
+                URL(self.server + request.path, encoded=True),
+                headers=shown.headers,
+                ssl=shown.context or True,
+                server_hostname=self._cluster.tls_server_name or None,
+                timeout=aiohttp.ClientTimeout(total=request.timeout_s, sock_connect=CONNECT_S),
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientError, OSError) as exc:
+            raise trouble(request, self.server, exc) from exc
+
+    async def _show(self) -> _Shown:
+        """Who we are, ready for use, made anew when it changes; a new certificate also means new connections."""
+        identity = await self._credentials.identity() if self._is_tls else Identity()
+        shown = self._shown
+        if shown is None or shown.identity != identity:
+            headers = list(self._headers)
+            if identity.authorization:
+                headers.append(("Authorization", identity.authorization))
+            head = "".join(f"{name}: {value}\r\n" for name, value in headers)
+            if head.count("\n") != len(headers):
+                raise NoCredentials("a token or a name that is to be shown has a line break in it")
+            self._shown = shown = _Shown(identity, CIMultiDict(headers), head.encode(), self._context(identity))
+        return shown
+
+    def _context(self, identity: Identity) -> ssl.SSLContext | None:
+        if not self._is_tls:
+            return None
+        if self._shown is not None and self._shown.identity.certificate == identity.certificate:
+            return self._shown.context
+        try:
+            return context_of(self._cluster, identity.certificate)
+        except (ssl.SSLError, ValueError) as exc:  # a file that was good when it was first read
+            raise NoCredentials(f"the client certificate is of no use any more ({exc})") from exc
+
+
+class _Stream:
+    """An answer that is being read."""
+
+    def __init__(self, response: aiohttp.ClientResponse, request: Request, server: str) -> None:
+        self._response = response
+        self._request = request
+        self._server = server
+
+    @property
+    def code(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    async def read(self) -> bytes:
+        try:
+            return await self._response.read()
+        except (aiohttp.ClientError, OSError) as exc:
+            raise trouble(self._request, self._server, exc) from exc
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, OSError) as exc:
+            raise trouble(self._request, self._server, exc) from exc
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    family, kind, protocol = address[:3]
+    made = socket.socket(family, kind, protocol)
+    keep_alive(made)
+    return made
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _impersonation_headers(whom: Impersonation) -> list[tuple[str, str]]:
+    headers = [("Impersonate-User", whom.user), ("Impersonate-Uid", whom.uid)]
+    headers += [("Impersonate-Group", group) for group in whom.groups]
+    headers += [
+        (f"Impersonate-Extra-{quote(name.lower(), safe='')}", value)
+        for name, values in whom.extra.items()
+        for value in values
+    ]
+    return [(name, value) for name, value in headers if value]

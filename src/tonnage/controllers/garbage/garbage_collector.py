@@ -1,0 +1,297 @@
+"""The garbage collector: what belongs to something that is gone goes too.
+
+                    ┌───────── informers of every served kind: metadata alone, or the ones others use anyway
+                    ▼
+      graph: who belongs to whom ──► whom to look at (by uid) ──► ask the server ──► judge ──► patch or delete
+
+The three ways to delete an owner. *Background*: it is gone at once; its dependents are found dangling and deleted.
+*Foreground*: it stays with the finalizer `foregroundDeletion` until every dependent that blocks it has gone. *Orphan*:
+it stays with the finalizer `orphan` until no dependent names it any more.
+
+Nothing is deleted on the word of the graph: the object is read again, and an owner counts as gone only if the server
+has nothing of that name, or something with another uid. Every write carries the uid and the resourceVersion that were
+judged. An owner whose kind we do not know is taken to exist, and a cluster-scoped object that names a namespaced owner
+(which cannot be looked up) is left alone. Events have no part in this, as upstream.
+
+The rules are in `garbage_rules`, the graph in `garbage_graph`.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from tonnage import logs
+from tonnage.backoff import Backoff
+from tonnage.client.http import Client
+from tonnage.client.informer import Informer
+from tonnage.client.informers import Informers
+from tonnage.client.metadata_only import metadata_class, served_resources
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.controllers.garbage.dependency_graph import FOREGROUND, ORPHAN, Graph, Item
+from tonnage.controllers.garbage.garbage_rules import Delete, OwnerState, judge
+from tonnage.errors import NotFound, TonnageError
+from tonnage.objects.apps_v1 import ControllerRevision, Deployment, ReplicaSet, StatefulSet
+from tonnage.objects.codec import convert
+from tonnage.objects.core_v1 import Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController
+from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Object, OwnerReference
+from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.resources import BY_KIND, Resource
+from tonnage.objects.scheme import resource_of
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, StorageClass, VolumeAttachment
+
+SHARED: Final[tuple[type[Object], ...]] = (
+    CSIDriver,
+    CSINode,
+    ControllerRevision,
+    Deployment,
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+    StorageClass,
+    VolumeAttachment,
+)
+"""Kinds that other controllers follow as a whole: their informers are used. Of the rest only metadata is read."""
+_IGNORED: Final = frozenset(("events",))
+_UNSEEN_S: Final = 10.0
+"""An owner that the server has and no informer has shown yet is asked about again; it may go without being seen."""
+_MAX_ABSENT: Final = 500
+"""Owners known to be gone that are remembered, as many as upstream does."""
+
+_log = logs.logger(__name__)
+
+
+class GarbageCollector:
+    """Deletes what has lost its owners, and carries out deletions in the foreground and those that orphan."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
+    ) -> None:
+        self.graph = Graph()
+        self._client = client
+        self._informers = informers
+        self._recorder = recorder
+        self._clock = clock
+        self._rng = rng
+        self._reconciler = Reconciler("garbage-collector", self.bring, clock=clock, workers=8)
+        self.queue = self._reconciler.queue
+        """The uids of what has to be looked at."""
+        self._absent: dict[tuple[str, str, str, str, str], None] = {}
+        self._is_in_step = False
+
+    async def run(self) -> None:
+        """Collect until cancelled. Nothing is judged before every kind is in step."""
+        whole = {resource_of(cls): cls for cls in SHARED}
+        followed = []
+        for resource in await self._discover():
+            if resource.plural not in _IGNORED:
+                followed.append(self._follow(resource, whole.get(resource) or metadata_class(resource)))
+        for informer in followed:
+            await informer.wait_synced()
+        self.start_judging()
+        _log.info("In step", kinds=len(followed), objects=len(self.graph))
+        await self._reconciler.run()
+
+    async def _discover(self) -> tuple[Resource, ...]:
+        """The kinds that are served; a server that is away is waited for."""
+        backoff = Backoff(clock=self._clock, rng=self._rng)
+        while True:
+            try:
+                return await served_resources(self._client)
+            except TonnageError as exc:
+                _log.warning("Cannot find out what is served; it is tried again", error=exc.message)
+                await self._clock.sleep(backoff.next_s())
+
+    def start_judging(self) -> None:
+        """The graph shows all there is: look at whatever may need it, and from now on at whatever changes."""
+        self._is_in_step = True
+        self._look({item.uid for item in self.graph if self.graph.needs_a_look(item)})
+
+    def put(self, item: Item) -> None:
+        """An informer has shown an object, new or changed."""
+        known = self.graph.get(item.uid)
+        if known == item:
+            return
+        self._look(self.graph.put(item))
+        for each in (item, *(() if known is not None else self.graph.dependents(item.uid))):
+            self._report_foreign_owners(each)
+
+    def remove(self, uid: str) -> None:
+        """An informer has shown that an object is gone, or the server has said so."""
+        self._look(self.graph.remove(uid))
+
+    def _follow(self, resource: Resource, cls: type[Object]) -> Informer[Object]:
+        def seen(found: Object) -> None:
+            self.put(Item.of(resource, found.metadata))
+
+        informer = self._informers.of(cls)
+        informer.add_handlers(
+            on_add=seen, on_update=lambda _, new: seen(new), on_delete=lambda old: self.remove(old.uid)
+        )
+        return informer
+
+    def _look(self, uids: set[str]) -> None:
+        # Until everything is in step most owners seem to be missing; all items are looked through then.
+        if self._is_in_step:
+            for uid in sorted(uids):
+                self._reconciler.add(uid)
+
+    def _report_foreign_owners(self, item: Item) -> None:
+        """Tell people of an owner in another namespace: that cannot be, and the item will be deleted for it."""
+        for reference in item.owners:
+            owner = self.graph.get(reference.uid)
+            if owner is not None and owner.namespace not in ("", item.namespace):
+                named = (
+                    f"[{reference.api_version}/{reference.kind}, namespace: {item.namespace}, "
+                    f"name: {reference.name}, uid: {reference.uid}]"
+                )
+                note = f'ownerRef {named} does not exist in namespace "{item.namespace}"'
+                self._recorder.event(_reference_to(item), "Warning", "OwnerRefInvalidNamespace", "Collect", note)
+
+    # -- one object ---------------------------------------------------------------------------------------------------
+
+    async def bring(self, uid: str) -> float | None:
+        """Do to one object what its owners, or its own deletion, ask for; safe to run twice or late."""
+        item = self.graph.get(uid)
+        if item is None or not self.graph.needs_a_look(item):
+            return None
+        metadata = await self._latest(item)
+        if metadata is None:
+            self.remove(uid)  # its informer will say so too
+            return None
+        finalizers = metadata.get("finalizers", ())
+        if "deletionTimestamp" not in metadata:
+            return await self._judge(item, metadata)
+        if ORPHAN in finalizers:
+            await self._orphan_dependents(item, metadata)
+        elif FOREGROUND in finalizers:
+            await self._let_go_when_free(item, metadata)
+        return None
+
+    async def _latest(self, item: Item) -> Doc | None:
+        """The object's metadata as the server has it; None when this life of it is over."""
+        try:
+            metadata: Doc = (await self._client.get_doc(item.resource, item.key))["metadata"]
+        except NotFound:
+            return None
+        return metadata if metadata["uid"] == item.uid else None
+
+    async def _judge(self, item: Item, metadata: Doc) -> float | None:
+        owners: list[tuple[OwnerReference, OwnerState]] = []
+        again_s = None
+        for doc in metadata.get("ownerReferences", ()):
+            reference = convert(OwnerReference, doc)
+            state = await self._state_of(reference, item)
+            if state is None:
+                return None
+            if state is OwnerState.SOLID and self.graph.get(reference.uid) is None:
+                again_s = _UNSEEN_S
+            owners.append((reference, state))
+        dependents = self.graph.dependents(item.uid)
+        judgement = judge(
+            owners,
+            finalizers=metadata.get("finalizers", ()),
+            has_dependents=bool(dependents),
+            waits_in_a_circle=any(each.deletes_dependents for each in dependents),
+        )
+        if isinstance(judgement, Delete):
+            await self._delete(item, metadata, judgement)
+        elif judgement.drop:
+            await self._drop_owners(item, metadata, judgement.drop)
+        return again_s
+
+    async def _state_of(self, reference: OwnerReference, item: Item) -> OwnerState | None:
+        """What the server says of an owner; None when the item must not be judged at all."""
+        known = self.graph.owner(reference, item)
+        if known is not None and not known.deletes_dependents:
+            return OwnerState.SOLID  # its end will be told, and then we look again
+        resource = BY_KIND.get((reference.api_version, reference.kind))
+        if resource is None:
+            _log.debug("An owner of a kind we do not know is left to others", item=item.key, owner=reference.kind)
+            return None
+        if resource.namespaced and not item.namespace:
+            _log.info("A cluster-scoped object names a namespaced owner", item=item.key, owner=reference.name)
+            return None
+        key = f"{item.namespace}/{reference.name}" if resource.namespaced else reference.name
+        namespace = item.namespace if resource.namespaced else ""
+        coordinates = (reference.api_version, reference.kind, namespace, reference.name, reference.uid)
+        if coordinates in self._absent:
+            return OwnerState.DANGLING  # a uid never comes back
+        try:
+            metadata = (await self._client.get_doc(resource, key))["metadata"]
+        except NotFound:
+            metadata = {"uid": ""}
+        if metadata["uid"] != reference.uid:
+            self._absent[coordinates] = None
+            if len(self._absent) > _MAX_ABSENT:
+                del self._absent[next(iter(self._absent))]
+            return OwnerState.DANGLING
+        waits = "deletionTimestamp" in metadata and FOREGROUND in metadata.get("finalizers", ())
+        return OwnerState.WAITING if waits else OwnerState.SOLID
+
+    # -- acts ---------------------------------------------------------------------------------------------------------
+
+    async def _delete(self, item: Item, metadata: Doc, judgement: Delete) -> None:
+        version = metadata["resourceVersion"]
+        if judgement.unblock:
+            owners = [{**owner, "blockOwnerDeletion": False} for owner in metadata.get("ownerReferences", ())]
+            version = await self._patch(item, metadata, {"ownerReferences": owners})
+        _log.info("Deleting", resource=item.resource.qualified, object=item.key, propagation=judgement.propagation)
+        try:
+            await self._client.delete(
+                item.resource, item.key, uid=item.uid, resource_version=version, propagation=judgement.propagation
+            )
+        except NotFound:
+            self.remove(item.uid)
+
+    async def _drop_owners(self, item: Item, metadata: Doc, uids: frozenset[str]) -> None:
+        kept = [owner for owner in metadata.get("ownerReferences", ()) if owner["uid"] not in uids]
+        if len(kept) < len(metadata.get("ownerReferences", ())):
+            _log.info("Owners are dropped", resource=item.resource.qualified, object=item.key, owners=len(uids))
+            await self._patch(item, metadata, {"ownerReferences": kept})
+
+    async def _orphan_dependents(self, item: Item, metadata: Doc) -> None:
+        """Take the owner out of all who name it; then it may go."""
+        for dependent in self.graph.dependents(item.uid):
+            found = await self._latest(dependent)
+            if found is not None:
+                await self._drop_owners(dependent, found, frozenset((item.uid,)))
+        await self._remove_finalizer(item, metadata, ORPHAN)
+
+    async def _let_go_when_free(self, item: Item, metadata: Doc) -> None:
+        blocking = self.graph.blocking(item.uid)
+        if not blocking:
+            await self._remove_finalizer(item, metadata, FOREGROUND)
+        self._look({each.uid for each in blocking if not each.deletes_dependents})
+
+    async def _remove_finalizer(self, item: Item, metadata: Doc, finalizer: str) -> None:
+        kept = [each for each in metadata.get("finalizers", ()) if each != finalizer]
+        _log.debug("Let go", resource=item.resource.qualified, object=item.key, finalizer=finalizer)
+        await self._patch(item, metadata, {"finalizers": kept})
+
+    async def _patch(self, item: Item, metadata: Doc, change: Doc) -> str:
+        """Change the metadata that was judged, and no other; the new resourceVersion. Raises Conflict, NotFound."""
+        same = {"uid": item.uid, "resourceVersion": metadata["resourceVersion"]}
+        changed = await self._client.patch_doc(item.resource, item.key, {"metadata": {**same, **change}})
+        version: str = changed["metadata"]["resourceVersion"]
+        return version
+
+
+def _reference_to(item: Item) -> ObjectReference:
+    return ObjectReference(
+        api_version=item.resource.api_version,
+        kind=item.resource.kind,
+        namespace=item.namespace,
+        name=item.name,
+        uid=item.uid,
+    )

@@ -1,0 +1,64 @@
+"""What becomes of an object whose owners are looked at. Pure; the states of the owners are the API server's word.
+
+| owners                                              | then                                                    |
+| --------------------------------------------------- | ------------------------------------------------------- |
+| at least one solid                                  | it stays, and the references to the others are dropped  |
+| none solid, one waits for it, it has dependents     | it is deleted in the foreground too                     |
+| none solid                                          | it is deleted, as its own finalizers ask, else quietly  |
+
+Mirrors attemptToDeleteItem of upstream's garbage collector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tonnage.controllers.garbage.dependency_graph import FOREGROUND, ORPHAN
+from tonnage.objects.meta import OwnerReference
+
+
+class OwnerState(StrEnum):
+    SOLID = "solid"
+    """It exists, and does not wait for its dependents to go."""
+    DANGLING = "dangling"
+    """No object of that name, or one with another uid."""
+    WAITING = "waiting"
+    """It is being deleted in the foreground: it goes when its dependents have gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The object stays; references to owners of these uids mean nothing any more and are taken out."""
+
+    drop: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The object goes. With `unblock` its references must stop blocking first, since it waits in a circle."""
+
+    propagation: str
+    unblock: bool = False
+
+
+def judge(
+    owners: Sequence[tuple[OwnerReference, OwnerState]],
+    *,
+    finalizers: Collection[str],
+    has_dependents: bool,
+    waits_in_a_circle: bool,
+) -> Keep | Delete:
+    """`waits_in_a_circle`: one of its own dependents is being deleted in the foreground already."""
+    if not owners:
+        return Keep()
+    states = {state for _, state in owners}
+    if OwnerState.SOLID in states:
+        # A reference to an owner that waits must go too, or the owner would wait for ever.
+        return Keep(frozenset(reference.uid for reference, state in owners if state is not OwnerState.SOLID))
+    if OwnerState.WAITING in states and has_dependents:
+        return Delete("Foreground", unblock=waits_in_a_circle)
+    if ORPHAN in finalizers:
+        return Delete("Orphan")
+    return Delete("Foreground" if FOREGROUND in finalizers else "Background")

@@ -1,0 +1,147 @@
+"""Namespaces: one that is Terminating is emptied of everything, then let go.
+
+    Terminating ──► pods asked to go, each in its own grace period ──► none left ──► all other kinds ──► none left
+                         ▲    └── some left: look again when one goes, or after a while ──┐    │              │
+                         └───────────────────────────────────────────────────────────────┘◄───┘              ▼
+                                                                                           finalizer taken out, gone
+
+Pods go first, so that nothing that protects or feeds them is taken from under them while they run. The five conditions
+(`namespace_conditions`) tell people what it waits for. Every look starts from what the server holds: nothing is
+remembered between two of them.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime
+from typing import Final
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.metadata_only import metadata_class, served_resources
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock, parse_rfc3339
+from tonnage.controllers.garbage.namespace_conditions import Remains, conditions_after
+from tonnage.errors import ApiError, MethodNotAllowed, NotFound, TonnageError
+from tonnage.objects.core_v1 import Namespace, PersistentVolumeClaim, Pod
+from tonnage.objects.document import Doc, encode
+from tonnage.objects.meta import Key, Object
+from tonnage.objects.resources import Resource
+from tonnage.objects.scheme import resource_of
+
+_FINALIZER: Final = "kubernetes"
+_FINALIZER_ESTIMATE_S: Final = 15
+"""How long finalizers are given before anybody looks again."""
+_PODS: Final = resource_of(Pod)
+_BACKGROUND: Final = encode({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"})
+
+_log = logs.logger(__name__)
+
+
+class Namespaces:
+    """Empties namespaces that are being deleted."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._namespaces = informers.of(Namespace)
+        self._reconciler = Reconciler("namespaces", self._bring, clock=clock, workers=10, first_retry_s=0.1)
+        self._reconciler.follow(self._namespaces, lambda each: (each.name,) if each.metadata.is_terminating else ())
+        # What a namespace waits for longest; when the last of them goes it need not wait for the next look.
+        informers.of(Pod).add_handlers(on_delete=self._content_gone)
+        informers.of(PersistentVolumeClaim).add_handlers(on_delete=self._content_gone)
+
+    async def run(self) -> None:
+        """Empty namespaces until cancelled."""
+        await self._reconciler.run()
+
+    def _content_gone(self, old: Object) -> None:
+        namespace = self._namespaces.get(old.namespace)
+        if namespace is not None and namespace.metadata.is_terminating:
+            self._reconciler.add(namespace.name)
+
+    async def _bring(self, key: Key) -> float | None:
+        """Ask everything in a Terminating namespace to go; let the namespace go when nothing is left."""
+        try:
+            doc = await self._client.get_doc(Namespace, key)
+        except NotFound:
+            return None
+        if "deletionTimestamp" not in doc["metadata"] or _FINALIZER not in doc.get("spec", {}).get("finalizers", ()):
+            return None
+        remains, estimate_s = await self._empty(doc)
+        doc = await self._report(doc, remains)
+        if remains.are_none:
+            await self._finalize(doc)
+            _log.info("A namespace is empty and gone", namespace=key)
+            return None
+        if remains.failures or remains.discovery_failure:
+            told = remains.discovery_failure or ", ".join(remains.failures)
+            raise TonnageError(f'the namespace "{key}" could not be emptied: {told}')
+        return estimate_s // 2 + 1
+
+    async def _empty(self, doc: Doc) -> tuple[Remains, int]:
+        """Delete the content, pods first; what is left, and in how many seconds that may have changed."""
+        name, remains = doc["metadata"]["name"], Remains()
+        grace_s = await self._pods_grace_s(name, parse_rfc3339(doc["metadata"]["deletionTimestamp"]))
+        estimate_s = max(await self._delete_all(_PODS, name, remains), grace_s)
+        if remains.by_resource:
+            return remains, estimate_s
+        try:
+            served = await served_resources(self._client)
+        except ApiError as exc:
+            remains.discovery_failure = exc.message
+            return remains, estimate_s
+        for resource in served:
+            # A resource that shows the objects of another one has nothing of its own to delete.
+            if resource.namespaced and resource is not _PODS and resource.stored_as is None:
+                estimate_s = max(await self._delete_all(resource, name, remains), estimate_s)
+        return remains, estimate_s
+
+    async def _pods_grace_s(self, name: str, since: datetime) -> int:
+        """The longest grace period among pods that run, unless it should be over by now."""
+        pods = await self._client.list(Pod, namespace=name)
+        longest_s = max(
+            (pod.spec.termination_grace_period_seconds for pod in pods.items if not pod.is_terminal), default=0
+        )
+        return 0 if (self._clock.now() - since).total_seconds() >= longest_s else longest_s
+
+    async def _delete_all(self, resource: Resource, name: str, remains: Remains) -> int:
+        """Ask all objects of one kind to go; seconds until finalizers may have let those go that are left."""
+        path, head = resource.path(name), metadata_class(resource)
+        try:
+            try:
+                await self._client.raw("DELETE", path, _BACKGROUND)
+            except MethodNotAllowed:
+                for each in (await self._client.list(head, namespace=name)).items:
+                    await self._client.delete(resource, each.key, uid=each.uid, propagation="Background")
+            left = (await self._client.list(head, namespace=name)).items
+        except ApiError as exc:
+            remains.failures.append(f"{resource.qualified}: {exc.message}")
+            return 0
+        remains.add(resource, (each.metadata.finalizers for each in left))
+        return _FINALIZER_ESTIMATE_S if any(each.metadata.finalizers for each in left) else 0
+
+    async def _report(self, doc: Doc, remains: Remains) -> Doc:
+        """Write the conditions, if they say anything new; the namespace as it is then."""
+        status = doc.get("status", {})
+        conditions = conditions_after(status.get("conditions", ()), remains, self._clock.now())
+        if conditions is None and status.get("phase") == "Terminating":
+            return doc
+        wanted = {"phase": "Terminating", **({"conditions": conditions} if conditions is not None else {})}
+        metadata = doc["metadata"]
+        same = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        return await self._client.patch_doc(
+            Namespace, metadata["name"], {"metadata": same, "status": wanted}, subresource="status"
+        )
+
+    async def _finalize(self, doc: Doc) -> None:
+        kept = [each for each in doc["spec"]["finalizers"] if each != _FINALIZER]
+        doc = {**doc, "apiVersion": "v1", "kind": "Namespace", "spec": {**doc["spec"], "finalizers": kept}}
+        try:
+            await self._client.update_doc(doc, subresource="finalize")
+        except NotFound:
+            return

@@ -1,0 +1,273 @@
+"""The life of nodes: which are alive, and what that means for pods.
+
+     lease and heartbeats ──► silent for --node-monitor-grace-period? ──► conditions Unknown, pods not ready
+              conditions ──► NoSchedule taints, at once            (and `unschedulable` while cordoned)
+                   Ready ──► NoExecute taint, as fast as the zone allows ──► `taint_manager` turns pods out
+
+Every --node-monitor-period all nodes are looked at, from what the informers show; only a change is written. What is
+remembered is when each node was last heard, so that after a start every node has the grace period once more. The rules
+are pure: `node_health` (alive or not), `node_taints` (what follows), `node_zones` (how fast).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock, rfc3339
+from tonnage.controllers.nodes.condition_taints import (
+    NOT_READY,
+    UNREACHABLE,
+    no_execute_key,
+    no_schedule_keys,
+    with_no_execute,
+    with_no_schedule,
+)
+from tonnage.controllers.nodes.node_health import Health, conditions_of_silence, is_silent, observe, ready_of
+from tonnage.controllers.nodes.pods_by_node import PodsByNode
+from tonnage.controllers.nodes.zones import EXCLUDED, Disruption, Rates, Zones, zone_of
+from tonnage.errors import Conflict, NotFound, TonnageError
+from tonnage.objects.coordination_v1 import Lease
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.core_v1.node import NodeCondition
+from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.document import Doc
+from tonnage.objects.taints import NO_EXECUTE
+
+LEASES: Final = "kube-node-lease"
+_TAINT_EVERY_S: Final = 0.1
+"""How often it is tried whether one more node may be tainted."""
+_TRIES: Final = 5
+
+_log = logs.logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTimes:
+    """The settings, by the names of kube-controller-manager's flags."""
+
+    node_monitor_period_s: float = 5.0
+    node_monitor_grace_period_s: float = 50.0
+    node_startup_grace_period_s: float = 60.0
+    rates: Rates = field(default_factory=Rates)
+
+
+class NodeLifecycle:
+    """Watches over all nodes."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        recorder: Recorder,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        times: NodeTimes | None = None,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+        self._times = times or NodeTimes()
+        self._nodes = informers.of(Node)
+        self._leases = informers.of(Lease, namespace=LEASES)
+        self._pods = PodsByNode(informers.of(Pod))
+        self._healths: dict[str, Health] = {}
+        self._registered: dict[str, str] = {}
+        self._zones = Zones(self._times.rates)
+        self._to_taint: dict[str, None] = {}  # names, in the order in which they were found lost
+        self._some_are_lost = asyncio.Event()
+        self._taints = Reconciler("node-taints", self._bring_taints, clock=clock)
+        self._taints.follow(self._nodes)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._taints.run())
+            tasks.create_task(self._taint_lost_nodes())
+            while True:
+                await self.monitor()
+                await self._clock.sleep(self._times.node_monitor_period_s)
+
+    # -- NoSchedule, at once ------------------------------------------------------------------------------------------
+
+    async def _bring_taints(self, name: str) -> None:
+        node = self._nodes.get(name)
+        if node is None:
+            return
+        keys = no_schedule_keys(node)
+        taints = [{"key": taint.key, "effect": taint.effect} for taint in node.spec.taints]
+        if with_no_schedule(taints, keys, self._clock.now()) != taints:
+            await self._change_taints(node, lambda found, now: with_no_schedule(found, keys, now))
+
+    # -- one look at all nodes ----------------------------------------------------------------------------------------
+
+    async def monitor(self) -> None:
+        """Look at every node once. A node that cannot be written to is passed over, and looked at again next time."""
+        nodes = tuple(self._nodes)
+        self._register(nodes)
+        is_ready: dict[str, list[bool]] = defaultdict(list)
+        found: list[tuple[Node, NodeCondition | None]] = []
+        for node in nodes:
+            ready = ready_of(node)
+            try:
+                ready = await self._check(node)
+                found.append((node, ready))
+            except TonnageError as exc:
+                _log.warning("A node's health could not be written", node=node.name, error=exc.message)
+            in_zone = is_ready[zone_of(node)]
+            if EXCLUDED not in node.metadata.labels:
+                in_zone.append(ready is not None and ready.is_true)
+        # Only now, when it is known who else is lost, are pods turned out.
+        self._mind_disruption(self._zones.update(is_ready, self._clock.monotonic()))
+        for node, ready in found:
+            try:
+                await self._turn_pods_out(node, ready)
+            except TonnageError as exc:
+                _log.warning("A node's taints could not be written", node=node.name, error=exc.message)
+
+    def _register(self, nodes: Iterable[Node]) -> None:
+        found = {node.name: node.uid for node in nodes}
+        for name, uid in found.items():
+            if self._registered.get(name) != uid:
+                self._tell(name, uid, "RegisteredNode", f"Node {name} event: Registered Node {name} in Controller")
+        for name, uid in self._registered.items():
+            if name not in found:
+                self._tell(name, uid, "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
+                self._healths.pop(name, None)
+                self._to_taint.pop(name, None)
+        self._registered = found
+
+    async def _check(self, node: Node) -> NodeCondition | None:
+        """What Ready says of a node, after its silence is written down. Raises TonnageError."""
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return await self._check_once(node)
+            except Conflict:
+                if not tries_left:
+                    raise
+                node = await self._client.get(Node, node.name)  # the informer lags behind somebody's write
+        return None
+
+    async def _check_once(self, node: Node) -> NodeCondition | None:
+        now = self._clock.now()
+        lease = self._leases.get(f"{LEASES}/{node.name}")
+        health = self._healths[node.name] = observe(self._healths.get(node.name), node, lease, now)
+        ready = ready_of(node)
+        if not is_silent(
+            health,
+            now,
+            grace_s=self._times.node_monitor_grace_period_s,
+            startup_grace_s=self._times.node_startup_grace_period_s,
+        ):
+            return ready
+        conditions = conditions_of_silence(node, now)
+        if conditions:
+            same = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
+            patch = {"metadata": same, "status": {"conditions": conditions}}
+            node = await self._client.patch(Node, node.name, patch, patch_type="strategic", subresource="status")
+            _log.warning("A node is silent", node=node.name, grace_s=self._times.node_monitor_grace_period_s)
+            if ready is not None and ready.is_true:
+                self._tell(node.name, node.uid, "NodeNotReady", f"Node {node.name} status is now: NodeNotReady")
+            # That we wrote its status is no sign of life.
+            written = observe(health, node, lease, now)
+            self._healths[node.name] = replace(written, heard_at=health.heard_at)
+        await self._mark_pods_not_ready(node)
+        return ready_of(node)
+
+    async def _mark_pods_not_ready(self, node: Node) -> None:
+        """Nobody can say of pods on a silent node that they serve."""
+        for pod in self._pods.on(node.name):
+            ready = pod.condition("Ready")
+            if ready is None or not ready.is_true:
+                continue
+            condition = {"type": "Ready", "status": "False", "lastTransitionTime": rfc3339(self._clock.now())}
+            patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+            try:
+                await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
+            except (NotFound, Conflict):
+                continue  # it is gone, or another of its name
+            self._recorder.event(pod, "Warning", "NodeNotReady", "NodeNotReady", "Node is not ready")
+
+    # -- NoExecute, as fast as the zone allows ------------------------------------------------------------------------
+
+    async def _turn_pods_out(self, node: Node, ready: NodeCondition | None) -> None:
+        present = {taint.key for taint in node.spec.taints if taint.effect == NO_EXECUTE} & {NOT_READY, UNREACHABLE}
+        if ready is not None and (ready.is_true or self._zones.are_all_lost):
+            self._to_taint.pop(node.name, None)
+            if present:
+                await self._change_taints(node, lambda found, now: with_no_execute(found, "", now))
+                _log.info("No pod is turned out of a node any more", node=node.name, ready=ready.status)
+            return
+        key = no_execute_key(ready)
+        if key and present and key not in present:
+            await self._change_taints(node, lambda found, now: with_no_execute(found, key, now))
+        elif key and not present:
+            self._to_taint.setdefault(node.name)
+            self._some_are_lost.set()
+
+    async def _taint_lost_nodes(self) -> None:
+        while True:
+            if not self._to_taint:
+                self._some_are_lost.clear()
+                await self._some_are_lost.wait()
+            for name in tuple(self._to_taint):
+                node = self._nodes.get(name)
+                if node is None:
+                    self._to_taint.pop(name, None)
+                    continue
+                key = no_execute_key(ready_of(node))
+                if key and self._zones.may_taint(zone_of(node), self._clock.monotonic()):
+                    await self._taint_lost_node(node, key)
+            await self._clock.sleep(_TAINT_EVERY_S)
+
+    async def _taint_lost_node(self, node: Node, key: str) -> None:
+        try:
+            await self._change_taints(node, lambda found, now: with_no_execute(found, key, now))
+        except TonnageError as exc:
+            _log.warning("A lost node could not be tainted; it is tried again", node=node.name, error=exc.message)
+            return
+        _log.info("Pods are turned out of a lost node", node=node.name, taint=key)
+        self._to_taint.pop(node.name, None)
+
+    def _mind_disruption(self, change: Disruption | None) -> None:
+        if change is Disruption.ENTERED:
+            _log.warning("No node is ready: the fault may be ours, and no pod is turned out")
+        elif change is Disruption.LEFT:
+            _log.info("Some nodes are ready again: pods are turned out of lost ones")
+            now = self._clock.now()
+            self._healths = {name: replace(health, heard_at=now) for name, health in self._healths.items()}
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def _change_taints(self, node: Node, change: Callable[[list[Doc], datetime], list[Doc]]) -> None:
+        """Write the taints that `change` makes of those the server has. Raises Conflict, NotFound, TonnageError."""
+        for tries_left in reversed(range(_TRIES)):
+            doc = await self._client.get_doc(Node, node.name)
+            if doc["metadata"]["uid"] != node.uid:
+                return
+            taints = doc.get("spec", {}).get("taints", [])
+            wanted = change(taints, self._clock.now())
+            if wanted == taints:
+                return
+            same = {"uid": node.uid, "resourceVersion": doc["metadata"]["resourceVersion"]}
+            try:
+                await self._client.patch(Node, node.name, {"metadata": same, "spec": {"taints": wanted or None}})
+                return
+            except Conflict:
+                if not tries_left:
+                    raise
+
+    def _tell(self, name: str, uid: str, reason: str, note: str) -> None:
+        about = ObjectReference(api_version="v1", kind="Node", name=name, uid=uid)
+        self._recorder.event(about, "Normal", reason, reason, note)

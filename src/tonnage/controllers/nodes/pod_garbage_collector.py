@@ -1,0 +1,169 @@
+"""Pods that nobody looks after any more are deleted, by force: there is no kubelet that could do it.
+
+| pod                                                              | is deleted                                        |
+| ---------------------------------------------------------------- | ------------------------------------------------- |
+| bound to a node that is gone                                     | once the node has been missing for the quarantine |
+| terminating, never bound                                         | at once                                           |
+| terminating, on a node that is not ready and out-of-service      | at once                                           |
+| ended, and more than `--terminated-pod-gc-threshold` have ended  | the oldest, evicted ones first                    |
+
+A round every 20 seconds looks at all of them, as upstream's podgc does; one comes earlier when a node goes or is
+declared dead, and when a quarantine ends. Whether a node is really gone the server is asked. A pod that has not ended
+is marked Failed first, so that its controller makes another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Final
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.controllers.nodes.condition_taints import OUT_OF_SERVICE
+from tonnage.controllers.nodes.disruption_condition import say_disrupted
+from tonnage.controllers.nodes.node_health import ready_of
+from tonnage.deadline import within
+from tonnage.errors import Conflict, NotFound, TonnageError
+from tonnage.objects.core_v1 import Node, Pod
+
+CHECK_EVERY_S: Final = 20.0
+QUARANTINE_S: Final = 40.0
+DEFAULT_THRESHOLD: Final = 12500
+_NODE_GONE: Final = ("DeletionByPodGC", "PodGC: node no longer exists")
+_NO_REASON: Final = ("", "")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_log = logs.logger(__name__)
+
+
+def surplus(pods: Iterable[Pod], threshold: int) -> list[Pod]:
+    """The pods that have ended and are too many, in the order in which they go; a threshold of 0 keeps all."""
+    ended = [pod for pod in pods if pod.is_terminal]
+    if threshold <= 0 or len(ended) <= threshold:
+        return []
+    ended.sort(
+        key=lambda pod: (
+            not (pod.status.phase == "Failed" and pod.status.reason == "Evicted"),
+            pod.metadata.creation_timestamp or _EPOCH,
+            pod.name,
+        )
+    )
+    return ended[: len(ended) - threshold]
+
+
+def out_of_service(pods: Iterable[Pod], nodes: Mapping[str, Node]) -> list[Pod]:
+    """Terminating pods on nodes that somebody has declared dead."""
+    dead = {name for name, node in nodes.items() if _is_out_of_service(node)}
+    return [pod for pod in pods if pod.metadata.is_terminating and pod.spec.node_name in dead]
+
+
+def unscheduled(pods: Iterable[Pod]) -> list[Pod]:
+    """Terminating pods that never had a node."""
+    return [pod for pod in pods if pod.metadata.is_terminating and not pod.spec.node_name]
+
+
+def _is_out_of_service(node: Node) -> bool:
+    ready = ready_of(node)
+    return (ready is None or not ready.is_true) and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
+
+
+class PodGarbage:
+    """Deletes the pods that are left over."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        recorder: Recorder,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        terminated_pod_gc_threshold: int = DEFAULT_THRESHOLD,
+        check_every_s: float = CHECK_EVERY_S,
+        quarantine_s: float = QUARANTINE_S,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._threshold = terminated_pod_gc_threshold
+        self._check_every_s = check_every_s
+        self._quarantine_s = quarantine_s
+        self._pods = informers.of(Pod)
+        self._nodes = informers.of(Node)
+        self._missing_since_s: dict[str, float] = {}
+        self._changed = asyncio.Event()
+        self._nodes.add_handlers(on_update=self._node_updated, on_delete=lambda _: self._changed.set())
+
+    def _node_updated(self, old: Node, new: Node) -> None:
+        if _is_out_of_service(new) and not _is_out_of_service(old):
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Look every `check_every_s`, or earlier, until cancelled."""
+        while True:
+            self._changed.clear()
+            due_s = await self.collect()
+            with suppress(TimeoutError):
+                await within(self._clock, due_s, self._changed.wait())
+
+    async def collect(self) -> float:
+        """One round; seconds until the next. What cannot be deleted is logged, and found again then."""
+        pods = tuple(self._pods)
+        nodes = {node.name: node for node in self._nodes}
+        rounds = (
+            (surplus(pods, self._threshold), _NO_REASON),
+            (out_of_service(pods, nodes), _NO_REASON),
+            (await self._orphans(pods, nodes), _NODE_GONE),
+            (unscheduled(pods), _NO_REASON),
+        )
+        done: set[str] = set()
+        for found, (reason, message) in rounds:
+            for pod in found:
+                if pod.uid not in done:
+                    done.add(pod.uid)
+                    await self._end(pod, reason, message)
+        return self._due_s()
+
+    def _due_s(self) -> float:
+        """Until the next quarantine ends; one that is over has been looked into."""
+        now_s = self._clock.monotonic()
+        ends_s = (since_s + self._quarantine_s - now_s for since_s in self._missing_since_s.values())
+        return min([self._check_every_s, *(left_s for left_s in ends_s if left_s > 0)])
+
+    async def _orphans(self, pods: Iterable[Pod], nodes: Mapping[str, Node]) -> list[Pod]:
+        now_s = self._clock.monotonic()
+        missing: dict[str, list[Pod]] = {}
+        for pod in pods:
+            if pod.spec.node_name and pod.spec.node_name not in nodes:
+                missing.setdefault(pod.spec.node_name, []).append(pod)
+        self._missing_since_s = {name: self._missing_since_s.get(name, now_s) for name in missing}
+        found: list[Pod] = []
+        for name, since_s in self._missing_since_s.items():
+            if now_s - since_s >= self._quarantine_s and await self._is_gone(name):
+                found += missing[name]
+        return found
+
+    async def _is_gone(self, node: str) -> bool:
+        try:
+            await self._client.get(Node, node)
+        except NotFound:
+            return True
+        except TonnageError as exc:
+            _log.warning("A node could not be asked for", node=node, error=exc.message)
+        return False
+
+    async def _end(self, pod: Pod, reason: str, message: str) -> None:
+        _log.info("PodGC is force deleting Pod", pod=pod.key, node=pod.spec.node_name)
+        try:
+            await say_disrupted(self._client, pod, reason, message, clock=self._clock, failed=True)
+            await self._client.delete(Pod, pod.key, uid=pod.uid, grace_s=0)
+        except (NotFound, Conflict):
+            return  # it is gone, or another of its name
+        except TonnageError as exc:
+            _log.warning("A pod could not be deleted; it is tried again", pod=pod.key, error=exc.message)

@@ -1,0 +1,116 @@
+"""The taint eviction controller: pods leave nodes whose NoExecute taints they do not tolerate, or not any longer.
+
+A pod is looked at when it changes, when the NoExecute taints of its node change, and when its time is over. When it has
+to go is decided in `taint_eviction`; before it goes it is read again, and deleted by its uid.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.controllers.nodes.disruption_condition import say_disrupted
+from tonnage.controllers.nodes.pods_by_node import PodsByNode
+from tonnage.controllers.nodes.taint_eviction_plan import Eviction, no_execute, plan
+from tonnage.errors import NotFound
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.meta import Key, split_key
+
+_REASON: Final = "DeletionByTaintManager"
+_MESSAGE: Final = "Taint manager: deleting due to NoExecute taint"
+
+_log = logs.logger(__name__)
+
+
+class TaintEviction:
+    """Turns pods out of tainted nodes."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+        self._pods = informers.of(Pod)
+        self._nodes = informers.of(Node)
+        self._by_node = PodsByNode(self._pods)
+        self.planned: dict[Key, Eviction] = {}
+        """Pods that have to leave, and when."""
+        self._reconciler = Reconciler("taint-eviction", self._bring, clock=clock, workers=8, first_retry_s=0.01)
+        self._pods.add_handlers(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_gone)
+        self._nodes.add_handlers(on_add=self._node_changed, on_update=self._node_updated, on_delete=self._node_changed)
+
+    async def run(self) -> None:
+        """Evict until cancelled."""
+        await self._reconciler.run()
+
+    def _pod_added(self, pod: Pod) -> None:
+        if pod.spec.node_name:
+            self._reconciler.add(pod.key)
+
+    def _pod_updated(self, old: Pod, new: Pod) -> None:
+        if (old.spec.node_name, old.spec.tolerations) != (new.spec.node_name, new.spec.tolerations):
+            self._reconciler.add(new.key)
+
+    def _pod_gone(self, pod: Pod) -> None:
+        self._reconciler.add(pod.key)
+
+    def _node_updated(self, old: Node, new: Node) -> None:
+        if no_execute(old.spec.taints) != no_execute(new.spec.taints):
+            self._node_changed(new)
+
+    def _node_changed(self, node: Node) -> None:
+        for pod in self._by_node.on(node.name):
+            self._reconciler.add(pod.key)
+
+    async def _bring(self, key: Key) -> float | None:
+        """Plan the eviction of one pod, cancel it, or carry it out; safe to run at any time."""
+        pod, planned = self._pods.get(key), self.planned.get(key)
+        if pod is None:
+            self._cancel(key)
+            return None
+        node = self._nodes.get(pod.spec.node_name)
+        if pod.metadata.is_terminating or node is None:
+            # It leaves already; or its node is gone, and the pod is the garbage collector's (`pod_garbage`).
+            self.planned.pop(key, None)
+            return None
+        now_s = self._clock.monotonic()
+        wanted = plan(pod.uid, planned, no_execute(node.spec.taints), pod.spec.tolerations, now_s)
+        if wanted is None:
+            self._cancel(key)
+            return None
+        self.planned[key] = wanted
+        if wanted.due_s > now_s:
+            return wanted.due_s - now_s
+        await self._evict(pod)
+        self.planned.pop(key, None)
+        return None
+
+    async def _evict(self, pod: Pod) -> None:
+        _log.info("Deleting pod", pod=pod.key, node=pod.spec.node_name)
+        self._tell(pod.key, "Evict", f"Marking for deletion Pod {pod.key}")
+        try:
+            latest = await self._client.get(Pod, pod.key)
+            if latest.uid != pod.uid:
+                return
+            await say_disrupted(self._client, latest, _REASON, _MESSAGE, clock=self._clock, failed=False)
+            await self._client.delete(Pod, pod.key, uid=pod.uid)
+        except NotFound:
+            return
+
+    def _cancel(self, key: Key) -> None:
+        if self.planned.pop(key, None) is not None:
+            self._tell(key, "CancelEviction", f"Cancelling deletion of Pod {key}")
+
+    def _tell(self, key: Key, action: str, note: str) -> None:
+        # Two actions, because of two notes about one action only the first would be told.
+        namespace, name = split_key(key)
+        about = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name)
+        self._recorder.event(about, "Normal", "TaintManagerEviction", action, note)

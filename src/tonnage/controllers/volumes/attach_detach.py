@@ -1,0 +1,276 @@
+"""The attach/detach controller, live: a VolumeAttachment for every volume that a pod needs on its node.
+
+      pods, claims, volumes, nodes, drivers ──► what is wanted where ─┐
+      VolumeAttachments ──────────────────────► what is there ────────┴─► plan (attachment_rules) ─► make, delete
+
+Work goes by volume: all its attachments and all pods that need it are looked at together. A VolumeAttachment is a wish;
+the driver's attacher (`attacher`) fulfils it and says so in its status. Names are computed, so that a second run finds
+the work of the first. All it remembers is since when an attachment is not needed and what was told; both start anew
+after a restart, as upstream's do.
+
+Unlike upstream it needs no annotation on a node to manage it: CSI volumes are attached by controllers only. And it
+makes no wish for a node whose driver has not registered; the pod is told what upstream's attacher would say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+from typing import Final
+
+from tonnage import logs
+from tonnage.backoff import jittered
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.controllers.lookup import Lookup, attached_volume
+from tonnage.controllers.volumes.attach_detach_plan import (
+    MAX_WAIT_FOR_UNMOUNT_S,
+    Detachment,
+    NodeState,
+    plan,
+    unique_name,
+)
+from tonnage.controllers.volumes.attachment_events import AttachmentNews
+from tonnage.controllers.volumes.volume_users import VolumeUsers
+from tonnage.controllers.volumes.volumes_attached import AttachedReports
+from tonnage.errors import AlreadyExists, NotFound
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key, ObjectMeta
+from tonnage.objects.storage_v1 import (
+    CSIDriver,
+    CSINode,
+    VolumeAttachment,
+    VolumeAttachmentSource,
+    VolumeAttachmentSpec,
+    attachment_name,
+)
+
+SYNC_PERIOD_S: Final = 60.0
+"""kube-controller-manager's --attach-detach-reconcile-sync-period."""
+_UNSEEN_S: Final = 5.0
+"""After this long the server is asked about an attachment that we made and no informer has shown."""
+
+_log = logs.logger("tonnage.attachments")
+
+
+class Attachments:
+    """Attaches and detaches until it is cancelled. `sync_period_s` 0: no look at everything every so often."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        recorder: Recorder,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        sync_period_s: float = SYNC_PERIOD_S,
+        max_wait_for_unmount_s: float = MAX_WAIT_FOR_UNMOUNT_S,
+        force_detach_on_timeout: bool = True,
+    ) -> None:
+        self._client = client
+        self._informers = informers
+        self._clock = clock
+        self._rng = rng
+        self._sync_period_s = sync_period_s
+        self._max_wait_s = max_wait_for_unmount_s
+        self._force_on_timeout = force_detach_on_timeout
+        self._news = AttachmentNews(recorder, clock)
+        self._users = VolumeUsers(informers)
+        self._volumes = informers.of(PersistentVolume)
+        self._nodes = informers.of(Node)
+        self._csi_nodes = informers.of(CSINode)
+        self._attachments = informers.of(VolumeAttachment)
+        self._of_volume = Lookup(self._attachments, attached_volume)
+        self._reports = AttachedReports(client, informers, clock=clock)
+        self._unwanted_since_s: dict[tuple[str, str], float] = {}
+        self._made: dict[str, tuple[VolumeAttachment, float]] = {}
+        """Attachments that we made and the informer does not show yet, and when."""
+        self._queue = Reconciler("attachments", self.bring, clock=clock)
+        self._queue.follow(self._volumes)
+        self._attachments.add_handlers(on_add=lambda new: self._seen(new), on_delete=self._attachment_went)
+        self._queue.follow(self._attachments, attached_volume)
+        claims, pods, drivers = informers.of(PersistentVolumeClaim), informers.of(Pod), informers.of(CSIDriver)
+        self._queue.follow(claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
+        self._queue.follow(pods, self._users.needed_by)
+        self._queue.follow(drivers, self._volumes_of_driver)
+        self._nodes.add_handlers(on_add=self._look_at_node, on_update=self._node_changed, on_delete=self._look_at_node)
+        self._csi_nodes.add_handlers(on_add=self._look_at_node, on_update=self._csi_node_changed)
+
+    async def run(self) -> None:
+        await self._informers.wait_synced()
+        async with asyncio.TaskGroup() as work:
+            work.create_task(self._queue.run())
+            work.create_task(self._reports.run())
+            if self._sync_period_s > 0:
+                work.create_task(self._sync())
+
+    async def bring(self, key: Key) -> float | None:
+        """Bring one volume to the nodes of its pods, and from others; when something more is due."""
+        volume = self._volumes.get(key)
+        if volume is None:
+            return await self._let_go_of_lost(key)
+        attachments = await self._attachments_of(key)
+        users = self._users.of(volume, {each.spec.node_name for each in attachments})
+        wanted = list(dict.fromkeys(pod.spec.node_name for pod in users))
+        self._note_unwanted(key, wanted, attachments)
+        driver = volume.spec.csi.driver if volume.spec.csi is not None else ""
+        drawn = plan(
+            volume,
+            wanted,
+            attachments,
+            lambda node: NodeState.of(self._nodes.get(node), self._csi_nodes.get(node), driver),
+            lambda node: self._clock.monotonic() - self._unwanted_since_s[key, node],
+            max_wait_s=self._max_wait_s,
+            force_on_timeout=self._force_on_timeout,
+        )
+        for attachment in attachments:
+            there = [pod for pod in users if pod.spec.node_name == attachment.spec.node_name]
+            self._news.look_at(volume.name, attachment, there)
+        for detachment in drawn.detach:
+            await self._detach(volume, detachment)
+        for node in drawn.attach:
+            await self._attach(volume, node)
+        for pod in users:
+            node = pod.spec.node_name
+            if node in drawn.without_driver:
+                self._news.has_no_driver(volume, driver, pod)
+            elif node in drawn.taken:
+                holders = [each for each in users if each.spec.node_name in drawn.taken[node]]
+                self._news.is_taken(volume, pod, holders)
+        return _UNSEEN_S if drawn.attach and drawn.again_s is None else drawn.again_s
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    async def _attachments_of(self, volume: str) -> list[VolumeAttachment]:
+        """All attachments of a volume, also those that the informer is about to show.
+
+        Without the latter a volume could be asked for on two nodes, one right after the other.
+        """
+        for name, (made, made_at_s) in tuple(self._made.items()):
+            if volume in attached_volume(made) and self._clock.monotonic() - made_at_s > _UNSEEN_S:
+                try:
+                    self._made[name] = (await self._client.get(VolumeAttachment, name), self._clock.monotonic())
+                except NotFound:
+                    self._made.pop(name, None)
+        unseen = [made for made, _ in self._made.values() if volume in attached_volume(made)]
+        return [*self._of_volume(volume), *unseen]
+
+    def _note_unwanted(self, volume: str, wanted: Iterable[str], attachments: Iterable[VolumeAttachment]) -> None:
+        now_s = self._clock.monotonic()
+        for attachment in attachments:
+            node = attachment.spec.node_name
+            if node in wanted:
+                self._unwanted_since_s.pop((volume, node), None)
+            else:
+                self._unwanted_since_s.setdefault((volume, node), now_s)
+
+    # -- acts ---------------------------------------------------------------------------------------------------------
+
+    async def _attach(self, volume: PersistentVolume, node: str) -> None:
+        source = volume.spec.csi
+        if source is None:
+            return
+        name = attachment_name(source.volume_handle, source.driver, node)
+        wish = VolumeAttachment(
+            metadata=ObjectMeta(name=name),
+            spec=VolumeAttachmentSpec(
+                attacher=source.driver,
+                node_name=node,
+                source=VolumeAttachmentSource(persistent_volume_name=volume.name),
+            ),
+        )
+        self._news.attaching(name)
+        try:
+            made = await self._client.create(wish)
+            _log.info("Attaching", volume=volume.name, node=node)
+        except AlreadyExists:
+            # Ours, and the informer is behind; or it is still going, and there will be another look when it is gone.
+            made = await self._client.get(VolumeAttachment, name)
+        if name not in self._attachments:
+            self._made[name] = (made, self._clock.monotonic())
+
+    async def _detach(self, volume: PersistentVolume, detachment: Detachment) -> None:
+        """Take an attachment away, unless the node turns out to use it or a pod has come meanwhile."""
+        attachment, source = detachment.attachment, volume.spec.csi
+        node_name = attachment.spec.node_name
+        node = await self._reports.leave(attachment)
+        name = unique_name(source.driver, source.volume_handle) if source is not None else ""
+        in_use = node is not None and name in node.status.volumes_in_use
+        is_wanted = any(pod.spec.node_name == node_name for pod in self._users.of(volume, {node_name}))
+        if is_wanted or (in_use and not detachment.is_forced):
+            self._reports.stay(attachment)
+            return
+        try:
+            await self._client.delete(VolumeAttachment, attachment.key, uid=attachment.uid)
+        except NotFound:
+            return
+        except BaseException:
+            self._reports.stay(attachment)
+            raise
+        _log.info("Detaching", volume=volume.name, node=node_name, forced=detachment.is_forced)
+
+    async def _let_go_of_lost(self, volume: str) -> float | None:
+        """Attachments of a volume that is no more: nobody can need them, but a node may still have it in use.
+
+        Which volume it was can be told from what the node lists: the name of an attachment is computed from it.
+        """
+        for attachment in self._of_volume(volume):
+            if attachment.metadata.is_terminating or not attachment.name.startswith("csi-"):
+                continue
+            driver, node_name = attachment.spec.attacher, attachment.spec.node_name
+            node = self._nodes.get(node_name)
+            prefix = unique_name(driver, "")
+            handles = (each.removeprefix(prefix) for each in (node.status.volumes_in_use if node is not None else ()))
+            if not any(attachment_name(handle, driver, node_name) == attachment.name for handle in handles):
+                await self._client.delete(VolumeAttachment, attachment.key, uid=attachment.uid)
+        return None
+
+    # -- who is looked at again ---------------------------------------------------------------------------------------
+
+    def _volumes_of_driver(self, driver: CSIDriver) -> list[Key]:
+        return [
+            each.name for each in self._volumes if each.spec.csi is not None and each.spec.csi.driver == driver.name
+        ]
+
+    def _node_changed(self, old: Node, new: Node) -> None:
+        """Heartbeats are no news; what a node uses, whether it is ready, and its taints are."""
+        if _news_of(old) != _news_of(new):
+            self._look_at_attached(new.name)
+
+    def _csi_node_changed(self, old: CSINode, new: CSINode) -> None:
+        if {each.name for each in old.spec.drivers} != {each.name for each in new.spec.drivers}:
+            self._look_at_node(new)
+
+    def _look_at_node(self, node: Node | CSINode) -> None:
+        self._look_at_attached(node.name)
+        for volume in self._users.needed_on(node.name):
+            self._queue.add(volume)
+
+    def _look_at_attached(self, node: str) -> None:
+        for attachment in self._reports.on_node(node):
+            for key in attached_volume(attachment):
+                self._queue.add(key)
+
+    def _seen(self, attachment: VolumeAttachment) -> None:
+        self._made.pop(attachment.name, None)
+
+    def _attachment_went(self, attachment: VolumeAttachment) -> None:
+        for volume in attached_volume(attachment):
+            self._unwanted_since_s.pop((volume, attachment.spec.node_name), None)
+        self._news.gone(attachment)
+
+    async def _sync(self) -> None:
+        while True:
+            await self._clock.sleep(jittered(self._sync_period_s, 0.1, self._rng))
+            for volume in self._volumes:
+                if volume.spec.claim_ref is not None:
+                    self._queue.add(volume.name)
+
+
+def _news_of(node: Node) -> tuple[object, ...]:
+    return node.status.volumes_in_use, node.spec.taints, NodeState.of(node, None, "").is_ready

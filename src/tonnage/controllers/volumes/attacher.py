@@ -1,0 +1,302 @@
+"""The attacher of one CSI driver: what VolumeAttachments wish for is done through the driver. A csi-attacher sidecar.
+
+                 finalizers on,         ControllerPublish
+      wished ──► node id noted ───────► attached: true            an error goes to status.attachError, and again
+      deleted ────────────────────────► ControllerUnpublish ────► finalizer off: the object goes
+                                                                  an error goes to status.detachError, and again
+
+The finalizer stands between: an attachment's object is there as long as the volume may be attached. The volume has one
+too, because without its object nobody could say what to detach. A driver that does not attach has nothing to be asked:
+its attachments are attached at once and need no finalizer.
+
+How long one call may take is the limit of the `CsiClient` that is handed in. A driver that rebuilds a volume inside
+ControllerPublish (KEP-5925) may need longer than that; the call is then repeated, which CSI allows, until the driver is
+done. Pauses between tries grow from one second to five minutes, also after ResourceExhausted: the node is full, and
+asking often does not empty it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Final
+
+from tonnage import logs
+from tonnage.backoff import Backoff
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.controllers.finalizer_patches import with_finalizer, without_finalizer
+from tonnage.controllers.lookup import Lookup, attached_node, attached_volume
+from tonnage.controllers.volumes.attacher_audit import differing, published
+from tonnage.controllers.volumes.attacher_requests import (
+    NODE_ID_ANNOTATION,
+    CannotAttach,
+    DriverFacts,
+    attach_error,
+    finalizer_name,
+    node_id,
+    publish_request,
+    source_of,
+    unpublish_request,
+    volume_error,
+)
+from tonnage.controllers.written_objects import Newest
+from tonnage.csi.client import CsiClient
+from tonnage.csi.errors import CsiError
+from tonnage.errors import Conflict, NotFound, TonnageError
+from tonnage.gates import Gates
+from tonnage.objects.core_v1 import CSIPersistentVolumeSource, PersistentVolume, Secret
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
+
+_TRIES: Final = 4
+"""How often a finalizer is put on an object that others write at the same time."""
+
+_log = logs.logger("tonnage.attacher")
+
+
+class Attacher:
+    """Attaches and detaches the volumes of one driver until it is cancelled.
+
+    `workers` attachments at a time; the pauses between tries grow from `retry_first_s` to `retry_max_s`. Every
+    `reconcile_sync_s` a driver that can tell where its volumes are is asked, and what differs is done again.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        recorder: Recorder,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        driver: CsiClient,
+        gates: Gates | None = None,
+        default_fs_type: str = "",
+        workers: int = 10,
+        retry_first_s: float = 1.0,
+        retry_max_s: float = 300.0,
+        reconcile_sync_s: float = 60.0,
+    ) -> None:
+        del recorder  # what there is to say stands in the attachment's status; the attach/detach controller tells pods
+        self._client = client
+        self._informers = informers
+        self._clock = clock
+        self._rng = rng
+        self._driver = driver
+        self._gates = gates or Gates()
+        self._default_fs_type = default_fs_type
+        self._reconcile_sync_s = reconcile_sync_s
+        self._facts = DriverFacts("")
+        self._finalizer = ""
+        self._volumes = informers.of(PersistentVolume)
+        self._csi_nodes = informers.of(CSINode)
+        self._attachments = informers.of(VolumeAttachment)
+        self._newest = Newest(self._attachments)
+        self._of_volume = Lookup(self._attachments, attached_volume)
+        self._doubted: set[Key] = set()
+        """Attachments that are done again whatever their status says: the driver knows better."""
+        retries = {"first_retry_s": retry_first_s, "max_retry_s": retry_max_s}
+        self._queue = Reconciler("attacher", self.bring, clock=clock, workers=workers, **retries)
+        self._volume_queue = Reconciler("attacher-volumes", self.bring_volume, clock=clock)
+        self._attachments.add_handlers(
+            on_add=lambda new: self._queue.add(new.key), on_update=self._changed, on_delete=self._went
+        )
+        self._volume_queue.follow(self._volumes)
+        self._on_node = Lookup(self._attachments, attached_node)
+        self._csi_nodes.add_handlers(on_update=self._registered)
+
+    async def run(self) -> None:
+        await self._informers.wait_synced()
+        self._facts = await self._meet_driver()
+        self._finalizer = finalizer_name(self._facts.name)
+        _log.info("Driver found", driver=self._facts.name, attaches=self._facts.attaches)
+        async with asyncio.TaskGroup() as work:
+            work.create_task(self._queue.run())
+            work.create_task(self._volume_queue.run())
+            if self._facts.lists_published_nodes and self._reconcile_sync_s > 0:
+                work.create_task(self._compare())
+
+    async def bring(self, key: Key) -> float | None:
+        """Do what one attachment wishes. Raises CsiError, CannotAttach after saying so in its status."""
+        attachment = self._newest.get(key)
+        if attachment is None or attachment.spec.attacher != self._facts.name:
+            return None
+        is_doubted = key in self._doubted
+        self._doubted.discard(key)
+        if attachment.metadata.is_terminating:
+            if self._facts.attaches and (is_doubted or self._finalizer in attachment.metadata.finalizers):
+                await self._detach(attachment)
+        elif is_doubted or not attachment.status.attached:
+            await self._attach(attachment)
+        return None
+
+    # -- attach -------------------------------------------------------------------------------------------------------
+
+    async def _attach(self, attachment: VolumeAttachment) -> None:
+        context: Mapping[str, str] = {}
+        if self._facts.attaches:
+            try:
+                attachment, context = await self._publish(attachment)
+            except (CsiError, CannotAttach) as exc:
+                await self._save_error(attachment, "attachError", exc)
+                raise
+        before = attachment.status.attachment_metadata
+        metadata = {**dict.fromkeys(before.keys() - context.keys()), **context}
+        status = {"attached": True, "attachmentMetadata": metadata or None, "attachError": None}
+        await self._patch(attachment, {"status": status}, "status")
+        _log.info("Attached", attachment=attachment.key, node=attachment.spec.node_name)
+
+    async def _publish(self, attachment: VolumeAttachment) -> tuple[VolumeAttachment, Mapping[str, str]]:
+        """Have the driver attach it, after both finalizers are on; the attachment then, and the publish context."""
+        volume = self._volume_of(attachment)
+        if volume.metadata.is_terminating:
+            raise CannotAttach(f'PersistentVolume "{volume.name}" is marked for deletion')
+        volume = await self._hold(volume)
+        secrets = await self._secrets(source_of(volume))
+        node_name = attachment.spec.node_name
+        node = node_id(self._facts.name, node_name, self._csi_nodes.get(node_name))
+        asked = publish_request(volume, node, secrets, self._facts, default_fs_type=self._default_fs_type)
+        # Everything that can be checked has been: from here on only the driver lets go of it.
+        patch = with_finalizer(attachment, self._finalizer, annotations={NODE_ID_ANNOTATION: node})
+        if patch is not None:
+            attachment = await self._patch(attachment, patch)
+        answer = await self._driver.controller_publish(asked)
+        return attachment, dict(answer.publish_context)
+
+    async def _hold(self, volume: PersistentVolume) -> PersistentVolume:
+        """Put the finalizer on a volume, which binder and driver write at the same time."""
+        for _ in range(_TRIES):
+            patch = with_finalizer(volume, self._finalizer)
+            if patch is None:
+                return volume
+            try:
+                return await self._client.patch(PersistentVolume, volume.key, patch)
+            except Conflict:
+                volume = await self._client.get(PersistentVolume, volume.key)
+        raise CannotAttach(f'could not add PersistentVolume finalizer: "{volume.name}" is being changed by others')
+
+    # -- detach -------------------------------------------------------------------------------------------------------
+
+    async def _detach(self, attachment: VolumeAttachment) -> None:
+        try:
+            volume = self._volume_of(attachment)
+            secrets = await self._secrets(source_of(volume))
+            node_name = attachment.spec.node_name
+            node = node_id(self._facts.name, node_name, self._csi_nodes.get(node_name), attachment)
+            await self._driver.controller_unpublish(unpublish_request(volume, node, secrets))
+        except (CsiError, CannotAttach) as exc:
+            await self._save_error(attachment, "detachError", exc)
+            raise
+        # The finalizer goes first: without it a deleted attachment counts as detached, whatever its status says. The
+        # other way round, a crash between the two would have the driver asked again.
+        patch = without_finalizer(attachment, self._finalizer)
+        try:
+            if patch is not None:
+                attachment = await self._patch(attachment, patch)
+            status = {"attached": False, "detachError": None, "attachmentMetadata": None}
+            await self._patch(attachment, {"status": status}, "status")
+        except NotFound:
+            pass  # it went with its last finalizer
+        _log.info("Detached", attachment=attachment.key, node=attachment.spec.node_name)
+
+    # -- volumes ------------------------------------------------------------------------------------------------------
+
+    async def bring_volume(self, key: Key) -> float | None:
+        """Let go of a volume that is being deleted, once no attachment needs it to be detached."""
+        volume = self._volumes.get(key)
+        if volume is not None and volume.metadata.is_terminating and not self._of_volume(key):
+            patch = without_finalizer(volume, self._finalizer)
+            if patch is not None:
+                await self._client.patch(PersistentVolume, key, patch)
+        return None
+
+    # -- behind them --------------------------------------------------------------------------------------------------
+
+    async def _meet_driver(self) -> DriverFacts:
+        """Ask the driver who it is and what it can, until it answers."""
+        backoff = Backoff(clock=self._clock, rng=self._rng, first_s=0.2, max_s=5.0)
+        while True:
+            try:
+                name = (await self._driver.plugin_info()).name
+                answer = await self._driver.controller_capabilities()
+                return DriverFacts(name, frozenset(each.rpc.type for each in answer.capabilities))
+            except CsiError as exc:
+                _log.info("Waiting for the driver", address=self._driver.address, error=exc.message)
+                await self._clock.sleep(backoff.next_s())
+
+    def _volume_of(self, attachment: VolumeAttachment) -> PersistentVolume:
+        name = attachment.spec.source.persistent_volume_name
+        if not name:
+            raise CannotAttach("neither InlineCSIVolumeSource nor PersistentVolumeName specified in VA source")
+        volume = self._volumes.get(name)
+        if volume is None:
+            raise CannotAttach(f'persistentvolume "{name}" not found')
+        return volume
+
+    async def _secrets(self, source: CSIPersistentVolumeSource) -> Mapping[str, str]:
+        reference = source.controller_publish_secret_ref
+        if reference is None:
+            return {}
+        key = f"{reference.namespace}/{reference.name}"
+        try:
+            found = await self._client.get(Secret, key)
+        except NotFound as exc:
+            raise CannotAttach(f'failed to load secret "{key}": {exc.message}') from exc
+        return {name: value.decode(errors="replace") for name, value in found.data.items()}
+
+    async def _save_error(self, attachment: VolumeAttachment, where: str, failure: TonnageError) -> None:
+        """Say in the status why it failed."""
+        has_codes = self._gates.enabled("MutableCSINodeAllocatableCount")
+        if where == "attachError":
+            said = attach_error(failure, self._clock.now(), has_codes=has_codes)
+        else:
+            said = volume_error(failure, self._clock.now())
+        try:
+            await self._patch(attachment, {"status": {where: said}}, "status")
+        except TonnageError as exc:
+            _log.warning("An error could not be saved", attachment=attachment.key, error=exc.message)
+
+    async def _patch(self, attachment: VolumeAttachment, patch: Doc, subresource: str = "") -> VolumeAttachment:
+        # An attachment made anew under the same name is another wish.
+        patch = {**patch, "metadata": {"uid": attachment.uid, **patch.get("metadata", {})}}
+        done = await self._client.patch(VolumeAttachment, attachment.key, patch, subresource=subresource)
+        return self._newest.note(done)
+
+    async def _compare(self) -> None:
+        """Every so often, do again what the driver does not know of, and what it should not have any more."""
+        while True:
+            await self._clock.sleep(self._reconcile_sync_s)
+            try:
+                found = await published(self._driver)
+            except CsiError as exc:
+                _log.warning("Volumes could not be listed", error=exc.message)
+                continue
+            for attachment in differing(self._facts.name, self._attachments, self._volumes, self._csi_nodes, found):
+                _log.warning("The driver sees it otherwise", attachment=attachment.key, node=attachment.spec.node_name)
+                self._doubted.add(attachment.key)
+                self._queue.add(attachment.key)
+
+    def _changed(self, old: VolumeAttachment, new: VolumeAttachment) -> None:
+        """News, unless we wrote it: an error or a finalizer of ours must not undo the pause before the next try."""
+        if _wish(old) != _wish(new):
+            self._queue.add(new.key)
+
+    def _registered(self, old: CSINode, new: CSINode) -> None:
+        """A driver that is there (again) is asked at once for what waits for it."""
+        if old.driver(self._facts.name) is None and new.driver(self._facts.name) is not None:
+            for attachment in self._on_node(new.name):
+                self._queue.add(attachment.key)
+
+    def _went(self, attachment: VolumeAttachment) -> None:
+        for volume in attached_volume(attachment):
+            self._volume_queue.add(volume)
+
+
+def _wish(attachment: VolumeAttachment) -> tuple[object, ...]:
+    return attachment.spec, attachment.metadata.is_terminating, attachment.status.attached

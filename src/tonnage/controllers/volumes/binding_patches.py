@@ -1,0 +1,147 @@
+"""The changes by which a volume and a claim are bound, told apart, and given their phases: patches, and nothing else.
+
+Every patch names the resourceVersion it was thought for. Somebody who was faster makes it a Conflict, so that no volume
+is ever given to two claims and no later change is written over. None says that there is nothing to change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tonnage.controllers.volumes.claim_matching import CLAIM_FINALIZER, is_kept_for
+from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    STORAGE_PROVISIONER,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Object
+from tonnage.quantity import InvalidQuantity, Quantity
+
+BETA_STORAGE_PROVISIONER: Final = "volume.beta.kubernetes.io/storage-provisioner"
+_PRE_RESIZE_CAPACITY: Final = "volume.alpha.kubernetes.io/pre-resize-capacity"
+
+
+def volume_bound(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Doc | None:
+    """The volume's side of a binding. Mirrors GetBindVolumeToClaim."""
+    owner = volume.spec.claim_ref
+    patch = _at(volume)
+    if owner is None or owner.key != claim.key or owner.uid != claim.uid:
+        patch["spec"] = {
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": claim.namespace,
+                "name": claim.name,
+                "uid": claim.uid,
+                "resourceVersion": claim.metadata.resource_version,
+            }
+        }
+    if not is_kept_for(volume, claim) and BOUND_BY_CONTROLLER not in volume.metadata.annotations:
+        patch["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
+    return _if_more(patch)
+
+
+def volume_taken_back(volume: PersistentVolume) -> Doc:
+    """Undo our binding altogether, or leave a person's as the wish that it was. Mirrors unbindVolume."""
+    patch = _at(volume)
+    if BOUND_BY_CONTROLLER in volume.metadata.annotations:
+        patch["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: None}
+        patch["spec"] = {"claimRef": None}
+    else:
+        patch["spec"] = {"claimRef": {"uid": None}}
+    return patch
+
+
+def volume_phase(volume: PersistentVolume, phase: str, message: str = "") -> Doc | None:
+    if volume.status.phase == phase:
+        return None
+    return {**_at(volume), "status": {"phase": phase, "message": message or None}}
+
+
+def claim_bound(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Doc | None:
+    """The claim's side of a binding. Mirrors bindClaimToVolume.
+
+    From here on there is something to protect, and the finalizer comes with the same write (see `protection`).
+    """
+    patch = _at(claim)
+    annotations: dict[str, str] = {}
+    if claim.spec.volume_name != volume.name:
+        patch["spec"] = {"volumeName": volume.name}
+        if BOUND_BY_CONTROLLER not in claim.metadata.annotations:
+            annotations[BOUND_BY_CONTROLLER] = "yes"
+    if BIND_COMPLETED not in claim.metadata.annotations:
+        annotations[BIND_COMPLETED] = "yes"
+    if annotations:
+        patch["metadata"]["annotations"] = annotations
+        finalizers = claim.metadata.finalizers
+        if CLAIM_FINALIZER not in finalizers and not claim.metadata.is_terminating:
+            patch["metadata"]["finalizers"] = [*finalizers, CLAIM_FINALIZER]
+    return _if_more(patch)
+
+
+def claim_class(claim: PersistentVolumeClaim, name: str) -> Doc:
+    return {**_at(claim), "spec": {"storageClassName": name}}
+
+
+def claim_provisioner(claim: PersistentVolumeClaim, provisioner: str) -> Doc | None:
+    """The annotations that external provisioners wait for, the old one too."""
+    if claim.metadata.annotations.get(STORAGE_PROVISIONER) == provisioner:
+        return None
+    patch = _at(claim)
+    patch["metadata"]["annotations"] = {BETA_STORAGE_PROVISIONER: provisioner, STORAGE_PROVISIONER: provisioner}
+    return patch
+
+
+def claim_status(claim: PersistentVolumeClaim, phase: str, volume: PersistentVolume | None) -> Doc | None:
+    """A claim's phase, and what its volume offers. Mirrors updateClaimStatus.
+
+    The capacity is written when the claim becomes bound and not again: later it may differ on purpose, while a file
+    system still has to grow. Raises TonnageError for a volume without a size.
+    """
+    now: dict[str, Any] = {}
+    before = claim.status
+    if before.phase != phase:
+        now["phase"] = phase
+    if volume is None:
+        if before.access_modes:
+            now["accessModes"] = None
+        if before.capacity:
+            now["capacity"] = None
+        if before.current_volume_attributes_class_name:
+            now["currentVolumeAttributesClassName"] = None
+    else:
+        if before.access_modes != volume.spec.access_modes:
+            now["accessModes"] = list(volume.spec.access_modes)
+        if before.phase != phase:
+            size = _size_to_tell(volume)
+            if before.capacity.get("storage") != size:
+                now["capacity"] = {"storage": str(size)}
+            name = volume.spec.volume_attributes_class_name
+            if before.phase == "Pending" and before.current_volume_attributes_class_name != name:
+                now["currentVolumeAttributesClassName"] = name or None
+    return {**_at(claim), "status": now} if now else None
+
+
+def _size_to_tell(volume: PersistentVolume) -> Quantity:
+    size = volume.spec.capacity.get("storage")
+    if size is None:
+        raise TonnageError(f'PersistentVolume "{volume.name}" is without a storage capacity')
+    before = volume.metadata.annotations.get(_PRE_RESIZE_CAPACITY)
+    if before is None:
+        return size
+    try:
+        return Quantity.parse(before)
+    except InvalidQuantity:
+        return size
+
+
+def _at(each: Object) -> Doc:
+    return {"metadata": {"resourceVersion": each.metadata.resource_version}}
+
+
+def _if_more(patch: Doc) -> Doc | None:
+    return patch if "spec" in patch or "annotations" in patch["metadata"] else None

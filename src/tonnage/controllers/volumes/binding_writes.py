@@ -1,0 +1,106 @@
+"""Bindings as they are kept: volumes and claims at their newest, and the writes that bind them.
+
+A binding is four writes, and the order is what makes it safe to die between any two of them:
+
+    volume.spec ──► volume.status ──► claim.spec ──► claim.status
+    (whose it is)    (Bound)          (completed)    (Bound, and its size)
+
+The first decides. It holds the volume's resourceVersion, so that of two claims one gets the volume and the other a
+Conflict; the rest can be made up for by whoever comes next. Mirrors PersistentVolumeController.bind.
+"""
+
+from __future__ import annotations
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.controllers.event_deduplication import Told
+from tonnage.controllers.lookup import Lookup, kept_for
+from tonnage.controllers.volumes import binding_patches as patches
+from tonnage.controllers.volumes.claim_matching import AVAILABLE
+from tonnage.controllers.volumes.sync_claim import Note
+from tonnage.controllers.written_objects import Newest
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key
+
+_log = logs.logger("tonnage.claims")
+
+
+class Bindings:
+    """What the two sides of the binder share. Writes raise ApiError or Disconnected, and leave the rest to be done."""
+
+    def __init__(self, client: Client, informers: Informers, told: Told) -> None:
+        self.client = client
+        self.told = told
+        self.volume_informer = informers.of(PersistentVolume)
+        self.claim_informer = informers.of(PersistentVolumeClaim)
+        self.volumes = Newest(self.volume_informer)
+        self.claims = Newest(self.claim_informer)
+        self._kept = Lookup(self.volume_informer, kept_for)
+        self._free = Lookup(self.volume_informer, lambda volume: () if kept_for(volume) else ("free",))
+        self.in_work: set[str] = set()
+        """Volumes that somebody is binding at this moment: others look further."""
+
+    def kept_for(self, claim_key: Key) -> list[PersistentVolume]:
+        """Volumes whose `claimRef` names the claim, by name."""
+        return self._newest(self._kept(claim_key))
+
+    def free(self) -> list[PersistentVolume]:
+        """Volumes that the informer shows without a `claimRef`; look at it again, the newest may have one."""
+        return [volume for volume in self._newest(self._free("free")) if volume.name not in self.in_work]
+
+    def say(self, about: PersistentVolume | PersistentVolumeClaim, note: Note) -> None:
+        self.told.say(about, note.type, note.reason, "Binding", note.message)
+
+    async def bind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
+        """Make them one, or what is missing of it."""
+        self.in_work.add(volume.name)
+        try:
+            volume = await self.patch_volume(volume, patches.volume_bound(volume, claim))
+            volume = await self.set_phase(volume, "Bound")
+            claim = await self.patch_claim(claim, patches.claim_bound(claim, volume))
+            await self.set_claim_phase(claim, "Bound", volume)
+        finally:
+            self.in_work.discard(volume.name)
+
+    async def take_back(self, volume: PersistentVolume) -> None:
+        volume = await self.patch_volume(volume, patches.volume_taken_back(volume))
+        _log.info("Binding taken back", volume=volume.name)
+        await self.set_phase(volume, AVAILABLE)
+
+    async def set_phase(self, volume: PersistentVolume, phase: str, note: Note | None = None) -> PersistentVolume:
+        """Write the volume's phase if it is another, and tell of it then."""
+        patch = patches.volume_phase(volume, phase, note.message if note else "")
+        if patch is None:
+            return volume
+        volume = await self.patch_volume(volume, patch, "status")
+        _log.info("Volume entered phase", volume=volume.name, phase=phase)
+        if note is not None:
+            self.say(volume, note)
+        return volume
+
+    async def set_claim_phase(
+        self, claim: PersistentVolumeClaim, phase: str, volume: PersistentVolume | None = None
+    ) -> PersistentVolumeClaim:
+        patch = patches.claim_status(claim, phase, volume)
+        if patch is not None:
+            claim = await self.patch_claim(claim, patch, "status")
+            _log.info("Claim entered phase", claim=claim.key, phase=phase)
+        return claim
+
+    async def patch_volume(self, volume: PersistentVolume, patch: Doc | None, sub: str = "") -> PersistentVolume:
+        if patch is None:
+            return volume
+        return self.volumes.note(await self.client.patch(PersistentVolume, volume.key, patch, subresource=sub))
+
+    async def patch_claim(
+        self, claim: PersistentVolumeClaim, patch: Doc | None, sub: str = ""
+    ) -> PersistentVolumeClaim:
+        if patch is None:
+            return claim
+        return self.claims.note(await self.client.patch(PersistentVolumeClaim, claim.key, patch, subresource=sub))
+
+    def _newest(self, shown: tuple[PersistentVolume, ...]) -> list[PersistentVolume]:
+        found = (self.volumes.get(volume.name) for volume in shown)
+        return [volume for volume in found if volume is not None]

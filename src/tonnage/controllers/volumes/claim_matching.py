@@ -1,0 +1,121 @@
+"""Which volume answers a claim: the rules of the PV binder, without any I/O.
+
+A volume is *kept for* a claim when its `claimRef` names it: set by a person, by the scheduler (which chose it for a
+pod), or by the provisioner (which made it for this claim alone; then the uid is there too). Such a volume is the
+answer, if it is large enough and of the right kind. Otherwise the smallest free one that suits is, unless the claim's
+class waits for its first consumer: then the scheduler chooses, and nobody else.
+
+`claim_steps` and `volume_steps` say what follows from it; `claims` and `volumes` do it. Mirrors FindMatchingVolume,
+its index by access modes, and checkVolumeSatisfyClaim. Node affinity plays no part here: an immediate claim is bound
+before anybody knows its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tonnage.documents.defaults.persistent_volumes import default_class_for
+from tonnage.documents.validation.claims import CLASS_ANNOTATION
+from tonnage.objects.codec import to_doc
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.quantity import Quantity
+
+AVAILABLE: Final = "Available"
+CLAIM_FINALIZER: Final = "kubernetes.io/pvc-protection"
+"""Keeps a claim that is in use; put on when it is bound, taken off by `protection`."""
+_NOTHING: Final = Quantity.from_int(0)
+
+
+def class_of(each: PersistentVolumeClaim | PersistentVolume) -> str:
+    """The class a claim asks for or a volume has; the annotation of old wins, as it does upstream."""
+    return each.metadata.annotations.get(CLASS_ANNOTATION, each.spec.storage_class_name or "")
+
+
+def is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether the volume's `claimRef` means this claim: by name, and by uid where it has one."""
+    owner = volume.spec.claim_ref
+    return owner is not None and owner.key == claim.key and owner.uid in ("", claim.uid)
+
+
+def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+    """Whether a claim for a generic ephemeral volume belongs to this very pod, and not to one that had its name."""
+    owner = claim.metadata.controller
+    return claim.namespace == pod.namespace and owner is not None and owner.uid == pod.uid
+
+
+def best_match(
+    claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume], *, is_delayed: bool
+) -> PersistentVolume | None:
+    """The volume to bind a claim to, None while there is none.
+
+    One kept for the claim comes first, whatever its access modes offer beyond what is asked. (Upstream searches one set
+    of access modes after the other and may miss it; then the claim has two volumes for a while.) Of free ones the order
+    is: fewest access modes, smallest, first by name. Raises InvalidSelector.
+    """
+    best: PersistentVolume | None = None
+    best_rank: tuple[int, int, str] | None = None
+    for volume in volumes:
+        if not _could_hold(volume, claim):
+            continue
+        if volume.spec.claim_ref is not None:
+            if is_kept_for(volume, claim):
+                return volume
+            continue
+        if is_delayed or not _is_free_choice(volume, claim):
+            continue
+        rank = (len(set(volume.spec.access_modes)), size_of(volume).value(), volume.name)
+        if best_rank is None or rank < best_rank:
+            best, best_rank = volume, rank
+    return best
+
+
+def mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
+    """Why a volume that a person chose for a claim cannot be bound to it, in upstream's words; empty when it can."""
+    if volume.metadata.is_terminating:
+        return f'the volume is marked for deletion "{volume.name}"'
+    if size_of(volume).value() < _asked_of(claim).value():
+        return "requested PV is too small"
+    if class_of(volume) != class_of(claim):
+        return "storageClassName does not match"
+    if volume.spec.volume_attributes_class_name != claim.spec.volume_attributes_class_name:
+        return "volumeAttributesClassName does not match"
+    if volume.spec.volume_mode != claim.spec.volume_mode:
+        return "incompatible volumeMode"
+    if not set(claim.spec.access_modes) <= set(volume.spec.access_modes):
+        return "incompatible accessMode"
+    return ""
+
+
+def default_class(claim: PersistentVolumeClaim, classes: Iterable[StorageClass]) -> str | None:
+    """The class that a claim without one gets, also long after it was made; None when it has or is to have none."""
+    if claim.spec.storage_class_name is not None:
+        return None
+    return default_class_for(to_doc(claim), [to_doc(each) for each in classes])
+
+
+def size_of(volume: PersistentVolume) -> Quantity:
+    return volume.spec.capacity.get("storage", _NOTHING)
+
+
+def _asked_of(claim: PersistentVolumeClaim) -> Quantity:
+    return claim.requested or _NOTHING
+
+
+def _could_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """What every volume must offer, also one that is kept for the claim."""
+    return (
+        set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+        and not size_of(volume) < _asked_of(claim)
+        and volume.spec.volume_mode == claim.spec.volume_mode
+        and volume.spec.volume_attributes_class_name == claim.spec.volume_attributes_class_name
+        and not volume.metadata.is_terminating
+    )
+
+
+def _is_free_choice(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """What is asked of a volume besides, when nobody chose it. One that is not Available yet will be in a moment."""
+    if volume.status.phase != AVAILABLE or class_of(volume) != class_of(claim):
+        return False
+    return claim.spec.selector is None or claim.spec.selector.matches(volume.metadata.labels)

@@ -1,0 +1,114 @@
+"""Generic ephemeral volumes: a pod brings the template of a claim, and here the claim is made from it.
+
+The claim is called `<pod>-<volume>` and belongs to the pod, so that it goes when the pod goes. A claim of that name
+which is somebody else's is never used: the pod is told, and waits. Mirrors the ephemeral-volume controller.
+"""
+
+from __future__ import annotations
+
+import random
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.controllers.event_deduplication import Told
+from tonnage.controllers.lookup import Lookup, claim_keys
+from tonnage.controllers.volumes.claim_matching import is_made_for
+from tonnage.errors import AlreadyExists, TonnageError
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key
+
+_log = logs.logger("tonnage.ephemeral-claims")
+
+
+class EphemeralClaims:
+    """Makes the claims of pods until it is cancelled."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
+    ) -> None:
+        del rng  # all controllers are made alike, and chance plays no part in this one
+        self._client = client
+        self._informers = informers
+        self._told = Told(recorder, clock)
+        self._pods = informers.of(Pod)
+        self._claims = informers.of(PersistentVolumeClaim)
+        self._pods_of = Lookup(self._pods, claim_keys)
+        self._queue = Reconciler("ephemeral-claims", self.bring, clock=clock)
+        self._pods.add_handlers(on_add=self._pod_came)
+        # A claim that was deleted from under its pod is made again; another's that is gone makes room for ours.
+        self._claims.add_handlers(on_delete=self._claim_went)
+
+    async def run(self) -> None:
+        await self._informers.wait_synced()
+        await self._queue.run()
+
+    async def bring(self, key: Key) -> float | None:
+        """Make the claims that a pod lacks. Raises TonnageError while one cannot be had."""
+        pod = self._pods.get(key)
+        if pod is None or pod.metadata.is_terminating:
+            return None
+        for volume in pod.spec.volumes:
+            if volume.ephemeral is None:
+                continue
+            problem = await self._ensure(pod, volume)
+            if problem:
+                note = f"ephemeral volume {volume.name}: {problem}"
+                self._told.say(pod, "Warning", "FailedBinding", "Binding", note)
+                raise TonnageError(f"pod {key}, {note}")
+        return None
+
+    async def _ensure(self, pod: Pod, volume: Volume) -> str:
+        """See that the claim is there and the pod's; what is in the way, else empty."""
+        name = volume.claim_name(pod.name) or ""
+        claim = self._claims.get(f"{pod.namespace}/{name}")
+        if claim is None:
+            try:
+                await self._client.create_doc(claim_for(pod, volume))
+                _log.info("Claim made", claim=f"{pod.namespace}/{name}", pod=pod.key)
+                return ""
+            except AlreadyExists:
+                claim = await self._client.get(PersistentVolumeClaim, f"{pod.namespace}/{name}")
+            except TonnageError as exc:
+                return f"create PVC {name}: {exc.message}"
+        if is_made_for(claim, pod):
+            return ""
+        return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+
+    def _pod_came(self, pod: Pod) -> None:
+        if any(volume.ephemeral is not None for volume in pod.spec.volumes):
+            self._queue.add(pod.key)
+
+    def _claim_went(self, claim: PersistentVolumeClaim) -> None:
+        for pod in self._pods_of(claim.key):
+            self._pod_came(pod)
+
+
+def claim_for(pod: Pod, volume: Volume) -> Doc:
+    """The claim of an ephemeral volume: the template's spec, labels and annotations, and the pod as its owner."""
+    template = volume.ephemeral.volume_claim_template if volume.ephemeral is not None else {}
+    said = template.get("metadata") or {}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": pod.name,
+        "uid": pod.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    metadata: Doc = {
+        "name": volume.claim_name(pod.name),
+        "namespace": pod.namespace,
+        "ownerReferences": [owner],
+        **{part: dict(said[part]) for part in ("annotations", "labels") if said.get(part)},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata,
+        "spec": dict(template.get("spec") or {}),
+    }

@@ -1,0 +1,165 @@
+"""The PV binder, live: claims get volumes, volumes and claims get their phases. Upstream's persistentvolume-controller.
+
+      claims ──► ClaimBinder ─ step_for (claim_steps) ─► Bindings (bindings) ─► API
+      volumes ─► VolumeKeeper ─ step_for (volume_steps) ──┘
+
+Every kind of binding ends here: of volumes that exist (immediately, or chosen by a person on either side), of those
+that the scheduler chose for a pod, and of those that a provisioner made. It only ever completes what the objects say,
+so that it may be killed anywhere, come late, or run twice.
+
+What makes a claim worth another look: itself, a volume that is free or kept for it, its class, a pod that mounts it.
+And every fifteen seconds while it is pending, as upstream does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+from typing import Final
+
+from tonnage import logs
+from tonnage.backoff import jittered
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.controllers.event_deduplication import Told
+from tonnage.controllers.lookup import Lookup, claim_keys, is_over
+from tonnage.controllers.volumes import binding_patches as patches
+from tonnage.controllers.volumes.binding_writes import Bindings
+from tonnage.controllers.volumes.claim_matching import AVAILABLE, class_of, default_class
+from tonnage.controllers.volumes.sync_claim import (
+    AssignClass,
+    Bind,
+    Lose,
+    Note,
+    Provision,
+    StayPending,
+    Surroundings,
+    Tell,
+    provisioning_note,
+    step_for,
+)
+from tonnage.controllers.volumes.volume_phases import VolumeKeeper
+from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import StorageClass
+
+SYNC_PERIOD_S: Final = 15.0
+"""kube-controller-manager's --pvclaimbinder-sync-period."""
+
+_log = logs.logger("tonnage.claims")
+
+
+class ClaimBinder:
+    """Binds claims and volumes until it is cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        recorder: Recorder,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        sync_period_s: float = SYNC_PERIOD_S,
+    ) -> None:
+        self._informers = informers
+        self._rng = rng
+        self._sync_period_s = sync_period_s
+        self._bindings = Bindings(client, informers, Told(recorder, clock))
+        self._classes = informers.of(StorageClass)
+        pods = informers.of(Pod)
+        self._pods = Lookup(pods, claim_keys)
+        self._queue = Reconciler("claims", self.bring, clock=clock)
+        self._volumes = VolumeKeeper(self._bindings, self._queue.add, clock=clock)
+        self._queue.follow(self._bindings.claim_informer)
+        self._queue.follow(self._bindings.volume_informer, self._concerned_by_volume)
+        self._queue.follow(self._classes, lambda _: self._pending_keys())
+        self._queue.follow(pods, self._concerned_by_pod)
+
+    async def run(self) -> None:
+        await self._informers.wait_synced()
+        async with asyncio.TaskGroup() as work:
+            work.create_task(self._queue.run())
+            work.create_task(self._volumes.run())
+
+    async def bring(self, key: Key) -> float | None:
+        """Bring one claim a step nearer to its volume; when to look again, while it is pending."""
+        claim = self._bindings.claims.get(key)
+        if claim is None:
+            return None
+        around = self._around(claim)
+        match step_for(claim, around):
+            case Bind(volume):
+                await self._bindings.bind(volume, claim)
+                return None
+            case AssignClass(name):
+                await self._bindings.patch_claim(claim, patches.claim_class(claim, name))
+                _log.info("Default class assigned", claim=key, storage_class=name)
+            case Provision(provisioner):
+                claim = await self._bindings.patch_claim(claim, patches.claim_provisioner(claim, provisioner))
+                self._bindings.say(claim, provisioning_note(provisioner))
+            case StayPending(note):
+                if note is not None:
+                    self._bindings.say(claim, note)
+                await self._bindings.set_claim_phase(claim, "Pending")
+            case Tell(note, is_broken):
+                self._bindings.say(claim, note)
+                if is_broken:
+                    raise TonnageError(f"claim {key}: {note.message}")
+            case Lose(note):
+                if claim.status.phase != "Lost":
+                    await self._lose(claim, around, note)
+                return None
+        return jittered(self._sync_period_s, 0.2, self._rng)
+
+    # -- what a step looks at -----------------------------------------------------------------------------------------
+
+    def _around(self, claim: PersistentVolumeClaim) -> Surroundings:
+        storage_class = self._classes.get(class_of(claim))
+        is_delayed = storage_class is not None and storage_class.waits_for_consumer
+        candidates = self._bindings.kept_for(claim.key)
+        if not claim.is_bound and not is_delayed:
+            candidates += self._bindings.free()
+        return Surroundings(
+            volume=self._bindings.volumes.get,
+            candidates=candidates,
+            storage_class=storage_class,
+            default_class=default_class(claim, self._classes),
+            waiting_pods=lambda: [
+                pod.name for pod in self._pods(claim.key) if not pod.spec.node_name and not is_over(pod)
+            ],
+        )
+
+    async def _lose(self, claim: PersistentVolumeClaim, around: Surroundings, note: Note) -> None:
+        """Give the claim up. Data is at stake and Lost is final, so the server is asked: informers may be behind.
+
+        Raises TonnageError when the volume is there after all; the informer will show it.
+        """
+        name = claim.spec.volume_name
+        if name:
+            named = f"metadata.name={name}"
+            found = (await self._bindings.client.list(PersistentVolume, field_selector=named)).items
+            volume = found[0] if found else None
+            if not isinstance(step_for(claim, replace(around, volume=lambda _: volume)), Lose):
+                raise TonnageError(f"claim {claim.key}: its volume {name} is not known here yet")
+        claim = await self._bindings.set_claim_phase(claim, "Lost")
+        self._bindings.say(claim, note)
+
+    # -- who is looked at again ---------------------------------------------------------------------------------------
+
+    def _concerned_by_volume(self, volume: PersistentVolume) -> list[Key]:
+        if volume.spec.claim_ref is not None:
+            return [volume.spec.claim_ref.key]
+        return self._pending_keys() if volume.status.phase == AVAILABLE else []
+
+    def _concerned_by_pod(self, pod: Pod) -> list[Key]:
+        claims = ((key, self._bindings.claim_informer.get(key)) for key in claim_keys(pod))
+        return [key for key, claim in claims if claim is not None and not claim.is_bound]
+
+    def _pending_keys(self) -> list[Key]:
+        return [claim.key for claim in self._bindings.claim_informer if not claim.is_bound]

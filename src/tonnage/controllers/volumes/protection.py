@@ -1,0 +1,157 @@
+"""Storage in use is not deleted: two finalizers, put on whatever is bound, taken off when nobody needs the thing.
+
+    kubernetes.io/pvc-protection   a claim that is being deleted stays while a pod that has a node mounts it
+    kubernetes.io/pv-protection    a volume that is being deleted stays while it is Bound
+
+Upstream's API server puts them on when the object is made. Where a server does not, doing it a moment later would be
+one write more on an object that scheduler, binder and provisioner are about to write as well, and one of them would
+have to start over. Before it is bound nothing would hold a claim or a volume anyway, so that is soon enough; the binder
+puts the claim's on with the binding itself.
+
+Taking one off cannot be undone. So no informer's word is enough for a claim: the pods of its namespace are listed, once
+for all of its claims that wait for the answer, since a namespace often goes with all its claims at once. A pod without
+a node does not count, for a node refuses a pod whose claim is being deleted. Mirrors pvcprotection and pvprotection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+from typing import Final
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.controllers.finalizer_patches import with_finalizer, without_finalizer
+from tonnage.controllers.lookup import Lookup, claim_keys
+from tonnage.controllers.volumes.claim_matching import CLAIM_FINALIZER, is_made_for
+from tonnage.errors import Conflict, NotFound
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key
+
+VOLUME_FINALIZER: Final = "kubernetes.io/pv-protection"
+
+_log = logs.logger("tonnage.protection")
+
+
+class Protection:
+    """Protects claims and volumes until it is cancelled."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
+    ) -> None:
+        # Neither recorder nor rng is of use here; all controllers are made alike.
+        del recorder, rng
+        self._client = client
+        self._informers = informers
+        self._claims = informers.of(PersistentVolumeClaim)
+        self._volumes = informers.of(PersistentVolume)
+        pods = informers.of(Pod)
+        self._pods = Lookup(pods, claim_keys)
+        self._waiting: dict[str, set[Key]] = {}
+        """Claims to be looked at, by namespace."""
+        self._namespaces = Reconciler("claim-protection", self.bring_namespace, clock=clock)
+        self._volume_queue = Reconciler("volume-protection", self.bring_volume, clock=clock)
+        self._claims.add_handlers(on_add=self._claim_changed, on_update=lambda _, new: self._claim_changed(new))
+        pods.on_change(self._pod_changed)
+        self._volume_queue.follow(self._volumes)
+
+    async def run(self) -> None:
+        await self._informers.wait_synced()
+        async with asyncio.TaskGroup() as work:
+            work.create_task(self._namespaces.run())
+            work.create_task(self._volume_queue.run())
+
+    # -- claims -------------------------------------------------------------------------------------------------------
+
+    async def bring_namespace(self, namespace: str) -> float | None:
+        """Look at the claims of a namespace that wait; those that could not be written are looked at again."""
+        keys = self._waiting.pop(namespace, set())
+        try:
+            listed: list[Pod] | None = None
+            for key in sorted(keys):
+                claim = self._claims.get(key)
+                if claim is None:
+                    keys.discard(key)
+                    continue
+                if claim.metadata.is_terminating and CLAIM_FINALIZER in claim.metadata.finalizers:
+                    if not any(uses(pod, claim) for pod in self._pods(key)):
+                        if listed is None:
+                            listed = list((await self._client.list(Pod, namespace=namespace)).items)
+                        await self._release(claim, listed)
+                elif claim.is_bound and not claim.metadata.is_terminating:
+                    await self._patch(claim, with_finalizer(claim, CLAIM_FINALIZER))
+                keys.discard(key)
+        finally:
+            if keys:
+                self._waiting.setdefault(namespace, set()).update(keys)
+        return None
+
+    async def _release(self, claim: PersistentVolumeClaim, pods: Iterable[Pod]) -> None:
+        if any(uses(pod, claim) for pod in pods):
+            return  # the informer will show that pod, and tell when it goes
+        await self._patch(claim, without_finalizer(claim, CLAIM_FINALIZER))
+        _log.debug("Claim is not in use", claim=claim.key)
+
+    async def _patch(self, each: PersistentVolumeClaim | PersistentVolume, patch: dict[str, object] | None) -> None:
+        if patch is None:
+            return
+        try:
+            await self._client.patch(type(each), each.key, patch)
+        except (Conflict, NotFound):
+            return  # it has changed or is gone: the informer will show how, and it is looked at then
+
+    def _claim_changed(self, claim: PersistentVolumeClaim) -> None:
+        has_it = CLAIM_FINALIZER in claim.metadata.finalizers
+        if claim.metadata.is_terminating == has_it and (has_it or claim.is_bound):
+            self._look_at(claim.key)
+
+    def _pod_changed(self, pod: Pod) -> None:
+        """A pod that goes, or gets its end, may set a claim free."""
+        for key in claim_keys(pod):
+            claim = self._claims.get(key)
+            if claim is not None and claim.metadata.is_terminating:
+                self._look_at(key)
+
+    def _look_at(self, key: Key) -> None:
+        namespace = key.partition("/")[0]
+        self._waiting.setdefault(namespace, set()).add(key)
+        self._namespaces.add(namespace)
+
+    # -- volumes ------------------------------------------------------------------------------------------------------
+
+    async def bring_volume(self, key: Key) -> float | None:
+        volume = self._volumes.get(key)
+        if volume is None:
+            return None
+        is_bound = volume.status.phase == "Bound"
+        if volume.metadata.is_terminating and not is_bound:
+            await self._patch(volume, without_finalizer(volume, VOLUME_FINALIZER))
+        elif is_bound and not volume.metadata.is_terminating:
+            await self._patch(volume, with_finalizer(volume, VOLUME_FINALIZER))
+        return None
+
+
+def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+    """Whether a pod keeps a claim from being deleted. Mirrors podUsesPVCForDeletion.
+
+    An ephemeral claim counts only for the pod that it was made for, and no longer once the node is done with that pod:
+    otherwise the two would wait for each other.
+    """
+    if not pod.spec.node_name or pod.namespace != claim.namespace:
+        return False
+    for volume in pod.spec.volumes:
+        if volume.claim_name(pod.name) != claim.name:
+            continue
+        if volume.ephemeral is None or (not _is_shut_down(pod) and is_made_for(claim, pod)):
+            return True
+    return False
+
+
+def _is_shut_down(pod: Pod) -> bool:
+    """The node has let go of it, or it was deleted by force: only the object is left."""
+    return pod.metadata.is_terminating and pod.metadata.deletion_grace_period_seconds == 0

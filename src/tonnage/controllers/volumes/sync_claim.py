@@ -1,0 +1,182 @@
+"""What to do about a claim, as upstream's syncClaim decides it; one step at a time, and no I/O.
+
+                 ┌────────────── bind-completed? ──────────────┐
+               no│                                             │yes
+        spec.volumeName?                              its volume, and whose is it?
+      no│            │yes                         ours or nobody's │        │ gone, or another's
+    match? ─► Bind   volume free or ours ─► Bind        Bind (mends) ◄┘        └► Lose
+      │no            not there, not fit, taken ─► StayPending
+    class? none yet and a default exists ─► AssignClass
+      │    waits for a consumer that is not placed ─► StayPending
+      │    otherwise ─► Provision         none at all ─► StayPending
+
+`claims` carries the steps out. Each may be taken twice: a second time there is nothing left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tonnage.client.recorder import EventType
+from tonnage.controllers.volumes.claim_matching import best_match, class_of, is_kept_for, mismatch
+from tonnage.objects.core_v1 import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
+from tonnage.objects.storage_v1 import StorageClass
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event for people."""
+
+    type: EventType
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Make both sides name each other, and say that both are Bound."""
+
+    volume: PersistentVolume
+
+
+@dataclass(frozen=True, slots=True)
+class AssignClass:
+    """Give the claim the default class; what follows is decided anew."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """Ask the class's provisioner for a volume, by annotation."""
+
+    provisioner: str
+
+
+@dataclass(frozen=True, slots=True)
+class StayPending:
+    """There is nothing to bind to yet."""
+
+    note: Note | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Nothing can be done but say so. `is_broken`: two objects contradict each other, and it is looked at again."""
+
+    note: Note
+    is_broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """The claim was bound and its volume is not there any more. This is final."""
+
+    note: Note
+
+
+ClaimStep = Bind | AssignClass | Provision | StayPending | Tell | Lose
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a claim's fate depends on, besides itself."""
+
+    volume: Callable[[str], PersistentVolume | None]
+    """A volume by name."""
+    candidates: Iterable[PersistentVolume]
+    """Volumes kept for the claim, and free ones."""
+    storage_class: StorageClass | None
+    """The class the claim names, None when it names none or an unknown one."""
+    default_class: str | None
+    """The class it would get if it has none."""
+    waiting_pods: Callable[[], Sequence[str]]
+    """Names of the pods that mount it and have no node yet."""
+
+
+def step_for(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
+    """The next step for a claim. Raises InvalidSelector."""
+    if BIND_COMPLETED in claim.metadata.annotations:
+        return _step_for_bound(claim, around)
+    if claim.spec.volume_name:
+        return _step_for_chosen(claim, around.volume(claim.spec.volume_name))
+    is_delayed = around.storage_class is not None and around.storage_class.waits_for_consumer
+    match = best_match(claim, around.candidates, is_delayed=is_delayed)
+    if match is not None:
+        return Bind(match)
+    if around.default_class is not None:
+        return AssignClass(around.default_class)
+    if is_delayed and SELECTED_NODE not in claim.metadata.annotations:
+        return StayPending(_waiting_note(around.waiting_pods()))
+    if class_of(claim):
+        return _provisioning(class_of(claim), around.storage_class)
+    text = "no persistent volumes available for this claim and no storage class is set"
+    return StayPending(Note("Normal", "FailedBinding", text))
+
+
+def provisioning_note(provisioner: str) -> Note:
+    """What a claim says while somebody else makes its volume."""
+    return Note(
+        "Normal",
+        "ExternalProvisioning",
+        f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the "
+        "system administrator. If volume creation is delayed, please verify that the provisioner is running and "
+        "correctly registered.",
+    )
+
+
+def _step_for_bound(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
+    if not claim.spec.volume_name:
+        text = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
+        return Lose(Note("Warning", "ClaimLost", text))
+    volume = around.volume(claim.spec.volume_name)
+    if volume is None:
+        text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+        return Lose(Note("Warning", "ClaimLost", text))
+    if volume.spec.claim_ref is None or volume.spec.claim_ref.uid == claim.uid:
+        return Bind(volume)
+    text = "Two claims are bound to the same volume, this one is bound incorrectly"
+    return Lose(Note("Warning", "ClaimMisbound", text))
+
+
+def _step_for_chosen(claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> ClaimStep:
+    """The claim names a volume, and the binding has not been completed: a person's wish, or a bind cut short."""
+    if volume is None:
+        return StayPending()
+    if volume.spec.claim_ref is None:
+        why = mismatch(volume, claim)
+        if why:
+            text = f'Cannot bind to requested volume "{volume.name}": {why}'
+            return StayPending(Note("Warning", "VolumeMismatch", text))
+        return Bind(volume)
+    if is_kept_for(volume, claim):
+        return Bind(volume)
+    taken = Note("Warning", "FailedBinding", f'volume "{volume.name}" already bound to a different claim.')
+    if BOUND_BY_CONTROLLER in claim.metadata.annotations:
+        return Tell(taken, is_broken=True)  # somebody took the claim's bind-completed annotation away
+    return StayPending(taken)
+
+
+def _waiting_note(pods: Sequence[str]) -> Note:
+    if not pods:
+        text = "waiting for first consumer to be created before binding"
+        return Note("Normal", "WaitForFirstConsumer", text)
+    names = f"pod {pods[0]}" if len(pods) == 1 else f"pods {','.join(pods)}"
+    return Note("Normal", "WaitForPodScheduled", f"waiting for {names} to be scheduled")
+
+
+def _provisioning(name: str, storage_class: StorageClass | None) -> ClaimStep:
+    if storage_class is None:
+        return Tell(Note("Warning", "ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found'))
+    provisioner = storage_class.provisioner
+    if provisioner.startswith("kubernetes.io/"):  # the names of upstream's own plugins; none of them is left
+        text = f"no volume plugin matched name: {provisioner}"
+        return Tell(Note("Warning", "ProvisioningFailed", text))
+    return Provision(provisioner)

@@ -1,0 +1,101 @@
+"""The volumes' half of the PV binder: phases, released volumes, and bindings that lost are taken back.
+
+That a claim is gone is the one thing here that cannot be undone: its volume is Released, and a provisioner may delete
+the data. So the server is asked, not only the informer. See `claims` for the whole, `volume_steps` for the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tonnage import logs
+from tonnage.client.reconciler import Reconciler
+from tonnage.clock import Clock
+from tonnage.controllers.volumes.binding_writes import Bindings
+from tonnage.controllers.volumes.sync_volume import (
+    FAILED,
+    RELEASED,
+    AskClaim,
+    Release,
+    SetPhase,
+    TakeBack,
+    TellBoth,
+    reclaimed,
+    step_for,
+)
+from tonnage.errors import NotFound
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.meta import Key
+
+_BUSY_S: Final = 0.5
+"""While a claim is being bound to the volume, its state is about to change."""
+
+_log = logs.logger("tonnage.claims")
+
+
+class VolumeKeeper:
+    """Keeps every volume's phase true; `ask_claim` has a claim looked at."""
+
+    def __init__(self, bindings: Bindings, ask_claim: Callable[[Key], None], *, clock: Clock) -> None:
+        self._bindings = bindings
+        self._ask_claim = ask_claim
+        self._queue = Reconciler("volumes", self.bring, clock=clock)
+        self._queue.follow(bindings.volume_informer)
+        self._queue.follow(bindings.claim_informer, self._concerned_by_claim)
+
+    async def run(self) -> None:
+        await self._queue.run()
+
+    async def bring(self, key: Key) -> float | None:
+        """Bring one volume's state to what its claim says."""
+        volume = self._bindings.volumes.get(key)
+        if volume is None:
+            return None
+        if key in self._bindings.in_work:
+            return _BUSY_S
+        claim = await self._claim_of(volume)
+        match step_for(volume, claim):
+            case SetPhase(phase, note):
+                await self._bindings.set_phase(volume, phase, note)
+            case AskClaim():
+                if claim is not None:
+                    self._ask_claim(claim.key)
+            case TellBoth(of_volume, of_claim):
+                self._bindings.say(volume, of_volume)
+                if claim is not None:
+                    self._bindings.say(claim, of_claim)
+            case TakeBack():
+                await self._bindings.take_back(volume)
+            case Release():
+                await self._release(volume)
+        return None
+
+    async def _claim_of(self, volume: PersistentVolume) -> PersistentVolumeClaim | None:
+        """The claim that the volume's `claimRef` means, by name and uid; None once it is certain that it is gone."""
+        owner = volume.spec.claim_ref
+        if owner is None or not owner.uid:
+            return None
+        claim = self._bindings.claims.get(owner.key)
+        if claim is not None and claim.uid == owner.uid:
+            return claim
+        if claim is None and volume.status.phase in (RELEASED, FAILED):
+            return None  # it was asked about before
+        try:
+            claim = await self._bindings.client.get(PersistentVolumeClaim, owner.key)
+        except NotFound:
+            return None
+        return claim if claim.uid == owner.uid else None
+
+    async def _release(self, volume: PersistentVolume) -> None:
+        if volume.status.phase not in (RELEASED, FAILED):
+            policy = volume.spec.persistent_volume_reclaim_policy
+            _log.info("Volume is released", volume=volume.name, reclaim_policy=policy)
+            volume = await self._bindings.set_phase(volume, RELEASED)
+        outcome = reclaimed(volume)
+        if outcome is not None:
+            await self._bindings.set_phase(volume, outcome.phase, outcome.note)
+
+    def _concerned_by_claim(self, claim: PersistentVolumeClaim) -> list[Key]:
+        keys = [volume.name for volume in self._bindings.kept_for(claim.key)]
+        return [claim.spec.volume_name, *keys] if claim.spec.volume_name else keys

@@ -1,0 +1,1 @@
+"""Controllers that own pods (ReplicaSet, Deployment, StatefulSet) and the disruption budgets over them."""

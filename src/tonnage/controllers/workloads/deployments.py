@@ -1,0 +1,288 @@
+"""The Deployment controller: ReplicaSets for templates, the newest growing as the older ones shrink.
+
+Each look does one step and tells how far it is; the change comes back as an event and brings the next step.
+
+    adopt ──► paused or resumed? ──► number the new set ──► scaled or paused? ──yes──► all sets in proportion
+                                                                  │ no
+                                              Recreate: old to zero, wait, then new to full size
+                                         RollingUpdate: new up, else old down, within the two fences
+
+Its caches must show its own writes before it acts again (`expectations`), or a set that has just grown would be taken
+for small. A change of size names the revision it was decided on. Decisions are `rollout`, `rollout_revisions` and
+`deployment_status`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.controllers.workloads import deployment_status, rollout, rollout_revisions
+from tonnage.controllers.workloads.controller_refs import Owned, claim, follow_owned
+from tonnage.controllers.workloads.expectations import Expectations, is_in_doubt
+from tonnage.controllers.workloads.replica_sets import is_namespace_terminating
+from tonnage.controllers.workloads.status_writes import write_status
+from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
+from tonnage.objects import codec
+from tonnage.objects.apps_v1 import Deployment, DeploymentStatus, ReplicaSet
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key
+from tonnage.objects.selectors import selects
+
+_WORKERS = 5
+_LOOK_AGAIN_S = 1.0
+"""While own writes are not seen: their events mostly bring the key back sooner."""
+
+_log = logs.logger("tonnage.controllers.workloads.deployments")
+
+
+class Deployments:
+    """Brings every Deployment's pods to its template, step by step."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
+    ) -> None:
+        self._client = client
+        self._informers = informers
+        self._recorder = recorder
+        self._clock = clock
+        self._deployments = informers.of(Deployment)
+        self._sets = informers.of(ReplicaSet)
+        self._pods = informers.of(Pod)
+        self._sets_of = Owned(self._sets)
+        self._pods_of = Owned(self._pods)
+        self._expectations = Expectations(client, clock)
+        self._reconciler = Reconciler("deployments", self._bring, clock=clock, workers=_WORKERS)
+        self._reconciler.follow(self._deployments)
+        follow_owned(self._reconciler, self._sets, self._deployments, lambda owner: owner.spec.selector)
+        self._pods.add_handlers(on_update=lambda _, pod: self._pod_changed(pod), on_delete=self._pod_changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._informers.wait_synced()
+        await self._reconciler.run()
+
+    # -- whom a change concerns ---------------------------------------------------------------------------------------
+
+    def _pod_changed(self, pod: Pod) -> None:
+        """Recreate waits for the last old pod to be gone, which no ReplicaSet's status tells."""
+        owner = pod.metadata.controller
+        if owner is None or owner.kind != "ReplicaSet":
+            return
+        found = self._sets.get(f"{pod.namespace}/{owner.name}")
+        above = found.metadata.controller if found is not None else None
+        if above is None or above.kind != "Deployment":
+            return
+        deployment = self._deployments.get(f"{pod.namespace}/{above.name}")
+        if deployment is not None and not rollout.is_rolling(deployment):
+            self._reconciler.add(deployment.key)
+
+    # -- one Deployment -----------------------------------------------------------------------------------------------
+
+    async def _bring(self, key: Key) -> float | None:
+        deployment = self._deployments.get(key)
+        if deployment is None:
+            self._expectations.forget(key)
+            return None
+        await self._expectations.settle(key)
+        if not self._expectations.are_met(key):
+            return _LOOK_AGAIN_S
+        selector = deployment.spec.selector
+        if selector is None or selector.is_empty:
+            await self._refuse_everything(deployment)
+            return None
+        sets = await claim(
+            self._client, deployment, self._sets_of, lambda each: selects(selector, each.metadata.labels)
+        )
+        new, olds = rollout.split(deployment, sets)
+        if deployment.metadata.is_terminating:
+            return await self._tell(deployment, sets, new, in_rollout=False)
+        conditions = deployment_status.paused(deployment, self._clock.now())
+        if conditions is not None:
+            status = msgspec.structs.replace(deployment.status, conditions=conditions)
+            await self._write(deployment, status)
+            return None  # the change brings us back
+        if new is not None:
+            new = await self._number(deployment, new, olds)
+            if new is None:
+                return None
+            sets = [*olds, new]
+        if deployment.spec.paused or rollout.is_scaling(deployment, sets):
+            await self._resize(deployment, sets, rollout.scaled(deployment, new, olds))
+            if deployment.spec.paused:
+                await self._clean_up(deployment, olds)
+            return await self._tell(deployment, sets, new, in_rollout=False)
+        if rollout.is_rolling(deployment):
+            return await self._roll(deployment, new, olds)
+        return await self._recreate(deployment, new, olds)
+
+    async def _refuse_everything(self, deployment: Deployment) -> None:
+        note = "This deployment is selecting all pods. A non-empty selector is required."
+        self._recorder.event(deployment, "Warning", "SelectingAll", "Select", note)
+        if deployment.status.observed_generation < deployment.metadata.generation:
+            generation = deployment.metadata.generation
+            await self._write(deployment, msgspec.structs.replace(deployment.status, observed_generation=generation))
+
+    async def _roll(self, deployment: Deployment, new: ReplicaSet | None, olds: Sequence[ReplicaSet]) -> float | None:
+        size = rollout.new_size(deployment, new, olds)
+        if new is None:
+            await self._make_new(deployment, size, olds)
+            return None
+        sizes = {new.name: size} if size != new.spec.replicas else rollout.shrink_old(deployment, new, olds)
+        sets = [*olds, new]
+        if not await self._resize(deployment, sets, sizes) and self._is_complete(deployment):
+            await self._clean_up(deployment, olds)
+        return await self._tell(deployment, sets, new, in_rollout=True)
+
+    async def _recreate(
+        self, deployment: Deployment, new: ReplicaSet | None, olds: Sequence[ReplicaSet]
+    ) -> float | None:
+        sets = [*olds, new] if new is not None else list(olds)
+        shrunk = await self._resize(deployment, olds, {each.name: 0 for each in olds if each.spec.replicas})
+        if shrunk or self._are_old_pods_left(olds):
+            return await self._tell(deployment, sets, new, in_rollout=True)
+        if new is None:
+            await self._make_new(deployment, deployment.spec.replicas, olds)
+            return None
+        wanted = deployment.spec.replicas
+        grown = new.spec.replicas != wanted and await self._resize(deployment, [new], {new.name: wanted})
+        if not grown and self._is_complete(deployment):
+            await self._clean_up(deployment, olds)
+        return await self._tell(deployment, sets, new, in_rollout=True)
+
+    def _are_old_pods_left(self, olds: Sequence[ReplicaSet]) -> bool:
+        """A pod that is being deleted still runs, and Recreate promises that old and new never run together."""
+        if any(each.status.replicas for each in olds):
+            return True
+        return any(not pod.is_terminal for each in olds for pod in self._pods_of.of(each))
+
+    def _is_complete(self, deployment: Deployment) -> bool:
+        return deployment_status.is_complete(deployment, deployment.status)
+
+    # -- acts ---------------------------------------------------------------------------------------------------------
+
+    async def _number(self, deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSet]) -> ReplicaSet | None:
+        """Give the new set the highest revision and the Deployment its number; None when the Deployment was written."""
+        missing = rollout_revisions.annotations_for(deployment, new, rollout_revisions.next_revision(olds))
+        min_ready_s = deployment.spec.min_ready_seconds
+        if missing or new.spec.min_ready_seconds != min_ready_s:
+            patch: Doc = {"metadata": {"annotations": missing}, "spec": {"minReadySeconds": min_ready_s or None}}
+            return await self._patch_set(deployment, new, patch)
+        status = deployment.status
+        if deployment_status.condition_of(status.conditions, "Progressing") is None:
+            note = f'Found new replica set "{new.name}"'
+            now = self._clock.now()
+            conditions = deployment_status.noted(deployment, "True", "FoundNewReplicaSet", note, now)
+            status = msgspec.structs.replace(status, conditions=conditions)
+        revision = new.metadata.annotations.get(rollout_revisions.REVISION, "")
+        return None if await self._write(deployment, status, revision) else new
+
+    async def _make_new(self, deployment: Deployment, size: int, olds: Sequence[ReplicaSet]) -> None:
+        """Make the ReplicaSet of the present template; the next look goes on from it."""
+        revision = rollout_revisions.next_revision(olds)
+        doc = rollout_revisions.new_set(deployment, size, revision)
+        name = doc["metadata"]["name"]
+        try:
+            made = codec.convert(ReplicaSet, await self._client.create_doc(doc))
+        except AlreadyExists:
+            await self._find_or_rename(deployment, f"{deployment.namespace}/{name}")
+            return
+        except TonnageError as exc:
+            if is_in_doubt(exc):
+                self._expectations.doubt(deployment.key, self._sets, f"{deployment.namespace}/{name}")
+            if is_namespace_terminating(exc):
+                return
+            if isinstance(exc, ApiError):
+                await self._tell_failed(deployment, f'Failed to create new replica set "{name}": {exc.message}')
+            raise
+        self._expectations.wrote(deployment.key, self._sets, made)
+        if size > 0:
+            self._event_scaled(deployment, made, 0, size)
+        now = self._clock.now()
+        note = f'Created new replica set "{name}"'
+        conditions = deployment_status.noted(deployment, "True", "NewReplicaSetCreated", note, now)
+        status = msgspec.structs.replace(deployment.status, conditions=conditions)
+        await self._write(deployment, status, str(revision))
+
+    async def _find_or_rename(self, deployment: Deployment, key: Key) -> None:
+        """Somebody has the name: our own set, which the cache will show, or one of another template."""
+        found = await self._client.get(ReplicaSet, key)
+        owner = found.metadata.controller
+        is_ours = owner is not None and owner.uid == deployment.uid
+        if is_ours and rollout.same_template(found.spec.template, deployment.spec.template):
+            self._expectations.wrote(deployment.key, self._sets, found)
+            return
+        collisions = (deployment.status.collision_count or 0) + 1
+        _log.info("Two templates have the same hash", deployment=deployment.key, collisions=collisions)
+        await self._write(deployment, msgspec.structs.replace(deployment.status, collision_count=collisions))
+
+    async def _tell_failed(self, deployment: Deployment, note: str) -> None:
+        self._recorder.event(deployment, "Warning", "ReplicaSetCreateError", "Create", note)
+        now = self._clock.now()
+        conditions = deployment_status.noted(deployment, "False", "ReplicaSetCreateError", note, now)
+        await self._write(deployment, msgspec.structs.replace(deployment.status, conditions=conditions))
+
+    async def _resize(self, deployment: Deployment, sets: Sequence[ReplicaSet], sizes: rollout.Sizes) -> bool:
+        """Give sets their sizes, and note the Deployment's size on each of them; whether any size changed."""
+        annotations = rollout.replicas_annotations(deployment)
+        is_changed = False
+        for found in [each for each in sets if each.name in sizes]:
+            old, size = found.spec.replicas, sizes[found.name]
+            if old == size and annotations.items() <= found.metadata.annotations.items():
+                continue
+            patch: Doc = {"metadata": {"annotations": annotations}, "spec": {"replicas": size}}
+            resized = await self._patch_set(deployment, found, patch)
+            if old != size:
+                is_changed = True
+                self._event_scaled(deployment, resized, old, size)
+        return is_changed
+
+    def _event_scaled(self, deployment: Deployment, found: ReplicaSet, old: int, size: int) -> None:
+        note = f"Scaled {'up' if size > old else 'down'} replica set {found.name} from {old} to {size}"
+        self._recorder.event(deployment, "Normal", "ScalingReplicaSet", "Scale", note, found)
+
+    async def _patch_set(self, deployment: Deployment, found: ReplicaSet, patch: Doc) -> ReplicaSet:
+        """Change a set if it is still as it was looked at."""
+        patch["metadata"] |= {"uid": found.uid, "resourceVersion": found.metadata.resource_version}
+        try:
+            patched = await self._client.patch(ReplicaSet, found.key, patch)
+        except TonnageError as exc:
+            if is_in_doubt(exc):
+                self._expectations.doubt(deployment.key, self._sets, found.key)
+            raise
+        self._expectations.wrote(deployment.key, self._sets, patched)
+        return patched
+
+    async def _clean_up(self, deployment: Deployment, olds: Sequence[ReplicaSet]) -> None:
+        for each in rollout_revisions.outdated(deployment, olds):
+            try:
+                await self._client.delete(ReplicaSet, each.key, uid=each.uid)
+            except NotFound:
+                continue
+            self._expectations.deleted(deployment.key, self._sets, each.key, each.uid)
+
+    async def _tell(
+        self, deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, *, in_rollout: bool
+    ) -> float | None:
+        now = self._clock.now()
+        judge = deployment_status.rolled if in_rollout else deployment_status.counted
+        status = judge(deployment, sets, new, now)
+        await self._write(deployment, status)
+        return deployment_status.check_after_s(deployment, status, now) if in_rollout else None
+
+    async def _write(self, deployment: Deployment, status: DeploymentStatus, revision: str = "") -> bool:
+        """Write the status, and the revision into the annotations; whether that was news."""
+        annotations = {rollout_revisions.REVISION: revision} if revision else None
+        written = await write_status(self._client, deployment, status, annotations=annotations)
+        if written is not None:
+            self._expectations.wrote(deployment.key, self._deployments, written)
+        return written is not None

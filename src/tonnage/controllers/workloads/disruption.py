@@ -1,0 +1,192 @@
+"""The disruption controller: keeps every PodDisruptionBudget's status true, so that evictions can be judged by it.
+
+The API server allows an eviction when the budget's status was computed for its present generation and has a disruption
+left; it takes one off and notes the pod. Here the numbers are made right again from what the pods say. When they cannot
+be counted, none is allowed. The arithmetic is `disruption_plan`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock, rfc3339
+from tonnage.controllers.workloads.disruption_plan import (
+    NoController,
+    disrupted,
+    expected,
+    failed_status,
+    stale_after_s,
+    status_of,
+)
+from tonnage.controllers.workloads.status_writes import replacing
+from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
+from tonnage.objects.core_v1 import Pod, ReplicationController
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key, Object, OwnerReference
+from tonnage.objects.policy_v1 import PodDisruptionBudget, PodDisruptionBudgetStatus
+from tonnage.objects.selectors import InvalidSelector, selects
+
+_log = logs.logger("tonnage.controllers.workloads.disruption")
+
+
+class Disruption:
+    """Counts pods for budgets."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
+    ) -> None:
+        self._client = client
+        self._informers = informers
+        self._recorder = recorder
+        self._clock = clock
+        self._budgets = informers.of(PodDisruptionBudget)
+        self._pods = informers.of(Pod)
+        self._sets = informers.of(ReplicaSet)
+        self._deployments = informers.of(Deployment)
+        self._stateful_sets = informers.of(StatefulSet)
+        self._replication_controllers = informers.of(ReplicationController)
+        self._reconciler = Reconciler("disruption", self._bring, clock=clock, workers=2)
+        self._stale = Reconciler("stale-disruption", self._calm, clock=clock, workers=1)
+        self._reconciler.follow(self._budgets)
+        self._pods.add_handlers(on_add=self._pod_changed, on_update=self._pod_updated, on_delete=self._pod_changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._informers.wait_synced()
+        await asyncio.gather(self._reconciler.run(), self._stale.run())
+
+    # -- whom a pod concerns ------------------------------------------------------------------------------------------
+
+    def _pod_updated(self, old: Pod, new: Pod) -> None:
+        if old.metadata.labels != new.metadata.labels:
+            self._pod_changed(old)
+        self._pod_changed(new)
+
+    def _pod_changed(self, pod: Pod) -> None:
+        budgets = [each for each in self._budgets if each.namespace == pod.namespace and _guards(each, pod)]
+        if len(budgets) > 1:
+            note = (
+                f'Pod "{pod.namespace}"/"{pod.name}" matches multiple PodDisruptionBudgets.  '
+                f'Chose "{budgets[0].name}" arbitrarily.'
+            )
+            self._recorder.event(pod, "Warning", "MultiplePodDisruptionBudgets", "Guard", note)
+        for each in budgets:
+            self._reconciler.add(each.key)
+        if stale_after_s(pod, self._clock.now()) is not None:
+            self._stale.add(pod.key)
+
+    # -- one budget ---------------------------------------------------------------------------------------------------
+
+    async def _bring(self, key: Key) -> float | None:
+        budget = self._budgets.get(key)
+        if budget is None:
+            return None
+        now = self._clock.now()
+        try:
+            pods = [each for each in self._pods if each.namespace == budget.namespace and _selects(budget, each)]
+            if not pods:
+                self._recorder.event(budget, "Normal", "NoPods", "Count", "No matching pods found")
+            wanted = expected(budget.spec, pods, self._scale_of)
+        except (NoController, ValueError, InvalidSelector) as exc:
+            note = f"Failed to calculate the number of expected pods: {exc}"
+            self._recorder.event(budget, "Warning", "CalculateExpectedPodCountFailed", "Count", note)
+            await self._write(budget, failed_status(budget, str(exc), now))
+            return None  # a change of the budget or of its pods brings us back
+        if wanted.unmanaged:
+            self._warn_of_unmanaged(budget)
+        found = disrupted(budget.status.disrupted_pods, pods, now)
+        for pod in found.undone:
+            note = f"Pod was expected by PDB {budget.namespace}/{budget.name} to be deleted but it wasn't"
+            self._recorder.event(pod, "Warning", "NotDeleted", "Delete", note)
+        await self._write(budget, status_of(budget, pods, wanted, found.waiting, now))
+        # A little more than the rest of the two minutes: a note is struck when they are over.
+        return None if found.recheck_s is None else found.recheck_s + 0.1
+
+    def _warn_of_unmanaged(self, budget: PodDisruptionBudget) -> None:
+        note = (
+            f"Pods selected by this PodDisruptionBudget (selector: {budget.spec.selector}) were found to be unmanaged. "
+            "As a result, the status of the PDB cannot be calculated correctly, which may result in undefined "
+            'behavior. To account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.'
+        )
+        self._recorder.event(budget, "Warning", "UnmanagedPods", "Count", note)
+
+    async def _write(self, budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> None:
+        if status == budget.status:
+            return
+        doc = replacing(status, budget.status)
+        # Four numbers and a condition's message are there also when they are empty.
+        doc |= {
+            "disruptionsAllowed": status.disruptions_allowed,
+            "currentHealthy": status.current_healthy,
+            "desiredHealthy": status.desired_healthy,
+            "expectedPods": status.expected_pods,
+        }
+        for condition in doc.get("conditions") or ():
+            condition.setdefault("message", "")
+        metadata = {"uid": budget.uid, "resourceVersion": budget.metadata.resource_version}
+        # The version matters: an eviction that was allowed meanwhile must not be given back.
+        patch: Doc = {"metadata": metadata, "status": doc}
+        await self._client.patch(PodDisruptionBudget, budget.key, patch, subresource="status")
+
+    # -- how many are wanted ------------------------------------------------------------------------------------------
+
+    def _scale_of(self, controller: OwnerReference, namespace: str) -> tuple[str, int] | None:
+        """The size of a pod's workload: for a ReplicaSet that a Deployment made, the Deployment's."""
+        group = controller.api_version.rpartition("/")[0]
+        key = f"{namespace}/{controller.name}"
+        if (group, controller.kind) == ("", "ReplicationController"):
+            return _sized(self._replication_controllers.get(key), controller.uid)
+        if group != "apps":
+            return None
+        if controller.kind == "StatefulSet":
+            return _sized(self._stateful_sets.get(key), controller.uid)
+        if controller.kind != "ReplicaSet":
+            return None
+        found = self._sets.get(key)
+        above = found.metadata.controller if found is not None and found.uid == controller.uid else None
+        if above is not None and above.kind == "Deployment":
+            return _sized(self._deployments.get(f"{namespace}/{above.name}"), above.uid)
+        return _sized(found, controller.uid)
+
+    # -- one pod ------------------------------------------------------------------------------------------------------
+
+    async def _calm(self, key: Key) -> float | None:
+        """Take back a DisruptionTarget that nothing came of."""
+        pod = self._pods.get(key)
+        left_s = stale_after_s(pod, self._clock.now()) if pod is not None else None
+        if pod is None or left_s is None:
+            return None
+        if left_s > 0:
+            return left_s
+        told = {"type": "DisruptionTarget", "status": "False", "reason": None, "message": None}
+        patch: Doc = {
+            "metadata": {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version},
+            "status": {"conditions": [{**told, "lastTransitionTime": rfc3339(self._clock.now())}]},
+        }
+        await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
+        _log.info("A pod that was to be disrupted was not", pod=key)
+        return None
+
+
+def _sized(
+    found: Deployment | ReplicaSet | StatefulSet | ReplicationController | None, uid: str
+) -> tuple[str, int] | None:
+    return (found.uid, found.spec.replicas) if found is not None and found.uid == uid else None
+
+
+def _selects(budget: PodDisruptionBudget, pod: Object) -> bool:
+    return selects(budget.spec.selector, pod.metadata.labels)
+
+
+def _guards(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """As `_selects`; a selector that makes no sense guards nobody, and is told of when its budget is looked at."""
+    try:
+        return _selects(budget, pod)
+    except InvalidSelector:
+        return False

@@ -1,0 +1,98 @@
+"""StatefulSet, who is who: the names, labels, pods and claims that belong to an ordinal.
+
+The pod of ordinal n is `<set>-<n>` and its claims are `<template>-<set>-<n>`, today and after every replacement. All is
+made from documents, so that no field of a template is lost. Mirrors stateful_set_utils.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tonnage.controllers.workloads.pod_templates import pod_from_template
+from tonnage.objects.apps_v1 import StatefulSet
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.document import Doc, copy
+
+POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
+POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+REVISION_HASH: Final = "controller-revision-hash"
+_NAME: Final = re.compile(r"(.*)-([0-9]+)")
+
+
+def ordinal_of(name: str) -> int:
+    """The number at the end of a pod's name; -1 when there is none, or one beyond 32 bits."""
+    parts = _NAME.fullmatch(name)
+    return int(parts[2]) if parts and int(parts[2]) < 2**31 else -1
+
+
+def is_member(owner: StatefulSet, pod: Pod) -> bool:
+    """By its name, it could be a pod of this set."""
+    parts = _NAME.fullmatch(pod.name)
+    return parts is not None and parts[1] == owner.name
+
+
+def ordinals(owner: StatefulSet) -> range:
+    """The ordinals that the set is meant to have."""
+    return range(owner.spec.ordinals.start, owner.spec.ordinals.start + owner.spec.replicas)
+
+
+def pod_name(owner: StatefulSet, ordinal: int) -> str:
+    return f"{owner.name}-{ordinal}"
+
+
+def revision_of(pod: Pod) -> str:
+    return pod.metadata.labels.get(REVISION_HASH, "")
+
+
+def claim_names(owner: StatefulSet, ordinal: int) -> dict[str, str]:
+    """The name of each claim by that of its template, which is also the volume's."""
+    names = (template.get("metadata", {}).get("name", "") for template in owner.spec.volume_claim_templates)
+    return {name: f"{name}-{owner.name}-{ordinal}" for name in names}
+
+
+def claims_for(owner: StatefulSet, ordinal: int) -> list[Doc]:
+    """The claims of an ordinal, to be made where they are missing; labelled so that the set's selector finds them."""
+    labels = dict(owner.spec.selector.match_labels) if owner.spec.selector is not None else {}
+    names = claim_names(owner, ordinal)
+    claims: list[Doc] = []
+    for template in owner.spec.volume_claim_templates:
+        wanted = template.get("metadata", {})
+        metadata: Doc = {
+            "name": names[wanted.get("name", "")],
+            "namespace": owner.namespace,
+            "labels": {**wanted.get("labels", {}), **labels},
+        }
+        metadata |= {field: copy(wanted[field]) for field in ("annotations", "finalizers") if wanted.get(field)}
+        spec = copy(template.get("spec", {}))
+        claims.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
+    return claims
+
+
+def pod_for(owner: StatefulSet, template: Mapping[str, Any], ordinal: int, revision: str) -> Doc:
+    """The pod of an ordinal from this template, which is the set's own or one of its past, named by `revision`."""
+    doc = pod_from_template(template, owner)
+    name = doc["metadata"]["name"] = pod_name(owner, ordinal)
+    labels = doc["metadata"].setdefault("labels", {})
+    labels |= {**identity_labels(name), REVISION_HASH: revision}
+    spec = doc["spec"]
+    spec["hostname"] = name
+    if owner.spec.service_name:
+        spec["subdomain"] = owner.spec.service_name
+    else:
+        spec.pop("subdomain", None)
+    claims = claim_names(owner, ordinal)
+    own = [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim in claims.items()]
+    others = [volume for volume in spec.get("volumes", ()) if volume.get("name") not in claims]
+    if own or others:
+        spec["volumes"] = [*own, *others]
+    return doc
+
+
+def identity_labels(name: str) -> dict[str, str]:
+    return {POD_NAME: name, POD_INDEX: str(ordinal_of(name))}
+
+
+def has_identity(pod: Pod) -> bool:
+    return pod.metadata.labels.get(POD_NAME) == pod.name

@@ -1,0 +1,163 @@
+"""What a StatefulSet does to its pods and claims, one act at a time, each with the event that tells of it.
+
+Claims come before the pod that mounts them. Each act may be repeated: what is there is left as it is. Mirrors
+stateful_pod_control.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tonnage.client.http import Client
+from tonnage.client.informer import Informer
+from tonnage.client.recorder import Recorder
+from tonnage.controllers.workloads import claim_retention
+from tonnage.controllers.workloads.expectations import Expectations
+from tonnage.controllers.workloads.stateful_identity import (
+    claim_names,
+    claims_for,
+    has_identity,
+    identity_labels,
+    ordinal_of,
+    pod_for,
+    pod_name,
+)
+from tonnage.errors import AlreadyExists, NotFound, TonnageError
+from tonnage.objects import codec
+from tonnage.objects.apps_v1 import StatefulSet
+from tonnage.objects.codec import to_doc
+from tonnage.objects.core_v1 import ObjectReference, PersistentVolumeClaim, Pod
+from tonnage.objects.document import Doc
+
+
+class ClaimInTheWay(TonnageError):
+    """A claim of the right name is on its way out; the pod cannot be made before it is gone."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"pvc {name} is being deleted")
+
+
+class StatefulPods:
+    """The acts of the StatefulSet controller."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        pods: Informer[Pod],
+        claims: Informer[PersistentVolumeClaim],
+        expectations: Expectations,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._pods = pods
+        self._claims = claims
+        self._expectations = expectations
+
+    async def create(self, owner: StatefulSet, template: Mapping[str, Any], ordinal: int, revision: str) -> None:
+        """Make the claims of an ordinal where they are missing, then its pod. Raises what was in the way."""
+        name = pod_name(owner, ordinal)
+        try:
+            await self.make_claims(owner, ordinal)
+            made = codec.convert(Pod, await self._client.create_doc(pod_for(owner, template, ordinal, revision)))
+        except AlreadyExists:
+            raise  # the cache will show it: no failure to tell people of
+        except TonnageError as exc:
+            self._tell_pod(owner, "Create", name, exc)
+            raise
+        self._expectations.wrote(owner.key, self._pods, made)
+        self._tell_pod(owner, "Create", name, None)
+
+    async def delete(self, owner: StatefulSet, pod: Pod) -> None:
+        try:
+            await self._client.delete(Pod, pod.key, uid=pod.uid)
+        except NotFound:
+            pass  # that is what was wanted
+        except TonnageError as exc:
+            self._tell_pod(owner, "Delete", pod.name, exc)
+            raise
+        self._expectations.deleted(owner.key, self._pods, pod.key, pod.uid)
+        self._tell_pod(owner, "Delete", pod.name, None)
+
+    async def conform(self, owner: StatefulSet, pod: Pod) -> None:
+        """Give an adopted pod the labels of its identity, and its claims the owners that the policy wants.
+
+        Its volumes stay as they are: no API server lets them be changed.
+        """
+        if not has_identity(pod):
+            patch: Doc = {"metadata": {"uid": pod.uid, "labels": identity_labels(pod.name)}}
+            try:
+                written = await self._client.patch(Pod, pod.key, patch, patch_type="strategic")
+            except TonnageError as exc:
+                self._tell_pod(owner, "Update", pod.name, exc)
+                raise
+            self._expectations.wrote(owner.key, self._pods, written)
+            self._tell_pod(owner, "Update", pod.name, None)
+        await self.keep_claims(owner, pod)
+
+    async def make_claims(self, owner: StatefulSet, ordinal: int) -> None:
+        """Make the claims of an ordinal that are missing. Raises ClaimInTheWay for one that is being deleted."""
+        owners = [to_doc(each) for each in claim_retention.owners_at_creation(owner)]
+        for doc in claims_for(owner, ordinal):
+            name = doc["metadata"]["name"]
+            known = self._claims.get(f"{owner.namespace}/{name}")
+            if known is not None:
+                if known.metadata.is_terminating:
+                    raise ClaimInTheWay(name)
+                continue
+            if owners:
+                doc["metadata"]["ownerReferences"] = owners
+            try:
+                made = codec.convert(PersistentVolumeClaim, await self._client.create_doc(doc))
+            except TonnageError as exc:
+                if not isinstance(exc, AlreadyExists):
+                    self._tell_claim(owner, name, ordinal, exc)
+                raise
+            self._expectations.wrote(owner.key, self._claims, made)
+            self._tell_claim(owner, name, ordinal, None)
+
+    async def keep_claims(self, owner: StatefulSet, pod: Pod) -> None:
+        """Bring the claims' owners to the retention policy; those that the cache does not show come next time."""
+        for name in claim_names(owner, ordinal_of(pod.name)).values():
+            known = self._claims.get(f"{owner.namespace}/{name}")
+            if known is None:
+                continue
+            if claim_retention.has_other_controller(known, owner, pod):
+                note = (
+                    f"PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, "
+                    "the retention policy is ignored for this claim"
+                )
+                self._recorder.event(owner, "Warning", "ConflictingController", "Update", note, known)
+            owners = claim_retention.owners_to_set(known, owner, pod)
+            if owners is None:
+                continue
+            metadata = {"uid": known.uid, "resourceVersion": known.metadata.resource_version}
+            patch: Doc = {"metadata": {**metadata, "ownerReferences": [to_doc(each) for each in owners]}}
+            try:
+                written = await self._client.patch(PersistentVolumeClaim, known.key, patch)
+            except TonnageError as exc:
+                self._tell_pod(owner, "Update", pod.name, exc)
+                raise
+            self._expectations.wrote(owner.key, self._claims, written)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _tell_pod(self, owner: StatefulSet, verb: str, name: str, failure: TonnageError | None) -> None:
+        about = ObjectReference(api_version="v1", kind="Pod", namespace=owner.namespace, name=name)
+        what = f"{verb} Pod {name} in StatefulSet {owner.name}"
+        if failure is None:
+            self._recorder.event(owner, "Normal", f"Successful{verb}", verb, f"{what} successful", about)
+        else:
+            note = f"{what} failed error: {failure.message}"
+            self._recorder.event(owner, "Warning", f"Failed{verb}", verb, note, about)
+
+    def _tell_claim(self, owner: StatefulSet, name: str, ordinal: int, failure: TonnageError | None) -> None:
+        about = ObjectReference(api_version="v1", kind="PersistentVolumeClaim", namespace=owner.namespace, name=name)
+        pod = pod_name(owner, ordinal)
+        if failure is None:
+            note = f"Create Claim {name} Pod {pod} in StatefulSet {owner.name} success"
+            self._recorder.event(owner, "Normal", "SuccessfulCreate", "Create", note, about)
+        else:
+            note = f"Create Claim {name} for Pod {pod} in StatefulSet {owner.name} failed error: {failure.message}"
+            self._recorder.event(owner, "Warning", "FailedCreate", "Create", note, about)

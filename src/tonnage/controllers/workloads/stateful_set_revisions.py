@@ -1,0 +1,89 @@
+"""StatefulSet, its history: each template it ever had, as a ControllerRevision.
+
+A revision holds a patch that puts its template back (`kubectl rollout undo` applies it), and a number that grows. Its
+name follows from the template, so that one that is made twice is there once; a template that comes back takes up its
+old revision with a new number. Mirrors history/controller_history.go and getStatefulSetRevisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tonnage.controllers.workloads.controller_refs import controller_ref
+from tonnage.controllers.workloads.pod_templates import revision_hash
+from tonnage.controllers.workloads.stateful_identity import REVISION_HASH
+from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
+from tonnage.objects.codec import to_doc
+from tonnage.objects.document import Doc, copy, dig, same
+
+_MAX_PREFIX: Final = 223
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which revision the set's template is: `known`, with another number when `number` is set; or one to be made."""
+
+    known: ControllerRevision | None
+    number: int | None
+
+
+def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision]:
+    """By number, then by age, then by name."""
+
+    def key(each: ControllerRevision) -> tuple[int, float, str]:
+        created_at = each.metadata.creation_timestamp
+        return (each.revision, created_at.timestamp() if created_at else 0.0, each.name)
+
+    return sorted(revisions, key=key)
+
+
+def data_of(owner: StatefulSet) -> Doc:
+    """The patch that puts the set's present template back."""
+    return {"spec": {"template": {**copy(dict(owner.spec.template)), "$patch": "replace"}}}
+
+
+def template_of(revision: ControllerRevision) -> Mapping[str, Any]:
+    """The template that a revision keeps; empty for one that is not ours and keeps something else."""
+    kept: Doc = dig(revision.data, "spec", "template") or {}
+    return {field: value for field, value in kept.items() if field != "$patch"}
+
+
+def wanted(owner: StatefulSet, ordered: Sequence[ControllerRevision]) -> Wanted:
+    """Find the set's template among its revisions."""
+    template = dict(owner.spec.template)
+    equal = [each for each in ordered if same(template_of(each), template)]
+    number = ordered[-1].revision + 1 if ordered else 1
+    if not equal:
+        return Wanted(None, number)
+    return Wanted(equal[-1], None if equal[-1] is ordered[-1] else number)
+
+
+def new_revision(owner: StatefulSet, number: int, collision_count: int) -> Doc:
+    """The revision of the set's present template; another `collision_count` gives it another name."""
+    data = data_of(owner)
+    name = revision_hash(data, collision_count)
+    labels = owner.spec.template.get("metadata", {}).get("labels", {})
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": f"{owner.name[:_MAX_PREFIX]}-{name}",
+            "namespace": owner.namespace,
+            "labels": {**labels, REVISION_HASH: name},
+            "annotations": dict(owner.metadata.annotations),
+            "ownerReferences": [to_doc(controller_ref(owner))],
+        },
+        "data": data,
+        "revision": number,
+    }
+
+
+def outdated(
+    owner: StatefulSet, ordered: Sequence[ControllerRevision], live: Collection[str]
+) -> Sequence[ControllerRevision]:
+    """The revisions beyond the history limit, oldest first; those in `live` are in use and do not count."""
+    limit = owner.spec.revision_history_limit
+    past = [each for each in ordered if each.name not in live]
+    return past[: len(past) - limit] if 0 <= limit < len(past) else []

@@ -1,0 +1,227 @@
+"""The StatefulSet controller: pods with names and claims that stay theirs.
+
+    look ──► has the cache seen all that we did? ──► adopt and release ──► which revision is the template?
+                                                                                     │
+              tell the status ◄── claims, then pods, one step after the other ◄── plan
+
+Everything has a name that follows from its set, so that nothing can be made twice: what is there already is refused,
+and looked at next time. A deletion names the uid of the pod it means. The decision is `stateful_set_plan`, names and
+documents are `stateful_identity`, the history is `set_revisions`. Events and statuses are upstream's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.controllers.workloads import claim_retention, stateful_set_revisions
+from tonnage.controllers.workloads.availability import next_check_s
+from tonnage.controllers.workloads.controller_refs import Owned, claim, follow_owned
+from tonnage.controllers.workloads.expectations import Expectations
+from tonnage.controllers.workloads.stateful_identity import (
+    claim_names,
+    is_member,
+    ordinal_of,
+    ordinals,
+    pod_name,
+    revision_of,
+)
+from tonnage.controllers.workloads.stateful_pod_control import StatefulPods
+from tonnage.controllers.workloads.stateful_set_plan import (
+    Conform,
+    Create,
+    Delete,
+    MakeClaims,
+    Moment,
+    Step,
+    plan,
+    status_of,
+)
+from tonnage.controllers.workloads.status_writes import write_status
+from tonnage.errors import AlreadyExists, NotFound, TonnageError
+from tonnage.objects import codec
+from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
+from tonnage.objects.document import Doc, same
+from tonnage.objects.meta import Key
+from tonnage.objects.selectors import selects
+
+_WORKERS = 5
+_LOOK_AGAIN_S = 1.0
+"""While own writes are not seen: their events mostly bring the key back sooner."""
+
+_log = logs.logger("tonnage.controllers.stateful-sets")
+
+
+class StatefulSets:
+    """Brings every StatefulSet's pods and claims to what it asks for."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
+    ) -> None:
+        self._client = client
+        self._informers = informers
+        self._clock = clock
+        self._sets = informers.of(StatefulSet)
+        self._pods = informers.of(Pod)
+        self._claims = informers.of(PersistentVolumeClaim)
+        self._revisions = informers.of(ControllerRevision)
+        self._pods_of = Owned(self._pods)
+        self._revisions_of = Owned(self._revisions)
+        self._expectations = Expectations(client, clock)
+        self._acts = StatefulPods(client, recorder, self._pods, self._claims, self._expectations)
+        self._reconciler = Reconciler("stateful-sets", self._bring, clock=clock, workers=_WORKERS)
+        self._reconciler.follow(self._sets)
+        follow_owned(self._reconciler, self._pods, self._sets, lambda owner: owner.spec.selector)
+        self._claims.on_change(self._claim_changed)
+        self._revisions.on_change(self._revision_changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._informers.wait_synced()
+        await self._reconciler.run()
+
+    # -- whom a change concerns ---------------------------------------------------------------------------------------
+
+    def _claim_changed(self, found: PersistentVolumeClaim) -> None:
+        """`data-web-0` may be what the set `web` waits for, to come or to go; a template's name may have dashes too."""
+        parts = found.name.split("-")[:-1]
+        for start in range(1, len(parts)):
+            key = f"{found.namespace}/{'-'.join(parts[start:])}"
+            if key in self._sets:
+                self._reconciler.add(key)
+
+    def _revision_changed(self, found: ControllerRevision) -> None:
+        owner = found.metadata.controller
+        if owner is not None and owner.kind == "StatefulSet":
+            self._reconciler.add(f"{found.namespace}/{owner.name}")
+
+    # -- one set ------------------------------------------------------------------------------------------------------
+
+    async def _bring(self, key: Key) -> float | None:
+        owner = self._sets.get(key)
+        if owner is None:
+            self._expectations.forget(key)
+            return None
+        if not self._expectations.are_met(key):
+            return _LOOK_AGAIN_S
+        selector = owner.spec.selector
+        revisions = stateful_set_revisions.in_order(
+            await claim(self._client, owner, self._revisions_of, lambda each: selects(selector, each.metadata.labels))
+        )
+        pods = await claim(
+            self._client,
+            owner,
+            self._pods_of,
+            lambda pod: is_member(owner, pod) and selects(selector, pod.metadata.labels),
+        )
+        update, collisions = await self._update_revision(owner, revisions)
+        current = next((each for each in revisions if each.name == owner.status.current_revision), update)
+        moment = self._moment(owner, pods, current.name, update.name)
+        failure = await self._carry_out(owner, plan(owner, pods, moment), (current, update))
+        written = await write_status(self._client, owner, status_of(owner, pods, moment, collisions))
+        if written is not None:
+            self._expectations.wrote(key, self._sets, written)
+        await self._forget_history(owner, revisions, {current.name, update.name, *map(revision_of, pods)})
+        if failure is not None:
+            raise failure
+        return next_check_s(pods, owner.spec.min_ready_seconds, moment.now)
+
+    def _moment(self, owner: StatefulSet, pods: Sequence[Pod], current: str, update: str) -> Moment:
+        there = {ordinal_of(pod.name) for pod in pods}
+        return Moment(
+            current_revision=current,
+            update_revision=update,
+            now=self._clock.now(),
+            stale_claims={
+                ordinal
+                for ordinal in ordinals(owner)
+                if ordinal not in there
+                and any(
+                    claim_retention.is_stale(found, owner, pod_name(owner, ordinal))
+                    for found in self._claims_at(owner, ordinal)
+                )
+            },
+            unkept_claims={
+                pod.name
+                for pod in pods
+                if any(
+                    claim_retention.owners_to_set(found, owner, pod) is not None
+                    for found in self._claims_at(owner, ordinal_of(pod.name))
+                )
+            },
+        )
+
+    def _claims_at(self, owner: StatefulSet, ordinal: int) -> list[PersistentVolumeClaim]:
+        names = claim_names(owner, ordinal).values()
+        found = (self._claims.get(f"{owner.namespace}/{name}") for name in names)
+        return [each for each in found if each is not None]
+
+    async def _carry_out(
+        self, owner: StatefulSet, steps: Sequence[Step], revisions: Sequence[ControllerRevision]
+    ) -> TonnageError | None:
+        """Take the steps in their order, up to the first that fails."""
+        templates: dict[str, Mapping[str, Any]] = {
+            each.name: stateful_set_revisions.template_of(each) for each in revisions
+        }
+        try:
+            for step in steps:
+                match step:
+                    case Create(ordinal, revision):
+                        await self._acts.create(owner, templates[revision], ordinal, revision)
+                    case Delete(pod):
+                        await self._acts.delete(owner, pod)
+                    case MakeClaims(pod):
+                        await self._acts.make_claims(owner, ordinal_of(pod.name))
+                        await self._acts.keep_claims(owner, pod)
+                    case Conform(pod):
+                        await self._acts.conform(owner, pod)
+        except TonnageError as exc:
+            return exc
+        return None
+
+    # -- revisions ----------------------------------------------------------------------------------------------------
+
+    async def _update_revision(
+        self, owner: StatefulSet, ordered: Sequence[ControllerRevision]
+    ) -> tuple[ControllerRevision, int]:
+        """The revision of the set's template, made or renumbered if need be; and how often names collided so far."""
+        collisions = owner.status.collision_count or 0
+        wanted = stateful_set_revisions.wanted(owner, ordered)
+        if wanted.known is not None and wanted.number is None:
+            return wanted.known, collisions
+        if wanted.known is not None:
+            known = wanted.known
+            patch: Doc = {"metadata": {"resourceVersion": known.metadata.resource_version}, "revision": wanted.number}
+            renumbered = await self._client.patch(ControllerRevision, known.key, patch)
+            self._expectations.wrote(owner.key, self._revisions, renumbered)
+            return renumbered, collisions
+        return await self._new_revision(owner, wanted.number or 1, collisions)
+
+    async def _new_revision(self, owner: StatefulSet, number: int, collisions: int) -> tuple[ControllerRevision, int]:
+        while True:
+            doc = stateful_set_revisions.new_revision(owner, number, collisions)
+            try:
+                made = codec.convert(ControllerRevision, await self._client.create_doc(doc))
+            except AlreadyExists:
+                made = await self._client.get(ControllerRevision, f"{owner.namespace}/{doc['metadata']['name']}")
+                if not same(made.data, doc["data"]):
+                    collisions += 1
+                    continue
+            self._expectations.wrote(owner.key, self._revisions, made)
+            return made, collisions
+
+    async def _forget_history(self, owner: StatefulSet, ordered: Sequence[ControllerRevision], live: set[str]) -> None:
+        for each in stateful_set_revisions.outdated(owner, ordered, live):
+            try:
+                await self._client.delete(ControllerRevision, each.key, uid=each.uid)
+            except NotFound:
+                continue
+            self._expectations.deleted(owner.key, self._revisions, each.key, each.uid)

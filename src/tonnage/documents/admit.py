@@ -1,0 +1,321 @@
+"""From a client's JSON to a document the rules can trust.
+
+`admit` walks a document once along its schema, in place. Afterwards every value has the type its field asks for, every
+quantity and time is in canonical text, and there is no null, no unknown field, no empty optional map or list, and no
+zero that a Go server would not write (`hostNetwork: false`, an empty `nodeName`, but not `replicas: 0`). What
+was unknown is returned, for `fieldValidation` to refuse, warn about or ignore. A value of a wrong type is a
+`Malformed`, whose sentence is the one Go's decoder would write, because that is what people search for.
+
+The walk is compiled: each type becomes one closure, made once, so a pod costs tens of microseconds.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from datetime import UTC
+from typing import Any
+
+from tonnage.clock import InvalidTime, parse_rfc3339, rfc3339, rfc3339_micro
+from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type
+from tonnage.errors import TonnageError
+from tonnage.objects.document import Doc
+from tonnage.quantity import InvalidQuantity, Quantity
+
+
+class Malformed(TonnageError):
+    """A value cannot be what its field asks for; the message is Go's."""
+
+
+class Path(tuple[Any, ...]):
+    """Where the walk is: (parent, step), step a field name or an index. Text is made only when something is wrong."""
+
+    __slots__ = ()
+
+    def text(self) -> str:
+        if not self:
+            return ""
+        parent, step = self
+        before = parent.text()
+        if isinstance(step, int):
+            return f"{before}[{step}]"
+        return f"{before}.{step}" if before else step
+
+    def fields(self) -> str:
+        """As Go's decoder tells a path: field names only, without indices or map keys."""
+        return re.sub(r"\[[^]]*\]", "", self.text())
+
+
+ROOT = Path()
+
+
+class Findings:
+    """What the walk saw beside the values: unknown fields by path, and how many keys there were in all."""
+
+    __slots__ = ("keys", "unknown")
+
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+        self.keys = 0
+
+
+Check = Callable[[Any, Path, str, Findings], Any]
+"""(value, its path, name of the struct around it, findings) -> the canonical value."""
+
+
+def admit(struct: Struct, doc: Doc) -> Findings:
+    """Check and canonicalise a whole document in place. Raises Malformed."""
+    findings = Findings()
+    _check_of(struct)(doc, ROOT, struct.name, findings)
+    return findings
+
+
+def _check_of(kind: Type) -> Check:
+    if isinstance(kind, Struct):
+        found = _structs.get(kind.full_name)
+        return found if found is not None else _struct_check(kind)
+    if isinstance(kind, ListOf):
+        return _list_check(kind)
+    if isinstance(kind, MapOf):
+        return _map_check(kind)
+    return _SCALAR_CHECKS[kind.name]
+
+
+_structs: dict[str, Check] = {}
+
+
+def _struct_check(struct: Struct) -> Check:
+    table: dict[str, tuple[Check, bool, bool]] = {}
+    go_type, name = _go_type(struct), struct.name
+
+    def check(value: Any, path: Path, around: str, findings: Findings) -> Any:
+        if type(value) is not dict:
+            raise _mismatch(value, path, around, go_type)
+        drop: list[str] = []
+        findings.keys += len(value)
+        for field, item in value.items():
+            entry = table.get(field)
+            if entry is None:
+                findings.unknown.append(Path((path, field)).text())
+                drop.append(field)
+            elif item is None:
+                drop.append(field)
+            else:
+                check_item, is_string, drops_empty = entry
+                if is_string and type(item) is str and (item or not drops_empty):
+                    continue
+                admitted = check_item(item, Path((path, field)), name, findings)
+                if admitted is not item:
+                    value[field] = admitted
+                if drops_empty and not admitted:
+                    drop.append(field)
+        for field in drop:
+            del value[field]
+        return value
+
+    _structs[struct.full_name] = check  # before its fields: a type may contain itself
+    for field in struct.fields.values():
+        table[field.name] = (_check_of(field.type), _is_string(field.type), _drops_empty(field))
+    return check
+
+
+_PLAIN = frozenset({"string", "bool", "int32", "int64"})
+
+
+def _drops_empty(field: Field) -> bool:
+    """Upstream leaves out empty maps and lists when it writes a document, and zeros that mean no more than absence.
+
+    Not `managedFields`, whose empty list is an order to forget all owners.
+    """
+    if isinstance(field.type, (ListOf, MapOf)):
+        return not field.required and field.name != "managedFields"
+    # Fields without a number in the protocol are our own, or the two that every document has.
+    return isinstance(field.type, Scalar) and field.type.name in _PLAIN and bool(field.wire) and not field.keeps_zero
+
+
+def _list_check(kind: ListOf) -> Check:
+    check_item, go_type = _check_of(kind.item), _go_type(kind)
+
+    def check(value: Any, path: Path, around: str, findings: Findings) -> Any:
+        if type(value) is not list:
+            raise _mismatch(value, path, around, go_type)
+        for index, item in enumerate(value):
+            if item is None:
+                item = value[index] = _zero(kind.item)
+            admitted = check_item(item, Path((path, index)), around, findings)
+            if admitted is not item:
+                value[index] = admitted
+        return value
+
+    return check
+
+
+def _map_check(kind: MapOf) -> Check:
+    check_item, go_type = _check_of(kind.item), _go_type(kind)
+    is_string = _is_string(kind.item)
+
+    def check(value: Any, path: Path, around: str, findings: Findings) -> Any:
+        if type(value) is not dict:
+            raise _mismatch(value, path, around, go_type)
+        findings.keys += len(value)
+        for key, item in value.items():
+            if is_string and type(item) is str:
+                continue
+            if item is None:
+                item = value[key] = _zero(kind.item)
+            admitted = check_item(item, path, around, findings)
+            if admitted is not item:
+                value[key] = admitted
+        return value
+
+    return check
+
+
+def _zero(kind: Type) -> Any:
+    """What null means inside a list or a map, where it cannot be left out."""
+    if isinstance(kind, Scalar):
+        return {"bool": False, "int32": 0, "int64": 0, "number": 0, "Quantity": "0", "IntOrString": 0}.get(
+            kind.name, ""
+        )
+    return [] if isinstance(kind, ListOf) else {}
+
+
+# -- scalars ----------------------------------------------------------------------------------------------------------
+
+
+def _integer(bits: int) -> Check:
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+    def check(value: Any, path: Path, around: str, findings: Findings) -> Any:
+        if type(value) is int and low <= value <= high:
+            return value
+        told = f" {value}" if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
+        raise _mismatch(value, path, around, f"int{bits}", told)
+
+    return check
+
+
+def _exactly(wanted: type, go_type: str) -> Check:
+    def check(value: Any, path: Path, around: str, findings: Findings) -> Any:
+        if type(value) is not wanted:
+            raise _mismatch(value, path, around, go_type)
+        return value
+
+    return check
+
+
+def _number(value: Any, path: Path, around: str, findings: Findings) -> Any:
+    if type(value) is not float and type(value) is not int:
+        raise _mismatch(value, path, around, "float64")
+    return value
+
+
+def _quantity(value: Any, path: Path, around: str, findings: Findings) -> Any:
+    if type(value) not in (str, int, float):
+        raise Malformed("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+    try:
+        canonical = str(Quantity.of(value))
+    except InvalidQuantity as exc:
+        raise Malformed(exc.upstream_message) from exc
+    return value if canonical == value else canonical
+
+
+def _int_or_string(value: Any, path: Path, around: str, findings: Findings) -> Any:
+    if type(value) is str or (type(value) is int and -(1 << 31) <= value < 1 << 31):
+        return value
+    raise _mismatch(value, path, around, "int32" if isinstance(value, (int, float)) else "string")
+
+
+def _bytes(value: Any, path: Path, around: str, findings: Findings) -> Any:
+    if type(value) is not str:
+        raise _mismatch(value, path, around, "[]uint8")
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as exc:
+        good = re.match(r"[A-Za-z0-9+/]*={0,2}", value)
+        raise Malformed(f"illegal base64 data at input byte {good.end() if good else 0}") from exc
+    return value
+
+
+_SECONDS_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_MICROS_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+_SIX_DIGITS = re.compile(r"\.\d{6}(?!\d)")
+
+
+def _instant(canonical: re.Pattern[str], write: Callable[[Any], str], layout: str) -> Check:
+    def check(value: Any, path: Path, around: str, findings: Findings) -> Any:
+        if type(value) is not str:
+            raise _mismatch(value, path, around, "string")
+        try:
+            at = parse_rfc3339(value)
+        except InvalidTime as exc:
+            raise Malformed(f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"') from exc
+        # Whole seconds take any fraction and lose it; microseconds have six digits, neither more nor fewer.
+        rest = value[len("2006-01-02T15:04:05") :]
+        if canonical is _MICROS_UTC and not _SIX_DIGITS.match(rest):
+            raise Malformed(f'parsing time "{value}" as "{layout}": cannot parse "{rest}" as ".000000"')
+        return value if canonical.fullmatch(value) else write(at.astimezone(UTC))
+
+    return check
+
+
+def _anything(value: Any, path: Path, around: str, findings: Findings) -> Any:
+    """Raw JSON: kept as it is. Its keys are counted, so that duplicates are noticed there too."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            findings.keys += len(item)
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+    return value
+
+
+_SCALAR_CHECKS: dict[str, Check] = {
+    "string": _exactly(str, "string"),
+    "bool": _exactly(bool, "bool"),
+    "int32": _integer(32),
+    "int64": _integer(64),
+    "number": _number,
+    "bytes": _bytes,
+    "Quantity": _quantity,
+    "IntOrString": _int_or_string,
+    "Time": _instant(_SECONDS_UTC, rfc3339, "2006-01-02T15:04:05Z07:00"),
+    "MicroTime": _instant(_MICROS_UTC, rfc3339_micro, "2006-01-02T15:04:05.000000Z07:00"),
+    "FieldsV1": _anything,
+    "any": _anything,
+}
+
+
+# -- Go's words -------------------------------------------------------------------------------------------------------
+
+_JSON_WORDS: tuple[tuple[type, str], ...] = ((str, "string"), (list, "array"), (dict, "object"))
+_GO_SCALARS = {"number": "float64", "bytes": "[]uint8", "Time": "string", "MicroTime": "string"}
+
+
+def _go_type(kind: Type) -> str:
+    if isinstance(kind, Scalar):
+        return _GO_SCALARS.get(kind.name, kind.name)
+    if isinstance(kind, ListOf):
+        return f"[]{_go_type(kind.item)}"
+    if isinstance(kind, MapOf):
+        return f"map[string]{_go_type(kind.item)}"
+    return f"v1.{kind.name}"
+
+
+def _mismatch(value: Any, path: Path, around: str, go_type: str, told: str = "") -> Malformed:
+    if isinstance(value, bool):
+        found = "bool"
+    elif isinstance(value, (int, float)):
+        found = "number"
+    else:
+        found = next((word for kind, word in _JSON_WORDS if isinstance(value, kind)), "null")
+    where = f"Go struct field {around}.{path.fields()}" if path else "Go value"
+    return Malformed(f"json: cannot unmarshal {found}{told} into {where} of type {go_type}")
+
+
+def _is_string(kind: Type) -> bool:
+    return isinstance(kind, Scalar) and kind.name == "string"

@@ -1,0 +1,179 @@
+"""Laying an applied configuration over a live document, and judging beforehand whether it fits the schema.
+
+`merge` removes nothing: where both sides set a leaf the configuration wins, maps and structs merge entry by entry, list
+items by their name. Items stand where the configuration puts them, and those it does not mention keep their place among
+the live ones as well as can be; this is the order of upstream's structured-merge-diff, which clients see and diff.
+What an applier no longer mentions is pruned afterwards, by `apply`.
+
+A configuration arrives as the client wrote it, before any decoding, so `misfit` is where an unknown field, a wrong type
+or a repeated list item is noticed; the words are upstream's. Nulls are legal and kept: the field is set, to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tonnage.documents import go_text
+from tonnage.documents.apply.field_set import path_text
+from tonnage.documents.apply.field_shapes import LEAF, Entries, ListShape, Shape, UnnamedItem
+from tonnage.documents.apply.field_walk import list_shape, shape_of
+from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, Type
+from tonnage.objects.document import Doc
+
+
+def merge(struct: Struct, live: Doc, config: Doc) -> Doc:
+    """The live document with all that the configuration sets. Shares what it can with both; changes neither."""
+    merged: Doc = _merge(shape_of(struct), live, config)
+    return merged
+
+
+def _merge(shape: Shape, old: Any, new: Any) -> Any:
+    if shape is LEAF or not (old or new):
+        return new
+    if isinstance(shape, ListShape):
+        return _merge_items(shape, old or [], new or [])
+    assert isinstance(shape, Entries)
+    merged = dict(old or {})
+    for name, value in (new or {}).items():
+        merged[name] = _merge(shape.fields[name][1], merged[name], value) if name in merged else value
+    return merged
+
+
+def _merge_items(shape: ListShape, old: list[Any], new: list[Any]) -> list[Any]:
+    """Walk both lists at once; what they share follows the new order, what is only old stays before what followed it.
+
+    Mirrors mergingWalker.visitListItems, whose order is not quite any textbook's: `due` is the next shared item in the
+    new order, and shared old items are passed over until it comes up.
+    """
+    theirs, ours = [shape.step(item) for item in old], [shape.step(item) for item in new]
+    wanted = dict(zip(ours, new, strict=True))
+    known = shape.grouped(old)
+    shared = iter([step for step in ours if step in known])
+    due = next(shared, None)
+    taken: set[str] = set()
+    merged: list[Any] = []
+
+    def take(step: str) -> None:
+        taken.add(step)
+        group = known.get(step, [None])
+        # Several live items of one name cannot be merged with: the new one replaces them.
+        merged.append(_merge(shape.item, group[0] if len(group) == 1 else None, wanted[step]))
+
+    left = right = 0
+    while left < len(theirs) or right < len(ours):
+        if left < len(theirs) and right < len(ours):
+            if theirs[left] == ours[right]:
+                take(ours[right])
+                left, right, due = left + 1, right + 1, next(shared, None)
+                continue
+            if theirs[left] in wanted and due is not None and due != theirs[left]:
+                left += 1
+                continue
+        if left < len(theirs):
+            if theirs[left] not in wanted:
+                merged.append(old[left])
+                left += 1
+                continue
+            if theirs[left] in taken:
+                left += 1
+        if right < len(ours):
+            take(ours[right])
+            if due == ours[right]:
+                due = next(shared, None)
+            right += 1
+    return merged
+
+
+# -- does it fit? ------------------------------------------------------------------------------------------------------
+
+_TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "numeric": (int, float)}
+_SCALARS = {
+    "string": "string",
+    "bytes": "string",
+    "bool": "boolean",
+    "int32": "numeric",
+    "int64": "numeric",
+    "number": "numeric",
+}
+"""The scalars upstream declares a type for; of the others it asks only that they are scalars."""
+
+
+def misfit(struct: Struct, config: Doc) -> str:
+    """What is wrong with an applied configuration, in upstream's words; empty when it fits."""
+    found = [f"{path}: {text}" if path else text for path, text in _misfits(struct, config, "")]
+    return found[0] if len(found) == 1 else "\n  ".join(["errors:", *found]) if found else ""
+
+
+def _misfits(kind: Type, value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if value is None:
+        return
+    if isinstance(kind, Scalar):
+        yield from _scalar_misfits(kind, value, path)
+    elif isinstance(kind, ListOf):
+        if not isinstance(value, list):
+            yield path, f"expected list, got &{{{go_text.plain(value)}}}"
+        else:
+            yield from _item_misfits(kind, value, path)
+    elif not isinstance(value, dict):
+        yield path, f"expected map, got &{{{go_text.plain(value)}}}"
+    else:
+        for name, item in value.items():
+            if isinstance(kind, MapOf):
+                yield from _misfits(kind.item, item, f"{path}.{name}")
+            elif name in kind.fields:
+                yield from _misfits(kind.fields[name].type, item, f"{path}.{name}")
+            else:
+                yield f"{path}.{name}", "field not declared in schema"
+                return
+
+
+def _item_misfits(kind: ListOf, items: list[Any], path: str) -> Iterator[tuple[str, str]]:
+    shape = list_shape(kind)
+    seen: set[str] = set()
+    for position, item in enumerate(items):
+        step = f"i:{position}"
+        if isinstance(shape, ListShape):
+            try:
+                step = _named(shape, item)
+            except UnnamedItem as exc:
+                yield path, f"element {position}: {exc}"
+                return
+            if step in seen:
+                yield path, f"duplicate entries for key {path_text((step,))}"
+            seen.add(step)
+        yield from _misfits(kind.item, item, path + path_text((step,)))
+
+
+def _named(shape: ListShape, item: Any) -> str:
+    if shape.keys:
+        if item is None:
+            raise UnnamedItem("associative list with keys may not have a null element")
+        if not isinstance(item, dict):
+            raise UnnamedItem("associative list with keys may not have non-map elements")
+        for key, _ in shape.keys:
+            if isinstance(item.get(key), (dict, list)):
+                raise UnnamedItem(f"key field {key} must be a scalar")
+    elif item is None:
+        raise UnnamedItem("associative list without keys has an element that's an explicit null")
+    elif isinstance(item, dict):
+        raise UnnamedItem("associative list without keys has an element that's a map type")
+    elif isinstance(item, list):
+        raise UnnamedItem("not supported: associative list with lists as elements")
+    return shape.step(item)
+
+
+def _scalar_misfits(kind: Scalar, value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if kind.name in ("any", "FieldsV1"):
+        return
+    wanted = _SCALARS.get(kind.name)
+    if wanted is None:
+        if isinstance(value, (dict, list)):
+            yield path, f"expected any scalar, got &{{{go_text.plain(value)}}}"
+    elif not isinstance(value, _TYPES[wanted]) or (wanted == "numeric" and isinstance(value, bool)):
+        if wanted == "numeric":
+            yield path, f"expected numeric (int or float), got {go_text.type_name(value)}"
+        elif wanted == "boolean":
+            yield path, f"expected boolean, got &{{{go_text.plain(value)}}}"
+        else:
+            yield path, f"expected string, got &value.valueUnstructured{{Value:{go_text.literal(value)}}}"

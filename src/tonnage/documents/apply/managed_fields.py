@@ -1,0 +1,285 @@
+"""Who owns which field: the entries of `metadata.managedFields`, kept true on every write.
+
+An entry belongs to a manager, an operation (Apply or Update), an API version and a subresource, and lists the fields
+that manager set last. The promise: after a write, its manager owns all it changed, nobody else owns any of that, and
+nobody owns what is gone. This is upstream's chain of field managers as one pass; server-side apply, which also merges,
+builds on it in `apply`.
+
+Every write runs `track_update`, so it is made to be cheap: the fields of an entry are used as they are stored
+(`fieldset`), equal parts of the two documents are skipped by plain comparison, and a create is the difference from an
+empty object. The trees in entries are shared between documents and never changed.
+
+At the very end of an update, when defaults and strategies had their say, comes `keep_times`: a write that changed
+nothing but the times of entries changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+from tonnage.documents.apply.field_set import FieldSet
+from tonnage.documents.apply.field_shapes import UnnamedItem
+from tonnage.documents.apply.field_walk import compare
+from tonnage.documents.schema import Struct
+from tonnage.objects.document import Doc, dig, same
+from tonnage.objects.resources import Resource
+
+NOTHING = FieldSet()
+MAX_UPDATE_MANAGERS = 10
+"""Beyond so many Update entries the oldest are folded into one, as upstream does (DefaultMaxUpdateManagers)."""
+OLD_CHANGES = "ancient-changes"
+
+NEVER_OWNED = FieldSet.of(
+    ("apiVersion",),
+    ("kind",),
+    ("metadata",),
+    *(
+        ("metadata", name)
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ),
+)
+
+
+class Owner(NamedTuple):
+    """What tells entries apart. An applier is the same one in every version, so its `version` is empty."""
+
+    manager: str
+    operation: str
+    version: str
+    subresource: str
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What one owner owns, in which version it said so, and when its set last changed (empty: never recorded)."""
+
+    fields: FieldSet
+    api_version: str
+    time: str = ""
+
+
+Managed = dict[Owner, Owned]
+
+
+def updater(manager: str, api_version: str, subresource: str = "") -> Owner:
+    return Owner(manager or "unknown", "Update", api_version, subresource)
+
+
+def applier(manager: str, subresource: str = "") -> Owner:
+    return Owner(manager or "unknown", "Apply", "", subresource)
+
+
+@cache
+def reset_fields_of(resource: Resource, subresource: str = "") -> FieldSet:
+    """What an endpoint does not write, hence what a manager using it never owns: upstream's GetResetFields."""
+    if "status" not in resource.subresources:
+        return NOTHING
+    if subresource in ("", "finalize"):
+        return FieldSet.of(("status",))
+    if subresource != "status":
+        return NOTHING
+    return FieldSet.of(("spec",), *_RESET_BY_STATUS.get(resource.kind, ()))
+
+
+_RESET_BY_STATUS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "Deployment": (("metadata", "labels"),),
+    "Pod": (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
+    "ResourceClaim": (("metadata",),),
+    "VolumeAttachment": (("metadata",),),
+}
+
+
+def track_update(
+    struct: Struct,
+    *,
+    old: Doc | None,
+    new: Doc,
+    manager: str,
+    api_version: str,
+    subresource: str = "",
+    now: str,
+    reset_fields: FieldSet = NOTHING,
+) -> None:
+    """Write into `new` who owns what after a create (`old` is None), an update or a patch by this manager.
+
+    `new` may bring managedFields of its own: they are the starting point when they are valid, unless it is written
+    through a subresource; `[{}]` or `[]` forgets all owners, and an object without any is not tracked again until
+    something is applied to it. `now` is RFC 3339 in whole seconds. Never fails: an object whose fields cannot be named
+    is left without owners.
+    """
+    metadata = new.setdefault("metadata", {})
+    managed = starting_point(
+        dig(old or {}, "metadata", "managedFields"), metadata.pop("managedFields", None), subresource
+    )
+    if old is not None and not managed:
+        return
+    try:
+        record_update(
+            struct,
+            managed,
+            old=old or {},
+            new=new,
+            owner=updater(manager, api_version, subresource),
+            now=now,
+            reset_fields=reset_fields,
+        )
+    except UnnamedItem:
+        return
+    fold_old_updates(managed)
+    write_entries(new, managed)
+
+
+def record_update(
+    struct: Struct, managed: Managed, *, old: Doc, new: Doc, owner: Owner, now: str, reset_fields: FieldSet
+) -> None:
+    """Give `owner` what differs between the documents, and take that and what is gone from all others.
+
+    Raises UnnamedItem.
+    """
+    difference = compare(struct, old, new)
+    changed = difference.added.union(difference.modified).without(reset_fields).difference(NEVER_OWNED)
+    removed = difference.removed.without(reset_fields)
+    take_away(managed, changed.union(removed), api_version=owner.version)
+    if not changed.is_empty:
+        previous = managed.get(owner)
+        fields = previous.fields.union(changed) if previous else changed
+        managed[owner] = Owned(fields, owner.version, now)
+
+
+def take_away(managed: Managed, fields: FieldSet, *, api_version: str, spare: Owner | None = None) -> None:
+    """Nobody but `spare` owns these fields any more, and who owns nothing is no owner.
+
+    Entries of another version are dropped: no kind here has two, and between the two faces of an Event upstream drops
+    them as well.
+    """
+    for owner, owned in list(managed.items()):
+        left = owned.fields if owner == spare else owned.fields.difference(fields)
+        if left.is_empty or owned.api_version != api_version:
+            del managed[owner]
+        elif left is not owned.fields:
+            managed[owner] = Owned(left, owned.api_version, owned.time)
+
+
+def fold_old_updates(managed: Managed) -> None:
+    """Keep the Update entries at ten: the oldest of each version become one entry of `ancient-changes`."""
+    updates = [owner for owner in managed if owner.operation == "Update"]
+    excess = len(updates) - MAX_UPDATE_MANAGERS
+    if excess <= 0:
+        return
+    first_of: dict[str, Owner] = {}
+    for owner in sorted(updates, key=lambda owner: (managed[owner].time, owner)):
+        if excess <= 0:
+            return
+        if owner.version not in first_of:
+            first_of[owner.version] = owner
+            continue
+        bucket = updater(OLD_CHANGES, owner.version)
+        if owner == bucket:
+            continue
+        if bucket not in managed:
+            managed[bucket] = managed.pop(first_of[owner.version])
+        younger = managed.pop(owner)
+        managed[bucket] = Owned(younger.fields.union(managed[bucket].fields), owner.version, younger.time)
+        excess -= 1
+
+
+# -- entries on the wire -----------------------------------------------------------------------------------------------
+
+
+def starting_point(stored: Any, sent: Any, subresource: str = "") -> Managed:
+    """The owners before a write: those the client sent when that is allowed and they are valid, else those stored."""
+    if subresource or sent is None or sent == stored:
+        return read_entries(stored or ())
+    if sent in ([], [{}]):
+        return {}
+    try:
+        return check_entries(sent) or read_entries(stored or ())
+    except ValueError:
+        return read_entries(stored or ())
+
+
+def read_entries(entries: Iterable[Doc]) -> Managed:
+    """Entries this server wrote, taken at their word."""
+    managed: Managed = {}
+    for entry in entries:
+        operation, version = entry["operation"], entry["apiVersion"]
+        owner = Owner(
+            entry.get("manager", ""), operation, version if operation == "Update" else "", entry.get("subresource", "")
+        )
+        managed[owner] = Owned(FieldSet(entry.get("fieldsV1")), version, entry.get("time") or "")
+    return managed
+
+
+def check_entries(entries: Iterable[Doc]) -> Managed:
+    """Entries a client wrote. Raises ValueError with upstream's words when one is not valid."""
+    checked = []
+    for position, entry in enumerate(entries):
+        if entry.get("operation") not in ("Apply", "Update"):
+            raise ValueError("operation must be `Apply` or `Update`")
+        if not entry.get("apiVersion"):
+            raise ValueError("apiVersion must not be empty")
+        fields_type = entry.get("fieldsType")
+        if not fields_type:
+            raise ValueError(f"missing fieldsType in managed fields entry {position}")
+        if fields_type != "FieldsV1":
+            raise ValueError(f'invalid fieldsType "{fields_type}" in managed fields entry {position}')
+        checked.append({**entry, "fieldsV1": FieldSet.from_fields_v1(entry.get("fieldsV1") or {}).to_fields_v1()})
+    return read_entries(checked)
+
+
+def write_entries(doc: Doc, managed: Managed) -> None:
+    """Put the entries into a document, in upstream's order: appliers first, then by time."""
+    entries = []
+    for owner, owned in sorted(managed.items(), key=_entry_order):
+        entry: Doc = {"manager": owner.manager} if owner.manager else {}
+        entry |= {"operation": owner.operation, "apiVersion": owned.api_version}
+        if owned.time:
+            entry["time"] = owned.time
+        entry |= {"fieldsType": "FieldsV1", "fieldsV1": owned.fields.to_fields_v1()}
+        if owner.subresource:
+            entry["subresource"] = owner.subresource
+        entries.append(entry)
+    if entries:
+        doc["metadata"]["managedFields"] = entries
+    else:
+        doc["metadata"].pop("managedFields", None)
+
+
+def _entry_order(item: tuple[Owner, Owned]) -> tuple[str, ...]:
+    owner, owned = item
+    return owner.operation, owned.time, owner.manager, owned.api_version, owner.subresource
+
+
+def keep_times(old: Doc, new: Doc) -> None:
+    """Undo new times of entries when nothing else in the object changed, so that the write is no change at all."""
+    before, after = (dig(doc, "metadata", "managedFields") or [] for doc in (old, new))
+    if len(before) != len(after) or before == after:
+        return
+    if all(_timeless(one) == _timeless(other) for one, other in zip(before, after, strict=True)) and same(
+        _unmanaged(old), _unmanaged(new)
+    ):
+        new["metadata"]["managedFields"] = [dict(entry) for entry in before]
+
+
+def _timeless(entry: Doc) -> Doc:
+    return {name: value for name, value in entry.items() if name != "time"}
+
+
+def _unmanaged(doc: Doc) -> Doc:
+    metadata = {
+        name: value for name, value in doc["metadata"].items() if name not in ("managedFields", "resourceVersion")
+    }
+    return {**doc, "metadata": metadata}

@@ -1,0 +1,195 @@
+"""Server-side apply: a manager states what it wants, and the server works out what changes and who owns it.
+
+    live + configuration  --merge-->  merged  --prune-->  new     conflicts?  --> new owners
+
+The configuration is merged into the live object; what this manager applied before and mentions no more is pruned unless
+somebody else owns it too; and whoever owns a field that changes is in conflict, unless the request is forced, which
+takes the field over. Afterwards the manager owns exactly what its configuration sets. Applying the same thing twice
+changes nothing.
+
+Objects written by `kubectl apply` before it knew the server could do this carry their configuration in an annotation;
+`last_applied` smooths the change over. Entries and ordinary writes are in `managed`.
+"""
+
+from __future__ import annotations
+
+from tonnage.documents.apply import last_applied
+from tonnage.documents.apply.field_merge import merge, misfit
+from tonnage.documents.apply.field_set import FieldSet, Path, path_text
+from tonnage.documents.apply.field_shapes import UnnamedItem
+from tonnage.documents.apply.field_walk import compare, field_set_of, remove_items, with_named_fields
+from tonnage.documents.apply.managed_fields import (
+    NEVER_OWNED,
+    NOTHING,
+    Managed,
+    Owned,
+    Owner,
+    applier,
+    read_entries,
+    record_update,
+    take_away,
+    updater,
+    write_entries,
+)
+from tonnage.documents.patches.json_patch import PatchFailed
+from tonnage.documents.schema import Struct
+from tonnage.errors import BadRequest, Cause, Conflict
+from tonnage.objects.document import Doc, copy, dig
+
+BEFORE_FIRST_APPLY = "before-first-apply"
+"""Who owns what an untracked object held when it was first applied to."""
+
+
+def apply(
+    struct: Struct,
+    *,
+    live: Doc | None,
+    config: Doc,
+    manager: str,
+    force: bool = False,
+    api_version: str,
+    subresource: str = "",
+    now: str,
+    reset_fields: FieldSet = NOTHING,
+) -> Doc:
+    """The object after `manager` applied `config` to `live` (None: it does not exist yet), with its new managedFields.
+
+    `config` is the request's body as it was parsed; the result must be admitted and defaulted like any other body, for
+    it may hold nulls and spellings of the client's. It shares no container with `live` or `config`.
+
+    Raises BadRequest for another kind or when the configuration brings managedFields, PatchFailed when it does not fit
+    the schema, Conflict when it changes what others own and `force` is not set.
+    """
+    _check(struct, config, api_version)
+    before = _without_entries(live or {})
+    managed = read_entries(dig(live or {}, "metadata", "managedFields") or ())
+    if live is not None and not managed:
+        _adopt(struct, managed, before, updater(BEFORE_FIRST_APPLY, api_version, subresource), now, reset_fields)
+
+    owner = applier(manager, subresource)
+    last = managed.get(owner)
+    managed[owner] = Owned(field_set_of(struct, config).without(reset_fields), api_version, last.time if last else "")
+    after = merge(struct, before, config)
+    if last is not None and last.api_version == api_version:
+        after = _prune(struct, after, _all_owned(managed, api_version), last.fields)
+
+    difference = compare(struct, before, after)
+    changed = difference.added.union(difference.modified).without(reset_fields)
+    removed = difference.removed.without(reset_fields)
+    if not force:
+        conflicts = _conflicts(managed, changed, owner, api_version)
+        if conflicts and manager == last_applied.KUBECTL:
+            pardoned = last_applied.unchanged_since(struct, before, api_version)
+            conflicts = [conflict for conflict in conflicts if conflict[1] not in pardoned]
+        if conflicts:
+            raise _conflict_error(conflicts)
+    take_away(managed, changed.union(removed), api_version=api_version, spare=owner)
+    _settle(managed, owner, now if after != before else None)
+
+    result: Doc = copy(after)
+    if manager == last_applied.KUBECTL:
+        last_applied.renew(result, config)
+    write_entries(result, managed)
+    return result
+
+
+def _check(struct: Struct, config: Doc, api_version: str) -> None:
+    if config.get("apiVersion") != api_version or config.get("kind") != struct.name:
+        raise BadRequest(f"invalid object type: {_kind_told(config)}")
+    if dig(config, "metadata", "managedFields") is not None:
+        raise BadRequest("metadata.managedFields must be nil")
+    wrong = misfit(struct, config)
+    if wrong:
+        raise PatchFailed(f"failed to create typed patch object ({_told(config)}): {wrong}")
+
+
+def _told(doc: Doc) -> str:
+    """`default/web; apps/v1, Kind=Deployment`."""
+    namespace, name = (dig(doc, "metadata", field) or "" for field in ("namespace", "name"))
+    return f"{namespace}/{name}; {_kind_told(doc)}"
+
+
+def _kind_told(doc: Doc) -> str:
+    group, _, version = str(doc.get("apiVersion") or "").rpartition("/")
+    return f"{group}/{version}, Kind={doc.get('kind') or ''}"
+
+
+def _adopt(struct: Struct, managed: Managed, doc: Doc, owner: Owner, now: str, reset_fields: FieldSet) -> None:
+    """Record all an untracked object holds as one owner's."""
+    try:
+        record_update(struct, managed, old={}, new=doc, owner=owner, now=now, reset_fields=reset_fields)
+    except UnnamedItem as exc:
+        # Objects with such items are the ones `track_update` leaves untracked, so they are met here and nowhere else.
+        raise PatchFailed(
+            f"failed to create manager for existing fields: failed to convert new object ({_told(doc)}) to smd typed: "
+            f"{misfit(struct, doc)}"
+        ) from exc
+
+
+def _settle(managed: Managed, owner: Owner, now: str | None) -> None:
+    """Leave the applier what it may own at all, or no entry; its time moves only when the object changed."""
+    owned = managed.pop(owner, None)
+    fields = owned.fields.difference(NEVER_OWNED) if owned else NOTHING
+    if owned and not fields.is_empty:
+        managed[owner] = Owned(fields, owned.api_version, now or owned.time)
+
+
+def _without_entries(doc: Doc) -> Doc:
+    metadata = {name: value for name, value in doc.get("metadata", {}).items() if name != "managedFields"}
+    return {**doc, "metadata": metadata} if doc else {}
+
+
+def _all_owned(managed: Managed, api_version: str) -> FieldSet:
+    owned = NOTHING
+    for entry in managed.values():
+        if entry.api_version == api_version:
+            owned = owned.union(entry.fields)
+    return owned
+
+
+def _prune(struct: Struct, merged: Doc, owned: FieldSet, last: FieldSet) -> Doc:
+    """Take out what this manager applied last time, give back what anybody owns now, and what was not its own to lose.
+
+    In three steps because removing an item removes all below it, also what others put there.
+    """
+
+    def named(fields: FieldSet) -> FieldSet:
+        return with_named_fields(struct, fields)
+
+    everything = named(field_set_of(struct, merged))
+
+    pruned = remove_items(struct, merged, named(last))
+    kept = named(field_set_of(struct, pruned)).union(named(owned))
+    pruned = remove_items(struct, merged, everything.difference(kept))
+    lost = everything.difference(named(field_set_of(struct, pruned)))
+    return remove_items(struct, merged, lost.intersection(named(last)))
+
+
+def _conflicts(managed: Managed, changed: FieldSet, applying: Owner, api_version: str) -> list[tuple[Owner, Path]]:
+    return [
+        (owner, path)
+        for owner, owned in sorted(managed.items(), key=lambda item: item[0])
+        if owner != applying and owned.api_version == api_version
+        for path in owned.fields.intersection(changed).paths()
+    ]
+
+
+def _conflict_error(conflicts: list[tuple[Owner, Path]]) -> Conflict:
+    causes = tuple(
+        Cause("FieldManagerConflict", f"conflict with {_owner_text(owner)}", path_text(path))
+        for owner, path in conflicts
+    )
+    if len(causes) == 1:
+        return Conflict(f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}", causes=causes)
+    lines: list[str] = []
+    for owner in dict.fromkeys(owner for owner, _ in conflicts):
+        lines.append(f"conflicts with {_owner_text(owner)}:")
+        lines += [f"- {path_text(path)}" for other, path in conflicts if other == owner]
+    return Conflict(f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines), causes=causes)
+
+
+def _owner_text(owner: Owner) -> str:
+    text = f'"{owner.manager}"'
+    if owner.subresource:
+        text += f' with subresource "{owner.subresource}"'
+    return f"{text} using {owner.version}" if owner.operation == "Update" else text

@@ -1,0 +1,1 @@
+"""The three patches a client may send: JSON patch, JSON merge patch and strategic merge patch."""

@@ -1,0 +1,213 @@
+"""The two patches that know nothing of Kubernetes: JSON patch (RFC 6902) and JSON merge patch (RFC 7396).
+
+Both are pure: the result shares nothing with the document or the patch, so it may be defaulted and admitted in place.
+
+JSON patch is written out here, because the API server's is more generous than the standard and clients rely on it:
+`replace` may name a field that is not there yet, a missing field tests equal to null and copies as null, a missing
+`value` is null, and lists count from the end with negative positions. What it refuses it refuses in one sentence only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tonnage.errors import ApiError, BadRequest, Invalid, RequestEntityTooLarge
+from tonnage.objects.document import Doc, copy, encode
+from tonnage.objects.field_errors import invalid, invalid_object
+
+MAX_OPERATIONS = 10_000
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+"""How much the `copy` operations of one patch may add: upstream's JSONPatchMaxCopyBytes."""
+
+_DOES_NOT_APPLY = "the server rejected our request due to an error in our request"
+_NO_OBJECT = (
+    "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct "
+    '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
+_POSITION = re.compile(r"[+-]?[0-9]+")
+_GO_TYPES = {dict: "object", list: "array", str: "string", bool: "bool"}
+
+
+class PatchFailed(ApiError):
+    """A refusal upstream never classified: 500, no reason, only a sentence. Patches that misuse a directive end so."""
+
+    code = 500
+    reason = ""
+
+
+class _DoesNotApplyError(Exception):
+    """An operation that fails, and with it the whole patch."""
+
+
+def merge_patch(doc: Doc, patch: Any) -> Doc:
+    """Lay `patch` over the document: null removes, objects merge, everything else replaces. Raises BadRequest."""
+    if patch is None:
+        raise BadRequest("Invalid JSON Patch")
+    if not isinstance(patch, dict):
+        raise BadRequest(f"error decoding patch: {_cannot_unmarshal(patch, 'map[string]interface {}')}")
+    return _merged(copy(doc), patch)
+
+
+def _merged(target: Doc, patch: Doc) -> Doc:
+    for name, value in patch.items():
+        if value is None:
+            target.pop(name, None)
+        elif isinstance(value, dict):
+            current = target.get(name)
+            target[name] = _merged(current if isinstance(current, dict) else {}, value)
+        else:
+            target[name] = copy(value)
+    return target
+
+
+def json_patch(doc: Doc, operations: Any) -> Doc:
+    """The document after all operations.
+
+    Raises BadRequest when this is no list of operations, RequestEntityTooLarge when there are too many of them, Invalid
+    when one of them does not apply or they make a list of the document.
+    """
+    _check(operations)
+    try:
+        patched = _Patching(copy(doc)).run(operations)
+    except _DoesNotApplyError as exc:
+        raise Invalid(_DOES_NOT_APPLY) from exc
+    if not isinstance(patched, dict):
+        raise invalid_object("", "", "", [invalid("patch", encode(patched).decode(), _NO_OBJECT)])
+    return patched
+
+
+def _check(operations: Any) -> None:
+    if not isinstance(operations, list):
+        raise BadRequest(f"error decoding patch: {_cannot_unmarshal(operations, '[]handlers.jsonPatchOp')}")
+    for operation in operations:
+        if operation is not None and not isinstance(operation, dict):
+            raise BadRequest(f"error decoding patch: {_cannot_unmarshal(operation, 'handlers.jsonPatchOp')}")
+        for name in ("op", "path", "from"):
+            given = (operation or {}).get(name)
+            if given is not None and not isinstance(given, str):
+                wrong = _go_type(given)
+                raise BadRequest(
+                    f"error decoding patch: json: cannot unmarshal {wrong} into Go struct field "
+                    f"jsonPatchOp.{name} of type string"
+                )
+    if len(operations) > MAX_OPERATIONS:
+        raise RequestEntityTooLarge(
+            "Request entity too large: "
+            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
+        )
+
+
+def _cannot_unmarshal(value: Any, go_type: str) -> str:
+    return f"json: cannot unmarshal {_go_type(value)} into Go value of type {go_type}"
+
+
+def _go_type(value: Any) -> str:
+    return _GO_TYPES.get(type(value), "number")
+
+
+class _Patching:
+    """One document on its way through a patch."""
+
+    def __init__(self, doc: Any) -> None:
+        self.doc = doc
+        self.copied_bytes = 0
+        self.handlers: dict[Any, Callable[[Doc], None]] = {
+            "add": lambda operation: self.add(operation.get("path"), copy(operation.get("value"))),
+            "remove": lambda operation: self.remove(operation.get("path")),
+            "replace": self.replace,
+            "test": self.test,
+            "move": self.move,
+            "copy": self.copy,
+        }
+
+    def run(self, operations: list[Doc | None]) -> Any:
+        for operation in operations:
+            handler = self.handlers.get((operation or {}).get("op"))
+            if handler is None or operation is None:
+                raise _DoesNotApplyError(f"unexpected kind in {operation}")
+            handler(operation)
+        return self.doc
+
+    def place(self, path: str | None) -> tuple[Any, str]:
+        """The container a path leads to, and the last token. What stands before the first slash is not looked at."""
+        tokens = [token.replace("~1", "/").replace("~0", "~") for token in (path or "").split("/")[1:]]
+        if not tokens:
+            raise _DoesNotApplyError(f"missing path {path}")
+        container = self.doc
+        for token in tokens[:-1]:
+            container = get(container, token)
+        if not isinstance(container, (dict, list)):
+            raise _DoesNotApplyError(f"missing path {path}")
+        return container, tokens[-1]
+
+    def add(self, path: str | None, value: Any) -> None:
+        container, token = self.place(path)
+        if isinstance(container, dict):
+            container[token] = value
+        elif token == "-":
+            container.append(value)
+        else:
+            container.insert(position(token, len(container) + 1), value)
+
+    def remove(self, path: str | None) -> Any:
+        container, token = self.place(path)
+        if isinstance(container, list):
+            return container.pop(position(token, len(container)))
+        if token not in container:
+            raise _DoesNotApplyError(f"nonexistent key {token}")
+        return container.pop(token)
+
+    def replace(self, operation: Doc) -> None:
+        value = copy(operation.get("value"))
+        if operation.get("path") == "":
+            if not isinstance(value, (dict, list)):
+                raise _DoesNotApplyError("value must be object or array")
+            self.doc = value
+            return
+        container, token = self.place(operation.get("path"))
+        container[token if isinstance(container, dict) else position(token, len(container))] = value
+
+    def test(self, operation: Doc) -> None:
+        found = self.doc if operation.get("path") == "" else get(*self.place(operation.get("path")))
+        if not equal(found, operation.get("value")):
+            raise _DoesNotApplyError("test failed")
+
+    def move(self, operation: Doc) -> None:
+        self.add(operation.get("path"), self.remove(operation.get("from")))
+
+    def copy(self, operation: Doc) -> None:
+        value = get(*self.place(operation.get("from")))
+        self.copied_bytes += len(encode(value))
+        if self.copied_bytes > MAX_COPIED_BYTES:
+            raise _DoesNotApplyError("copies too much")
+        self.add(operation.get("path"), copy(value))
+
+
+def get(container: Any, token: str) -> Any:
+    """What a token names; a missing field is None, a missing list item is an error."""
+    if isinstance(container, dict):
+        return container.get(token)
+    if isinstance(container, list):
+        return container[position(token, len(container))]
+    raise _DoesNotApplyError(f"no such place as {token}")
+
+
+def position(token: str, length: int) -> int:
+    """A list position below `length`, counted from the end when it is negative."""
+    if not _POSITION.fullmatch(token):
+        raise _DoesNotApplyError(f"not a position: {token}")
+    index = int(token)
+    if not -length <= index < length:
+        raise _DoesNotApplyError(f"invalid index: {index}")
+    return index % length
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Equality of JSON, where true is not 1 and 1 is not 1.0 (upstream compares the text of scalars)."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(equal(left[name], right[name]) for name in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(equal, left, right))
+    return type(left) is type(right) and bool(left == right)

@@ -1,0 +1,98 @@
+"""What a pod asks for as a whole: its containers' amounts folded into one list, and the service class that follows.
+
+An init container runs alone, but for the sidecars started before it, so a pod needs
+
+    max(containers + all sidecars,  each init container + the sidecars before it)
+
+of every resource (upstream: AggregateContainerRequests). Overhead and pod-level amounts are not in here; whoever wants
+them adds them. Amounts are exact quantities, keyed by resource name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from tonnage.documents.validation.resources import is_huge_pages
+from tonnage.objects.document import Doc
+from tonnage.quantity import Quantity
+
+Amounts = dict[str, Quantity]
+
+_QOS_RESOURCES = ("cpu", "memory")
+
+
+def aggregate(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
+    """The containers' requests or limits as one list: the formula above, resource by resource."""
+    total: Amounts = {}
+    for container in spec.get("containers", ()):
+        _add(total, amounts_of(container, which))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.get("initContainers", ()):
+        asked = amounts_of(container, which)
+        if is_sidecar(container):
+            _add(total, asked)
+            _add(sidecars, asked)
+            asked = sidecars
+        else:
+            _add(asked, sidecars)
+        _raise_to(peak, asked)
+    _raise_to(total, peak)
+    return total
+
+
+def amounts_of(container: Doc, which: Literal["requests", "limits"]) -> Amounts:
+    """One container's requests or limits (or a pod's own, `spec` having the same shape)."""
+    stated = container.get("resources", {}).get(which, {})
+    return {name: Quantity.of(amount) for name, amount in stated.items()}
+
+
+def is_sidecar(container: Doc) -> bool:
+    """An init container that keeps running beside the others."""
+    return container.get("restartPolicy") == "Always"
+
+
+def is_pod_level_resource(name: str) -> bool:
+    """May `spec.resources` speak of this resource?"""
+    return name in ("cpu", "memory") or is_huge_pages(name)
+
+
+def qos_class(spec: Doc) -> str:
+    """`Guaranteed`, `Burstable` or `BestEffort`. Mirrors ComputePodQOS.
+
+    Guaranteed: every container limits both cpu and memory, and requests just that. BestEffort: nobody asks for
+    anything. Amounts of zero count as not stated. Amounts at pod level, where there are any, decide alone.
+    """
+    requests: Amounts = {}
+    limits: Amounts = {}
+    is_guaranteed = True
+    for asker in [spec] if "resources" in spec else list(_all_containers(spec)):
+        _add(requests, _qos_amounts(asker, "requests"))
+        limited = _qos_amounts(asker, "limits")
+        _add(limits, limited)
+        is_guaranteed &= all(name in limited for name in _QOS_RESOURCES)
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if is_guaranteed and requests == limits else "Burstable"
+
+
+def _all_containers(spec: Doc) -> Iterator[Doc]:
+    yield from spec.get("containers", ())
+    yield from spec.get("initContainers", ())
+
+
+def _qos_amounts(asker: Doc, which: Literal["requests", "limits"]) -> Amounts:
+    stated = amounts_of(asker, which)
+    return {name: stated[name] for name in _QOS_RESOURCES if name in stated and stated[name].sign() > 0}
+
+
+def _add(total: Amounts, more: Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total[name] + amount if name in total else amount
+
+
+def _raise_to(total: Amounts, floor: Amounts) -> None:
+    for name, amount in floor.items():
+        if name not in total or amount > total[name]:
+            total[name] = amount

@@ -1,0 +1,278 @@
+"""Kubernetes' protobuf, read into the JSON document it stands for.
+
+kubectl and client-go send it for built-in kinds unless told otherwise, and do not fall back to JSON. A body is four
+magic bytes and an envelope, `runtime.Unknown`, that names apiVersion and kind and holds the message of that kind:
+
+    6b 38 73 00 | typeMeta {apiVersion, kind} | raw | contentEncoding | contentType
+
+The numbers of a message's fields stand in the schema (`@4`), so there is no generated code: each struct is compiled
+once into a table from number to a function that puts what was read into the document. The result is what Go's JSON
+encoder would write of the same object. Go writes zeros into messages whether they were set or not, so a zero stays only
+where the schema says it means something (`Field.keeps_zero`).
+
+Numbers nobody knows are skipped, as upstream does: a newer client may send them. What cannot be read is `Malformed`, in
+the words of upstream's decoder. The document is as good as one from a client's JSON, and goes through `admit` like it.
+How bytes are cut into fields is `protowire`'s.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tonnage.clock import rfc3339, rfc3339_micro
+from tonnage.documents.admit import Malformed
+from tonnage.documents.protobuf.wire import BYTES, VARINT, expect, fields_of, parts, signed, text, varint
+from tonnage.documents.schema import FILES, Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
+from tonnage.objects.document import Doc, decode
+
+MAGIC = b"k8s\0"
+
+
+class Envelope(NamedTuple):
+    """A message and what it is. apiVersion and kind may be empty; then only the receiver knows."""
+
+    api_version: str
+    kind: str
+    raw: bytes
+    content_type: str = ""
+    """Of `raw`. Protobuf when empty; JSON is read too, though upstream's server would not."""
+
+    def decode(self, struct: Struct) -> Doc:
+        """The object inside; what kind it is stands out here. Raises Malformed."""
+        if self.content_type != "application/json":
+            return _fill({}, _table_of(struct), self.raw, struct.name)
+        inside = _json(self.raw)
+        if not isinstance(inside, dict):
+            raise Malformed("the raw value is JSON, but not an object")
+        return inside
+
+
+def decode_protobuf(body: bytes) -> Doc:
+    """The object in a body, of whatever kind its envelope names. Raises Malformed."""
+    envelope = open_envelope(body)
+    struct = struct_named(envelope.api_version, envelope.kind)
+    return {**envelope.decode(struct), "kind": envelope.kind, "apiVersion": envelope.api_version}
+
+
+def open_envelope(body: bytes) -> Envelope:
+    """What the magic bytes and the envelope hold; the message stays closed. Raises Malformed."""
+    if not body:
+        raise Malformed("empty data")
+    if not body.startswith(MAGIC):
+        prefix = " ".join(map(str, MAGIC))
+        raise Malformed(f"provided data does not appear to be a protobuf message, expected prefix [{prefix}]")
+    if body == MAGIC:
+        raise Malformed("empty body")
+    # contentEncoding is named for upstream's sake, which does not look at it either.
+    head, raw, _, content_type = parts(
+        body[len(MAGIC) :], "Unknown", typeMeta=BYTES, raw=BYTES, contentEncoding=BYTES, contentType=BYTES
+    )
+    api_version, kind = parts(head, "TypeMeta", apiVersion=BYTES, kind=BYTES)
+    return Envelope(text(api_version), text(kind), raw, text(content_type))
+
+
+def struct_named(api_version: str, kind: str) -> Struct:
+    """The schema of a kind, or of the options and answers that every group shares. Raises Malformed."""
+    group, _, version = api_version.rpartition("/")
+    if (group, version) in FILES:
+        for home in ((group, version), ("meta", "v1")):
+            try:
+                struct = schema_of(*home, kind)
+                if not struct.fields["kind"].wire:  # it travels in the envelope: this is no mere part of something
+                    return struct
+            except KeyError:
+                continue
+    raise Malformed(f'no kind "{kind}" is registered for version "{api_version}" in scheme "tonnage"')
+
+
+# -- messages: a table from number to what puts the value into a document ----------------------------------------------
+
+Put = Callable[[Doc, int, Any], None]
+"""(the document, wire type, value)."""
+Table = dict[int, Put]
+
+
+def _fill(doc: Doc, table: Table, data: bytes, name: str) -> Doc:
+    for number, wire_type, value in fields_of(data, name):
+        put = table.get(number)
+        if put is not None:
+            put(doc, wire_type, value)
+    return doc
+
+
+_tables: dict[Struct, Table] = {}
+
+
+def _table_of(struct: Struct) -> Table:
+    table = _tables.get(struct)
+    if table is None:
+        table = _tables[struct] = {}  # entered before its fields, which may lead back to it
+        table |= _tabulated([(field.wire, _put_of(field)) for field in struct.fields.values() if field.wire], struct)
+    return table
+
+
+def _tabulated(puts: list[tuple[tuple[int, ...], Put]], struct: Struct) -> Table:
+    table: Table = {}
+    inlined: dict[int, list[tuple[tuple[int, ...], Put]]] = {}
+    for (number, *rest), put in puts:
+        if rest:
+            inlined.setdefault(number, []).append((tuple(rest), put))
+        else:
+            table[number] = put
+    for number, inner in inlined.items():
+        table[number] = _inlined(_tabulated(inner, struct), struct.name)
+    return table
+
+
+def _inlined(table: Table, name: str) -> Put:
+    """A message of its own on the wire, part of the struct around it in JSON."""
+
+    def put(doc: Doc, wire_type: int, value: Any) -> None:
+        expect(BYTES, wire_type, name)
+        _fill(doc, table, value, name)
+
+    return put
+
+
+def _put_of(field: Field) -> Put:
+    if isinstance(field.type, Struct):
+        return _struct_put(field.name, field.type)
+    if isinstance(field.type, ListOf):
+        return _list_put(field.name, field.type.item)
+    if isinstance(field.type, MapOf):
+        return _map_put(field.name, field.type.item)
+    return _scalar_put(field.name, field.type, field.keeps_zero or field.type.name in _STRUCTS_IN_GO)
+
+
+def _scalar_put(name: str, kind: Scalar, keeps_zero: bool) -> Put:
+    wanted, read = _READERS[kind.name]
+
+    def put(doc: Doc, wire_type: int, value: Any) -> None:
+        expect(wanted, wire_type, name)
+        item = read(value)
+        if item is None or not (item or keeps_zero):
+            doc.pop(name, None)  # of a field that comes twice the last one counts
+        else:
+            doc[name] = item
+
+    return put
+
+
+def _struct_put(name: str, struct: Struct) -> Put:
+    table = _table_of(struct)
+
+    def put(doc: Doc, wire_type: int, value: Any) -> None:
+        expect(BYTES, wire_type, name)
+        _fill(doc.setdefault(name, {}), table, value, struct.name)
+
+    return put
+
+
+def _list_put(name: str, kind: Type) -> Put:
+    wanted, read = _item_reader(kind)
+
+    def put(doc: Doc, wire_type: int, value: Any) -> None:
+        items = doc.setdefault(name, [])
+        if wire_type == BYTES and wanted == VARINT:  # packed: all of them in one field
+            at = 0
+            while at < len(value):
+                number, at = varint(value, at)
+                items.append(read(number))
+        else:
+            expect(wanted, wire_type, name)
+            items.append(read(value))
+
+    return put
+
+
+def _map_put(name: str, kind: Type) -> Put:
+    """A map is a list of messages {key = 1, value = 2}, either of which may be left out for its zero."""
+    wanted, read = _item_reader(kind)
+
+    def put(doc: Doc, wire_type: int, value: Any) -> None:
+        expect(BYTES, wire_type, name)
+        key, found = parts(value, name, key=BYTES, value=wanted)
+        item = read(found)
+        if item is not None:  # only a zero time is
+            doc.setdefault(name, {})[text(key)] = item
+
+    return put
+
+
+def _item_reader(kind: Type) -> tuple[int, Callable[[Any], Any]]:
+    """Wire type and reader of what lists and maps hold: never one another, protobuf has no such thing."""
+    if isinstance(kind, Struct):
+        table = _table_of(kind)
+        return BYTES, lambda value: _fill({}, table, value, kind.name)
+    assert isinstance(kind, Scalar)
+    return _READERS[kind.name]
+
+
+# -- scalars: those of protobuf, and the small messages that JSON writes as one value ----------------------------------
+
+
+def _quantity(value: bytes) -> str:
+    return text(parts(value, "Quantity", string=BYTES)[0]) if value else "0"
+
+
+def _int_or_string(value: bytes) -> int | str:
+    kind, number, word = parts(value, "IntOrString", type=VARINT, intVal=VARINT, strVal=BYTES)
+    if kind > 1:
+        raise Malformed("impossible IntOrString.Type")
+    return text(word) if kind else signed(number, 32)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ZERO_TIME_S = -62135596800
+"""The first second of year 1: Go's zero time, which JSON writes as null."""
+
+
+def _instant(name: str, write: Callable[[datetime], str]) -> Callable[[bytes], str | None]:
+    def read(value: bytes) -> str | None:
+        seconds, nanos = parts(value, name, seconds=VARINT, nanos=VARINT)
+        seconds, nanos = signed(seconds, 64), signed(nanos, 32)
+        if not value or (seconds, nanos) == (_ZERO_TIME_S, 0):
+            return None
+        try:
+            return write(_EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000))
+        except OverflowError as exc:
+            raise Malformed(f"{name} at {seconds} s from 1970 is outside of the years 1 to 9999") from exc
+
+    return read
+
+
+def _raw(value: bytes) -> Any:
+    """RawExtension and FieldsV1: a message around JSON."""
+    inside = parts(value, "RawExtension", raw=BYTES)[0]
+    return _json(inside) if inside else None
+
+
+def _json(value: bytes) -> Any:
+    try:
+        return decode(value)
+    except msgspec.DecodeError as exc:
+        raise Malformed(f"the raw value is not JSON: {exc}") from exc
+
+
+_READERS: dict[str, tuple[int, Callable[[Any], Any]]] = {
+    "string": (BYTES, text),
+    "bool": (VARINT, bool),
+    "int32": (VARINT, lambda value: signed(value, 32)),
+    "int64": (VARINT, lambda value: signed(value, 64)),
+    "bytes": (BYTES, lambda value: base64.b64encode(value).decode()),
+    "Quantity": (BYTES, _quantity),
+    "IntOrString": (BYTES, _int_or_string),
+    "Time": (BYTES, _instant("Time", rfc3339)),
+    "MicroTime": (BYTES, _instant("MicroTime", rfc3339_micro)),
+    "FieldsV1": (BYTES, _raw),
+    "any": (BYTES, _raw),
+}
+"""Wire type and reader of each scalar of a schema but `number`: no message has one."""
+
+_STRUCTS_IN_GO = frozenset({"Quantity", "IntOrString", "FieldsV1", "any"})
+"""Go leaves empty values out of JSON, but never a struct: these are written whenever they are there."""

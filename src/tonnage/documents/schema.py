@@ -1,0 +1,268 @@
+"""The shape of every kind the API server keeps: fields, their types, and how lists merge.
+
+The facts stand in `schemas/<group>_<version>.schema`, one field a line, so that a person can read them and a test can
+compare them with a server. Everything that needs to know a document's shape asks here and nowhere else: strict decoding
+(`admit`), strategic merge, server-side apply, OpenAPI, `kubectl explain` and Kubernetes' protobuf.
+
+    kind CSINode                         ~ What a node's CSI drivers told us.
+      spec! CSINodeSpec @2
+    type CSINodeSpec
+      drivers! [CSINodeDriver] @1 map=name merge=name
+    type VolumeNodeResources
+      count int32 @1?
+
+`kind` is a `type` with apiVersion, kind and metadata in front. `!` is required; `[T]` a list, `{T}` a map with string
+keys; `group.T` a type of another file (those of meta need no prefix). Words after the type: `map=k1,k2` and `set` say
+how server-side apply merges a list (without a word it is atomic), `atomic` that a map or struct is replaced as a whole
+and `granular` that it is not, though its type is atomic; `merge` or `merge=key`, `retainKeys` and `replace` are for
+strategic merge patch; `default=V` is a key's value when absent. `~` starts the description, for `kubectl explain`.
+
+`@4` is the field's number in protobuf, `@2.10` when JSON inlines it from the message in field 2. A field without a
+number is not in upstream's message: ours alone, or apiVersion and kind, which travel in the envelope (metadata of a
+kind is always 1). Go writes zeros (`""`, 0, false) into messages whether they were set or not, and leaves most of them
+out of JSON. `@4?` marks a scalar whose zero stands in JSON too, because the Go field is a pointer (`replicas: 0`) or is
+always written. That of a required field does in any case, but for a few newer ones: `@4-`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+from tonnage.errors import TonnageError
+from tonnage.objects.resources import Resource
+
+ScalarName = Literal[
+    "string",
+    "bool",
+    "int32",
+    "int64",
+    "number",
+    "bytes",
+    "Quantity",
+    "IntOrString",
+    "Time",
+    "MicroTime",
+    "FieldsV1",
+    "any",
+]
+SCALARS: frozenset[str] = frozenset(ScalarName.__args__)  # type: ignore[attr-defined]  # typing hides Literal's members
+
+
+class SchemaError(TonnageError):
+    """A schema file is not in its notation; names file and line."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scalar:
+    """A leaf of a document. `any` and `FieldsV1` are leaves too: nothing looks inside them."""
+
+    name: ScalarName
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListOf:
+    """A list. Under server-side apply it is a map when it has `keys`, else a set when `is_set`, else one atomic value.
+
+    `patch_merge` is strategic merge's word on the same list; `merge_key` is empty for lists of scalars.
+    """
+
+    item: Type
+    keys: tuple[str, ...] = ()
+    is_set: bool = False
+    patch_merge: bool = False
+    merge_key: str = ""
+
+    @property
+    def is_atomic(self) -> bool:
+        return not self.keys and not self.is_set
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapOf:
+    """A map from any string to values of one type."""
+
+    item: Type
+    is_atomic: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    name: str
+    type: Type
+    required: bool = False
+    is_atomic: bool = False
+    """The struct in this field is replaced as a whole, whatever its own type says."""
+    is_granular: bool = False
+    """The struct in this field merges field by field, whatever its own type says. Maps do in any case."""
+    retain_keys: bool = False
+    patch_replace: bool = False
+    """Strategic merge replaces what is in this field as a whole."""
+    default: str | None = None
+    description: str = ""
+    wire: tuple[int, ...] = ()
+    """Field numbers in protobuf, from the message of the struct inwards; empty for what is not in the message."""
+    keeps_zero: bool = False
+    """A scalar's zero value is something else than its absence."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Struct:
+    """A named type with fields. `name` is unique within its `package`, as in OpenAPI (`io.k8s.api.core.v1.PodSpec`)."""
+
+    package: str
+    name: str
+    is_kind: bool
+    is_atomic: bool = False
+    description: str = ""
+    fields: dict[str, Field] = field(default_factory=dict, repr=False)
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.package}.{self.name}"
+
+
+Type = Scalar | ListOf | MapOf | Struct
+
+
+# Which file holds a group and version. The order is that of loading: meta first, everybody refers to it.
+FILES: dict[tuple[str, str], str] = {
+    ("meta", "v1"): "meta_v1",
+    ("", "v1"): "core_v1",
+    ("apps", "v1"): "apps_v1",
+    ("autoscaling", "v1"): "autoscaling_v1",
+    ("coordination.k8s.io", "v1"): "coordination_v1",
+    ("events.k8s.io", "v1"): "events_v1",
+    ("policy", "v1"): "policy_v1",
+    ("resource.k8s.io", "v1"): "resource_v1",
+    ("scheduling.k8s.io", "v1"): "scheduling_v1",
+    ("storage.k8s.io", "v1"): "storage_v1",
+}
+
+
+def schema_of(group: str, version: str, name: str) -> Struct:
+    """The struct of a kind, or of any named type, of one group and version. KeyError when there is none."""
+    return _all()[FILES[group, version]][name]
+
+
+@cache
+def schema_of_resource(resource: Resource) -> Struct:
+    """The struct of a resource's kind."""
+    return schema_of(resource.group, resource.version, resource.kind)
+
+
+def structs() -> Iterator[Struct]:
+    """Every named type, file by file, in the order they are written."""
+    for by_name in _all().values():
+        yield from by_name.values()
+
+
+@cache
+def _all() -> dict[str, dict[str, Struct]]:
+    texts = {stem: (files("tonnage.documents") / "schemas" / f"{stem}.schema").read_text() for stem in FILES.values()}
+    return load(texts)
+
+
+def load(texts: dict[str, str]) -> dict[str, dict[str, Struct]]:
+    """Parse schema files given by stem (`core_v1`). Types may refer to one another in any order."""
+    loaded: dict[str, dict[str, Struct]] = {stem: {} for stem in texts}
+    bodies: list[tuple[str, Struct, list[tuple[int, str]]]] = []
+    for stem, text in texts.items():
+        package = ""
+        body: list[tuple[int, str]] = []
+        for number, line in enumerate(text.splitlines(), 1):
+            head, _, description = line.partition("~")
+            words = head.split()
+            if not words or words[0].startswith("#"):
+                continue
+            if line[0] == " ":
+                body.append((number, line))
+            elif words[0] == "package":
+                package = words[1]
+            elif words[0] in ("kind", "type"):
+                struct = Struct(package, words[1], words[0] == "kind", "atomic" in words[2:], description.strip())
+                if struct.name in loaded[stem]:
+                    raise SchemaError(f"{stem}.schema:{number}: type {struct.name} stands here a second time")
+                loaded[stem][struct.name] = struct
+                body = []
+                bodies.append((stem, struct, body))
+            else:
+                raise SchemaError(f"{stem}.schema:{number}: expected package, kind or type, found {words[0]!r}")
+
+    scopes = {stem.rpartition("_")[0]: by_name for stem, by_name in loaded.items()}
+    for stem, struct, body in bodies:
+        if struct.is_kind:
+            for name, text in (("apiVersion", "string"), ("kind", "string"), ("metadata", "ObjectMeta")):
+                wire = (1,) if name == "metadata" else ()
+                kind = _type(text, [], loaded[stem], scopes)
+                struct.fields[name] = Field(name, kind, description=_HEAD[name], wire=wire)
+        for number, line in body:
+            head, _, description = line.partition("~")
+            words = head.split()
+            try:
+                parsed = _field(words, description.strip(), loaded[stem], scopes)
+            except (KeyError, IndexError) as exc:
+                raise SchemaError(f"{stem}.schema:{number}: cannot read {line.strip()!r}: {exc} is not known") from exc
+            struct.fields[parsed.name] = parsed
+    return loaded
+
+
+_HEAD = {
+    "apiVersion": "Group and version of this object's schema, such as storage.k8s.io/v1.",
+    "kind": "What this object is.",
+    "metadata": "Name, labels, owners and what the server keeps about every object.",
+}
+
+
+_WORDS = frozenset({"map", "set", "merge", "retainKeys", "replace", "atomic", "granular", "default"})
+_NUMBER = re.compile(r"@[1-9][0-9]*(\.[1-9][0-9]*)*[?-]?")
+
+
+def _field(words: list[str], description: str, local: dict[str, Struct], scopes: dict[str, dict[str, Struct]]) -> Field:
+    name, text, options = words[0], words[1], words[2:]
+    for option in options:
+        if option.partition("=")[0] not in _WORDS and not _NUMBER.fullmatch(option):
+            raise KeyError(option)
+    default = next((o.removeprefix("default=") for o in options if o.startswith("default=")), None)
+    number = next((o for o in options if o.startswith("@")), "")
+    return Field(
+        name.rstrip("!"),
+        _type(text, options, local, scopes),
+        required=name.endswith("!"),
+        is_atomic="atomic" in options,
+        is_granular="granular" in options,
+        retain_keys="retainKeys" in options,
+        patch_replace="replace" in options,
+        default=default,
+        description=description,
+        wire=tuple(int(part) for part in number.strip("@?-").split(".") if part),
+        keeps_zero=not number.endswith("-") if name.endswith("!") else number.endswith("?"),
+    )
+
+
+def _type(text: str, options: list[str], local: dict[str, Struct], scopes: dict[str, dict[str, Struct]]) -> Type:
+    if text.startswith("["):
+        keys = next((o.removeprefix("map=").split(",") for o in options if o.startswith("map=")), [])
+        merge = next((o for o in options if o == "merge" or o.startswith("merge=")), None)
+        return ListOf(
+            _type(text[1:-1], [], local, scopes),
+            keys=tuple(keys),
+            is_set="set" in options,
+            patch_merge=merge is not None,
+            merge_key=merge.partition("=")[2] if merge else "",
+        )
+    if text.startswith("{"):
+        return MapOf(_type(text[1:-1], [], local, scopes), is_atomic="atomic" in options)
+    if text in SCALARS:
+        return _SCALARS[text]
+    scope, dot, name = text.rpartition(".")
+    if dot:
+        return scopes[scope][name]
+    return local[text] if text in local else scopes["meta"][text]
+
+
+_SCALARS: dict[str, Scalar] = {name: Scalar(name) for name in ScalarName.__args__}  # type: ignore[attr-defined]  # as above

@@ -1,0 +1,75 @@
+"""The strategy of every resource, in one table."""
+
+from __future__ import annotations
+
+from tonnage.clock import Clock
+from tonnage.documents.strategies.base import Strategy
+from tonnage.documents.strategies.config import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
+from tonnage.documents.strategies.csi_driver import CSIDriverStrategy
+from tonnage.documents.strategies.csi_node import CSINodeStrategy
+from tonnage.documents.strategies.csi_storage_capacity import CSIStorageCapacityStrategy
+from tonnage.documents.strategies.device import (
+    DeviceClassStrategy,
+    ResourceClaimStrategy,
+    ResourceClaimTemplateStrategy,
+    ResourceSliceStrategy,
+)
+from tonnage.documents.strategies.disruption_budget import PodDisruptionBudgetStrategy
+from tonnage.documents.strategies.event import EventStrategy
+from tonnage.documents.strategies.lease import LeaseStrategy
+from tonnage.documents.strategies.namespace import NamespaceStrategy
+from tonnage.documents.strategies.node import NodeStrategy
+from tonnage.documents.strategies.persistent_volume import PersistentVolumeStrategy
+from tonnage.documents.strategies.persistent_volume_claim import PersistentVolumeClaimStrategy
+from tonnage.documents.strategies.pod import PodStrategy
+from tonnage.documents.strategies.priority_class import PriorityClassStrategy
+from tonnage.documents.strategies.service import ServiceStrategy
+from tonnage.documents.strategies.storage_class import StorageClassStrategy
+from tonnage.documents.strategies.volume_attachment import VolumeAttachmentStrategy
+from tonnage.documents.strategies.workloads import (
+    ControllerRevisionStrategy,
+    DaemonSetStrategy,
+    DeploymentStrategy,
+    ReplicaSetStrategy,
+    ReplicationControllerStrategy,
+    StatefulSetStrategy,
+)
+from tonnage.gates import Gates
+from tonnage.objects.resources import RESOURCES
+
+_TABLE: dict[tuple[str, str], type[Strategy]] = {
+    ("", "configmaps"): ConfigMapStrategy,
+    ("", "events"): EventStrategy,
+    ("", "namespaces"): NamespaceStrategy,
+    ("", "nodes"): NodeStrategy,
+    ("", "persistentvolumeclaims"): PersistentVolumeClaimStrategy,
+    ("", "persistentvolumes"): PersistentVolumeStrategy,
+    ("", "pods"): PodStrategy,
+    ("", "replicationcontrollers"): ReplicationControllerStrategy,
+    ("", "secrets"): SecretStrategy,
+    ("", "serviceaccounts"): ServiceAccountStrategy,
+    ("", "services"): ServiceStrategy,
+    ("apps", "controllerrevisions"): ControllerRevisionStrategy,
+    ("apps", "daemonsets"): DaemonSetStrategy,
+    ("apps", "deployments"): DeploymentStrategy,
+    ("apps", "replicasets"): ReplicaSetStrategy,
+    ("apps", "statefulsets"): StatefulSetStrategy,
+    ("coordination.k8s.io", "leases"): LeaseStrategy,
+    ("events.k8s.io", "events"): EventStrategy,
+    ("policy", "poddisruptionbudgets"): PodDisruptionBudgetStrategy,
+    ("resource.k8s.io", "deviceclasses"): DeviceClassStrategy,
+    ("resource.k8s.io", "resourceclaims"): ResourceClaimStrategy,
+    ("resource.k8s.io", "resourceclaimtemplates"): ResourceClaimTemplateStrategy,
+    ("resource.k8s.io", "resourceslices"): ResourceSliceStrategy,
+    ("scheduling.k8s.io", "priorityclasses"): PriorityClassStrategy,
+    ("storage.k8s.io", "csidrivers"): CSIDriverStrategy,
+    ("storage.k8s.io", "csinodes"): CSINodeStrategy,
+    ("storage.k8s.io", "csistoragecapacities"): CSIStorageCapacityStrategy,
+    ("storage.k8s.io", "storageclasses"): StorageClassStrategy,
+    ("storage.k8s.io", "volumeattachments"): VolumeAttachmentStrategy,
+}
+
+
+def strategies(gates: Gates, clock: Clock) -> dict[tuple[str, str], Strategy]:
+    """(group, plural) -> the rules of that resource under these gates."""
+    return {(row.group, row.plural): _TABLE[row.group, row.plural](row, gates, clock) for row in RESOURCES}

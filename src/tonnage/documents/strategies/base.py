@@ -1,0 +1,119 @@
+"""What may differ from kind to kind, as one class with sensible answers.
+
+The verbs are generic: they read, call the strategy of the kind at fixed points, and write. A kind with rules of its
+own subclasses `Strategy` in a file named after it and overrides only what it must. Every method works on whole
+documents and does no I/O, so a rule is tested by calling it; the clock is for the rare rule that notes a time.
+
+The order of a create is upstream's: decode, `default`, `prepare_create` (status emptied, fields behind a closed gate
+dropped), `validate`. Of an update: decode, `default`, `prepare_update` (what this endpoint may not write is taken from
+the old object, gated fields dropped unless the old object has them), `validate_update`. A write through `/status` runs
+`prepare_status` and `validate_status` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import ClassVar
+
+from tonnage.clock import Clock, SystemClock
+from tonnage.gates import Gates
+from tonnage.objects import names
+from tonnage.objects.document import Doc, copy, same
+from tonnage.objects.field_errors import Errors
+from tonnage.objects.resources import Resource
+
+
+class Generation(Enum):
+    """How `metadata.generation` behaves."""
+
+    NONE = "never set"
+    COUNTED = "1 at creation, one more with every change of spec"
+    LATE = "absent at creation, counted from the first change of spec on"
+
+
+class Strategy:
+    """The rules of one kind. This base is right for a kind that has none."""
+
+    name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_subdomain)
+    """What is wrong with a name, as sentences; empty when it is legal."""
+    generation: ClassVar[Generation] = Generation.NONE
+    unconditional_update: ClassVar[bool] = True
+    """May a PUT come without a resourceVersion?"""
+    create_on_update: ClassVar[bool] = False
+    """Does a PUT to a name that does not exist create it? (Leases and Events, as upstream.)"""
+    propagates: ClassVar[bool] = True
+    """Can a deletion be told to orphan dependents, or to wait for theirs?"""
+    selectable: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """Field selectors beside metadata.name and metadata.namespace: label -> path in the document."""
+
+    def __init__(self, resource: Resource, gates: Gates, clock: Clock | None = None) -> None:
+        self.resource = resource
+        self.gates = gates
+        self.clock = clock or SystemClock()
+
+    # -- creation ---------------------------------------------------------------------------------------------------
+
+    def default(self, doc: Doc) -> None:
+        """Fill in, in place, what upstream fills in whenever it decodes this kind."""
+
+    def prepare_create(self, doc: Doc) -> None:
+        """Reset what a client may not set at creation; drop fields whose gate is closed."""
+        if "status" in self.resource.subresources:
+            doc.pop("status", None)
+
+    def validate(self, doc: Doc) -> Errors:
+        """Everything wrong with a new object, metadata apart (the create verb has judged that)."""
+        return []
+
+    # -- updates ----------------------------------------------------------------------------------------------------
+
+    def prepare_update(self, new: Doc, old: Doc) -> None:
+        """Take from `old` what a plain update may not change; drop newly set fields whose gate is closed."""
+        if "status" in self.resource.subresources:
+            keep(new, old, "status")
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        """Everything wrong with the change; by default what is wrong with the new object."""
+        return self.validate(new)
+
+    def spec_changed(self, new: Doc, old: Doc) -> bool:
+        """Does this update count for metadata.generation?"""
+        return not same(new.get("spec"), old.get("spec"))
+
+    # -- the status subresource ---------------------------------------------------------------------------------------
+
+    def prepare_status(self, new: Doc, old: Doc) -> None:
+        """Only status is written here: spec and everything beside it stays as it was."""
+        for field in new.keys() | old.keys():
+            if field not in ("apiVersion", "kind", "metadata", "status"):
+                keep(new, old, field)
+        new.setdefault("status", {})
+
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        return []
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        """Sentences for the `Warning` header of an accepted write."""
+        return []
+
+    def grace_period_s(self, doc: Doc, asked_s: int | None) -> int | None:
+        """How long a deleted object stays around, marked; None for a kind that knows no graceful deletion."""
+        return None
+
+    def holds_back_deletion(self, doc: Doc) -> bool:
+        """Is there a reason beside finalizers and grace to keep a deleted object? (A namespace is emptied first.)"""
+        return False
+
+    def prepare_deletion(self, doc: Doc) -> None:
+        """Note on a marked object, in place, that it is on its way out."""
+
+
+def keep(new: Doc, old: Doc, field: str) -> None:
+    """Make a top-level field of `new` what it is in `old`, absence included."""
+    if field in old:
+        new[field] = copy(old[field])
+    else:
+        new.pop(field, None)

@@ -1,0 +1,232 @@
+"""Where a pod may go: affinity, spread, tolerations, scheduling gates, and how far they may change while it is gated.
+
+Mirrors validateAffinity, validateTopologySpreadConstraints, ValidateTolerations and their like. What these fields
+select is decided elsewhere; here only their form is judged. The update rules at the end say "tightened, never
+loosened": a gated pod may become harder to place, and its tolerations may only grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tonnage.documents.validation.internal_form import internal
+from tonnage.documents.validation.selectors import (
+    validate_label_selector,
+    validate_node_selector,
+    validate_node_selector_term,
+)
+from tonnage.objects import names
+from tonnage.objects.document import Doc, same
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
+from tonnage.objects.field_rules import optional_choice, positive, sentences, unsupported, validate_label_name
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def validate_affinity(affinity: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
+    """Node affinity, pod affinity and anti-affinity, in that order."""
+    errors: Errors = []
+    node = affinity.get("nodeAffinity", {})
+    if REQUIRED in node:
+        at = f"{path}.nodeAffinity.{REQUIRED}"
+        errors += validate_node_selector(node[REQUIRED], at, allow_invalid_values=allow_invalid_values)
+    for idx, preferred in enumerate(node.get(PREFERRED, ())):
+        at = f"{path}.nodeAffinity.{PREFERRED}[{idx}]"
+        errors += _validate_weight(preferred, at)
+        # A preference that can match nothing harms nobody, so its values were never judged.
+        errors += validate_node_selector_term(
+            preferred.get("preference", {}), f"{at}.preference", allow_invalid_values=True
+        )
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for idx, term in enumerate(affinity.get(kind, {}).get(REQUIRED, ())):
+            errors += _validate_pod_term(term, f"{path}.{kind}.{REQUIRED}[{idx}]")
+        for idx, preferred in enumerate(affinity.get(kind, {}).get(PREFERRED, ())):
+            at = f"{path}.{kind}.{PREFERRED}[{idx}]"
+            errors += _validate_weight(preferred, at)
+            errors += _validate_pod_term(preferred.get("podAffinityTerm", {}), f"{at}.podAffinityTerm")
+    return errors
+
+
+def validate_topology_spread(constraints: list[Doc], path: str) -> Errors:
+    """Spread constraints; a pair of key and action may occur once."""
+    errors: Errors = []
+    for idx, constraint in enumerate(constraints):
+        at = f"{path}[{idx}]"
+        key, action = constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", "")
+        errors += positive(constraint.get("maxSkew", 0), f"{at}.maxSkew")
+        if not key:
+            errors.append(required(f"{at}.topologyKey", "can not be empty"))
+        if action not in ("DoNotSchedule", "ScheduleAnyway"):
+            errors.append(unsupported(f"{at}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway")))
+        rest = constraints[idx + 1 :]
+        if any((other.get("topologyKey", ""), other.get("whenUnsatisfiable", "")) == (key, action) for other in rest):
+            errors.append(duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
+        domains = constraint.get("minDomains")
+        if domains is not None:
+            errors += positive(domains, f"{at}.minDomains")
+            if action != "DoNotSchedule":
+                told = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+                errors.append(invalid(f"{at}.minDomains", domains, told))
+        for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            errors += optional_choice(constraint.get(field), ("Honor", "Ignore"), f"{at}.{field}")
+        errors += _validate_label_keys(constraint, at)
+        errors += validate_label_selector(constraint.get("labelSelector"), f"{at}.labelSelector")
+    return errors
+
+
+def validate_tolerations(tolerations: list[Doc], path: str) -> Errors:
+    errors: Errors = []
+    for idx, toleration in enumerate(tolerations):
+        at = f"{path}[{idx}]"
+        key, operator, value, effect = (toleration.get(field, "") for field in ("key", "operator", "value", "effect"))
+        if key:
+            errors += validate_label_name(key, f"{at}.key")
+        elif operator != "Exists":
+            told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            errors.append(invalid(f"{at}.operator", operator, told))
+        if "tolerationSeconds" in toleration and effect != "NoExecute":
+            told = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            errors.append(invalid(f"{at}.effect", effect, told))
+        if operator in ("Equal", ""):
+            wrong = names.label_value(value)
+            errors += [invalid(f"{at}.operator", value, ";".join(wrong))] if wrong else []
+        elif operator == "Exists":
+            if value:
+                told = "value must be empty when `operator` is 'Exists'"
+                errors.append(invalid(f"{at}.operator", value, told))
+        else:
+            # Lt and Gt are known, but their gate is closed on a stock server; the list then tells of them all the same.
+            known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
+            errors.append(unsupported(f"{at}.operator", operator, known))
+        if effect and effect not in _EFFECTS:
+            errors.append(unsupported(f"{at}.effect", effect, _EFFECTS))
+    return errors
+
+
+def validate_scheduling_gates(gates: list[Doc], path: str) -> Errors:
+    errors: Errors = []
+    seen: set[str] = set()
+    for idx, gate in enumerate(gates):
+        name, at = gate.get("name", ""), f"{path}[{idx}]"
+        errors += sentences(at, name, names.qualified_name(name))
+        if name in seen:
+            errors.append(duplicate(at, name))
+        seen.add(name)
+    return errors
+
+
+# -- changes ----------------------------------------------------------------------------------------------------------
+
+
+def validate_only_added_tolerations(new: list[Doc], old: list[Doc], path: str) -> Errors:
+    """Every old toleration is still there; only how long it lasts may have changed."""
+    kept = [_without_seconds(toleration) for toleration in new]
+    if all(_without_seconds(toleration) in kept for toleration in old):
+        return []
+    return [forbidden(path, "existing toleration can not be modified except its tolerationSeconds")]
+
+
+def validate_only_removed_gates(new: list[Doc], old: list[Doc], path: str) -> Errors:
+    """No gate that was not there before: once lifted, a gate does not come back."""
+    known = {gate.get("name", "") for gate in old}
+    return [
+        forbidden(
+            f"{path}[{idx}].name", f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"
+        )
+        for idx, gate in enumerate(new)
+        if gate.get("name", "") not in known
+    ]
+
+
+def validate_node_selector_mutation(new: dict[str, str], old: dict[str, str], path: str) -> Errors:
+    """A gated pod's nodeSelector may only gain entries."""
+    if old.items() <= new.items():
+        return []
+    told = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+    return [invalid(path, new or None, told)]
+
+
+def validate_node_affinity_mutation(new: Doc, old: Doc, path: str) -> Errors:
+    """A gated pod's required node affinity may only gain requirements, and terms only where it had none.
+
+    Terms are alternatives, so another term would loosen it; preferences are free. Mirrors validateNodeAffinityMutation.
+    """
+    before = old.get(REQUIRED, {}).get("nodeSelectorTerms", [])
+    after = new.get(REQUIRED, {}).get("nodeSelectorTerms", [])
+    at = f"{path}.{REQUIRED}.nodeSelectorTerms"
+    if before and len(before) != len(after):
+        shown = [internal("NodeSelectorTerm", term) for term in after] or None
+        return [invalid(at, shown, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")]
+    return [
+        invalid(
+            f"{at}[{idx}]", internal("NodeSelectorTerm", term), "only additions are allowed (no mutations or deletions)"
+        )
+        for idx, (term, was) in enumerate(zip(after, before, strict=False))
+        if not _only_adds(term, was)
+    ]
+
+
+def _only_adds(new: Doc, old: Doc) -> bool:
+    lists = [(new.get(field, []), old.get(field, [])) for field in ("matchExpressions", "matchFields")]
+    if not any(was for _, was in lists):
+        # An empty term matches nothing; the first requirement would make it match something.
+        return not any(now for now, _ in lists)
+    return all(same(now[: len(was)], was) for now, was in lists)
+
+
+def _without_seconds(toleration: Doc) -> Doc:
+    return {field: value for field, value in toleration.items() if field != "tolerationSeconds"}
+
+
+def _validate_weight(preferred: Doc, path: str) -> Errors:
+    weight = preferred.get("weight", 0)
+    return [] if 1 <= weight <= 100 else [invalid(f"{path}.weight", weight, "must be in the range 1-100")]
+
+
+def _validate_pod_term(term: Doc, path: str) -> Errors:
+    errors = validate_label_selector(term.get("labelSelector"), f"{path}.labelSelector")
+    errors += validate_label_selector(term.get("namespaceSelector"), f"{path}.namespaceSelector")
+    for namespace in term.get("namespaces", ()):
+        errors += sentences(f"{path}.namespace", namespace, names.dns_label(namespace))
+    errors += _validate_label_keys(term, path)
+    key = term.get("topologyKey", "")
+    if not key:
+        errors.append(required(f"{path}.topologyKey", "can not be empty"))
+    return errors + validate_label_name(key, f"{path}.topologyKey")
+
+
+def _validate_label_keys(term: Doc, path: str) -> Errors:
+    """matchLabelKeys and mismatchLabelKeys. Mirrors ValidateMatchLabelKeysAndMismatchLabelKeys.
+
+    The keys have been merged into the selector by now, so a key that was in both stands there twice.
+    """
+    errors: Errors = []
+    selector = term.get("labelSelector")
+    match, mismatch = term.get("matchLabelKeys", []), term.get("mismatchLabelKeys", [])
+    for field, keys in (("matchLabelKeys", match), ("mismatchLabelKeys", mismatch)):
+        if keys and selector is None:
+            errors.append(forbidden(f"{path}.{field}", "must not be specified when labelSelector is not set"))
+        elif keys:
+            for idx, key in enumerate(keys):
+                errors += validate_label_name(key, f"{path}.{field}[{idx}]")
+    positions = {key: idx for idx, key in enumerate(match)}
+    for key in _repeated_keys(selector or {}):
+        if key in positions:
+            told = "exists in both matchLabelKeys and labelSelector"
+            errors.append(invalid(f"{path}[{positions[key]}]", key, told))
+    for idx, key in enumerate(match):
+        if key in mismatch:
+            told = "exists in both matchLabelKeys and mismatchLabelKeys"
+            errors.append(invalid(f"{path}.matchLabelKeys[{idx}]", key, told))
+    return errors
+
+
+def _repeated_keys(selector: Doc) -> Iterator[str]:
+    seen = set(selector.get("matchLabels", {}))
+    for requirement in selector.get("matchExpressions", ()):
+        key = requirement.get("key", "")
+        if key in seen:
+            yield key
+        seen.add(key)

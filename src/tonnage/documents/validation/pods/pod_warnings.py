@@ -1,0 +1,147 @@
+"""Sentences for the `Warning` header of an accepted pod or template: legal, but not what was meant.
+
+Those about placement and storage, and the few about containers that people meet most. Mirrors GetWarningsForPod; left
+out are overlapping file paths within one volume, annotations that lost their meaning, and odd spellings of addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tonnage.documents.validation.claims import claim_spec_warnings
+from tonnage.documents.validation.pods.pod_placement import PREFERRED, REQUIRED
+from tonnage.documents.validation.selectors import DEPRECATED_NODE_LABELS, node_selector_term_warnings
+from tonnage.objects import names
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import go_value
+from tonnage.quantity import Quantity
+
+_NO_SELECTOR = "a null labelSelector results in matching no pod"
+_DEAD_SOURCES = {
+    "photonPersistentDisk": ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    "gitRepo": ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    "scaleIO": ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    "flocker": ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    "storageos": ("storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+    "quobyte": ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    "glusterfs": ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    "cephfs": ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    "rbd": ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
+}
+
+
+def pod_warnings(pod: Doc) -> list[str]:
+    """Warnings about a new pod."""
+    wrong = names.dns_label(pod["metadata"].get("name", ""))
+    told = [
+        "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
+        f"a DNS label is recommended: [{' '.join(wrong)}]"
+    ]
+    return (told if wrong else []) + spec_warnings(pod["spec"], "spec")
+
+
+def workload_name_warnings(name: str) -> list[str]:
+    """Pods are named after a Deployment or ReplicaSet, so its name had better be a label too."""
+    wrong = names.dns_label(name)
+    if not wrong:
+        return []
+    return [
+        "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; "
+        f"a DNS label is recommended: [{' '.join(wrong)}]"
+    ]
+
+
+def spec_warnings(spec: Doc, path: str) -> list[str]:
+    """Warnings about a pod's spec; `path` is `spec` or that of a template's."""
+    told = _placement_warnings(spec, path)
+    for idx, volume in enumerate(spec.get("volumes", ())):
+        at = f"{path}.volumes[{idx}]"
+        told += [f"{at}.{name}: {fate}" for source, (name, fate) in _DEAD_SOURCES.items() if source in volume]
+        if any(not source for source in volume.get("projected", {}).get("sources", ())):
+            told.append(f"volume {go_value(volume.get('name', ''))} (Projected) has no sources provided")
+        template = volume.get("ephemeral", {}).get("volumeClaimTemplate")
+        if template is not None:
+            claim_spec = template.get("spec", {})
+            told += claim_spec_warnings(claim_spec, f"{at}.ephemeral.volumeClaimTemplate.spec")
+    for container, at in _containers(spec, path):
+        told += _container_warnings(container, at)
+    return told + _port_warnings(spec, path)
+
+
+def _placement_warnings(spec: Doc, path: str) -> list[str]:
+    told = [
+        f"{path}.nodeSelector[{key}]: {DEPRECATED_NODE_LABELS[key]}"
+        for key in spec.get("nodeSelector", {})
+        if key in DEPRECATED_NODE_LABELS
+    ]
+    affinity = spec.get("affinity", {})
+    node = affinity.get("nodeAffinity", {})
+    for idx, term in enumerate(node.get(REQUIRED, {}).get("nodeSelectorTerms", ())):
+        told += node_selector_term_warnings(term, f"{path}.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[{idx}]")
+    for idx, preferred in enumerate(node.get(PREFERRED, ())):
+        at = f"{path}.affinity.nodeAffinity.{PREFERRED}[{idx}].preference"
+        told += node_selector_term_warnings(preferred.get("preference", {}), at)
+    for idx, constraint in enumerate(spec.get("topologySpreadConstraints", ())):
+        at, key = f"{path}.topologySpreadConstraints[{idx}]", constraint.get("topologyKey", "")
+        if key in DEPRECATED_NODE_LABELS:
+            told.append(f"{at}.topologyKey: {key} is {DEPRECATED_NODE_LABELS[key]}")
+        if "labelSelector" not in constraint:
+            told.append(f"{at}.labelSelector: {_NO_SELECTOR}")
+    for kind in ("podAffinity", "podAntiAffinity"):
+        at = f"{path}.affinity.{kind}"
+        for idx, term in enumerate(affinity.get(kind, {}).get(REQUIRED, ())):
+            told += [] if "labelSelector" in term else [f"{at}.{REQUIRED}[{idx}].labelSelector: {_NO_SELECTOR}"]
+        for idx, preferred in enumerate(affinity.get(kind, {}).get(PREFERRED, ())):
+            where = f"{at}.{PREFERRED}[{idx}].podAffinityTerm.labelSelector"
+            told += [] if "labelSelector" in preferred.get("podAffinityTerm", {}) else [f"{where}: {_NO_SELECTOR}"]
+    return told
+
+
+def _container_warnings(container: Doc, path: str) -> list[str]:
+    told: list[str] = []
+    for name in ("memory", "ephemeral-storage"):
+        for side in ("limits", "requests"):
+            amount = Quantity.of(container.get("resources", {}).get(side, {}).get(name))
+            if amount.milli_value() % 1000 != 0:
+                shown = go_value(str(amount))
+                told.append(
+                    f"{path}.resources.{side}[{name}]: fractional byte value {shown} is invalid, must be an integer"
+                )
+    seen: set[str] = set()
+    for idx, variable in enumerate(container.get("env", ())):
+        name, value = variable.get("name", ""), variable.get("value", "")
+        reference = f"$({name})"
+        extends = "valueFrom" not in variable and value != reference and reference in value
+        if name in seen and not extends:
+            shown = go_value(name)
+            told.append(
+                f"{path}.env[{idx}]: hides previous definition of {shown}, which may be dropped when using apply"
+            )
+        seen.add(name)
+    return told
+
+
+def _port_warnings(spec: Doc, path: str) -> list[str]:
+    """The same port and protocol twice in a pod, across containers."""
+    told: list[str] = []
+    known: dict[tuple[int, str], list[tuple[str, Doc]]] = {}
+    for container, at in _containers(spec, path):
+        for idx, port in enumerate(container.get("ports", ())):
+            where = f"{at}.ports[{idx}]"
+            others = known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])
+            for there, other in others:
+                ours, theirs = ((each.get("hostIP", ""), each.get("hostPort", 0)) for each in (port, other))
+                if ours == theirs:
+                    told.append(f"{where}: duplicate port definition with {there}")
+                elif not ours[1] or not theirs[1]:
+                    told.append(f"{where}: overlapping port definition with {there}")
+                elif ours[1] == theirs[1] and bool(ours[0]) != bool(theirs[0]):
+                    told.append(f"{where}: dangerously ambiguous port definition with {there}")
+            others.append((where, port))
+    return told
+
+
+def _containers(spec: Doc, path: str) -> Iterator[tuple[Doc, str]]:
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        for idx, container in enumerate(spec.get(field, ())):
+            yield container, f"{path}.{field}[{idx}]"

@@ -1,0 +1,212 @@
+"""What makes an amount of a resource legal: names, quantities, lists, and what a container asks for.
+
+Three families of names: native ones (`cpu`, or anything of kubernetes.io), extended ones (`vendor.example/gpu`, whole
+numbers, never overcommitted) and huge pages (`hugepages-2Mi`, whole pages). Quantities arrive as text that parses; a
+text that does not was refused when the document was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+
+from tonnage.objects import names
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors, FieldError, duplicate, forbidden, invalid, not_found, required
+from tonnage.objects.field_rules import NEGATIVE
+from tonnage.quantity import InvalidQuantity, Quantity
+
+NOT_POSITIVE = "must be greater than zero"
+NOT_INTEGER = "must be an integer"
+
+_HUGE_PAGES = "hugepages-"
+_CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
+_COUNTED = frozenset(
+    {
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    }
+)
+_STANDARD = (
+    _COUNTED
+    | _CONTAINER_RESOURCES
+    | {f"{side}.{name}" for side in ("requests", "limits") for name in _CONTAINER_RESOURCES}
+    | {"storage", "requests.storage"}
+)
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def is_native(name: str) -> bool:
+    """In Kubernetes' own namespace; a name without a prefix is."""
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def is_extended(name: str) -> bool:
+    """A vendor's resource. `requests.<name>` has to be legal too, for quotas write it so."""
+    return not is_native(name) and not name.startswith("requests.") and not names.qualified_name(f"requests.{name}")
+
+
+def is_huge_pages(name: str) -> bool:
+    return name.startswith(_HUGE_PAGES)
+
+
+def is_integer(name: str) -> bool:
+    """Counted in whole numbers."""
+    return name in _COUNTED or is_extended(name)
+
+
+def is_overcommit_allowed(name: str) -> bool:
+    """May a limit be above the request?"""
+    return is_native(name) and not is_huge_pages(name)
+
+
+def validate_resource_name(name: str, path: str) -> Errors:
+    """Mirrors validateResourceName: a legal key, and without a prefix one that is known."""
+    errors = [invalid(path, name, sentence) for sentence in names.qualified_name(name)]
+    known = name in _STANDARD or name.startswith((_HUGE_PAGES, f"requests.{_HUGE_PAGES}"))
+    if not errors and "/" not in name and not known:
+        errors.append(invalid(path, name, "must be a standard resource type or fully qualified"))
+    return errors
+
+
+def validate_container_resource_name(name: str, path: str) -> Errors:
+    """Mirrors validateContainerResourceName: what a container may ask for."""
+    errors = validate_resource_name(name, path)
+    if "/" not in name:
+        if name not in _CONTAINER_RESOURCES and not is_huge_pages(name):
+            errors.append(invalid(path, name, "must be a standard resource for containers"))
+    elif not is_native(name) and not is_extended(name):
+        errors.append(invalid(path, name, "doesn't follow extended resource name standard"))
+    return errors
+
+
+# -- quantities -------------------------------------------------------------------------------------------------------
+
+
+def validate_nonnegative_quantity(text: str, path: str) -> Errors:
+    quantity = Quantity.of(text)
+    return [invalid(path, str(quantity), NEGATIVE)] if quantity.sign() < 0 else []
+
+
+def validate_positive_quantity(text: str, path: str) -> Errors:
+    quantity = Quantity.of(text)
+    return [invalid(path, str(quantity), NOT_POSITIVE)] if quantity.sign() <= 0 else []
+
+
+def validate_basic_resource(text: str, path: str) -> Errors:
+    """Mirrors validateBasicResource: not negative, and the error shows the plain number."""
+    value = Quantity.of(text).value()
+    return [invalid(path, value, "must be a valid resource quantity")] if value < 0 else []
+
+
+def validate_resource_quantity(name: str, text: str, path: str) -> Errors:
+    """Mirrors ValidateResourceQuantityValue: not negative, and whole where the resource is counted."""
+    errors = validate_nonnegative_quantity(text, path)
+    quantity = Quantity.of(text)
+    if is_integer(name) and quantity.milli_value() % 1000 != 0:
+        errors.append(invalid(path, str(quantity), NOT_INTEGER))
+    return errors
+
+
+def validate_resource_list(
+    resources: dict[str, str], path: str, *, name_rule: Callable[[str, str], Errors] | None = None
+) -> Errors:
+    """Every amount of a list such as a container's limits: `path[name]` is where an error stands."""
+    errors: Errors = []
+    for name, text in resources.items():
+        at = f"{path}[{name}]"
+        if name_rule is not None:
+            errors += name_rule(name, at)
+        errors += validate_resource_quantity(name, text, at)
+        errors += _validate_huge_pages(name, text, at)
+    return errors
+
+
+# -- requirements -----------------------------------------------------------------------------------------------------
+
+
+def validate_resource_requirements(
+    requirements: Doc,
+    path: str,
+    *,
+    claim_names: Set[str] = frozenset(),
+    name_rule: Callable[[str, str], Errors] = validate_container_resource_name,
+) -> Errors:
+    """Mirrors validateResourceRequirements: `resources` of a container, or of a pod with its own `name_rule`.
+
+    `claim_names` are the names in the pod's `spec.resourceClaims`.
+    """
+    limits: dict[str, str] = requirements.get("limits", {})
+    requests: dict[str, str] = requirements.get("requests", {})
+    errors = validate_resource_list(limits, f"{path}.limits", name_rule=name_rule)
+    for name, text in requests.items():
+        at = f"{path}.requests[{name}]"
+        errors += name_rule(name, at)
+        errors += validate_resource_quantity(name, text, at)
+        errors += _validate_request_within_limit(name, text, limits, path)
+        errors += _validate_huge_pages(name, text, at)
+    asked = limits.keys() | requests.keys()
+    if any(map(is_huge_pages, asked)) and not asked & {"cpu", "memory"}:
+        errors.append(forbidden(path, "HugePages require cpu or memory"))
+    return errors + _validate_claims(requirements.get("claims", []), f"{path}.claims", claim_names)
+
+
+def _validate_request_within_limit(name: str, text: str, limits: dict[str, str], path: str) -> Errors:
+    if name not in limits:
+        told = "Limit must be set for non overcommitable resources"
+        return [] if is_overcommit_allowed(name) else [required(f"{path}.limits", told)]
+    request, limit = Quantity.of(text), Quantity.of(limits[name])
+    if request != limit and not is_overcommit_allowed(name):
+        return [invalid(f"{path}.requests", str(request), f"must be equal to {name} limit of {limit}")]
+    if request > limit:
+        return [invalid(f"{path}.requests", str(request), f"must be less than or equal to {name} limit of {limit}")]
+    return []
+
+
+def _validate_huge_pages(name: str, text: str, path: str) -> Errors:
+    if not is_huge_pages(name):
+        return []
+    quantity = Quantity.of(text)
+    try:
+        page = Quantity.parse(name.removeprefix(_HUGE_PAGES))
+    except InvalidQuantity:
+        page = Quantity.from_int(0)
+    is_whole_page = page.sign() > 0 and page.milli_value() % 1000 == 0
+    if is_whole_page and quantity.value() % page.value() == 0:
+        return []
+    return [invalid(path, str(quantity), f"{quantity} is not positive integer multiple of {name}")]
+
+
+def _validate_claims(claims: list[Doc], path: str, claim_names: Set[str]) -> Errors:
+    """Mirrors validateResourceClaimNames: a claim as a whole, or each of its requests, at most once."""
+    errors: Errors = []
+    seen: set[str] = set()
+    for idx, claim in enumerate(claims):
+        at, name, request = f"{path}[{idx}]", claim.get("name", ""), claim.get("request", "")
+        if not name:
+            errors.append(required(at))
+            continue
+        if name in seen:
+            errors.append(duplicate(at, name))
+        else:
+            key = f"{name}/{request}" if request else name
+            if request:
+                errors += [invalid(f"{at}.request", request, sentence) for sentence in names.dns_label(request)]
+            if key in seen:
+                errors.append(duplicate(at, key))
+            elif not request:
+                errors += [duplicate(at, name) for other in seen if other.partition("/")[0] == name]
+            seen.add(key)
+        if name not in claim_names:
+            told = "must be one of the names in pod.spec.resourceClaims"
+            told += f": {', '.join(sorted(claim_names))}" if claim_names else " which is empty"
+            errors.append(FieldError(not_found(at, name).reason, at, name, told))
+    return errors

@@ -1,0 +1,184 @@
+"""What makes a selector legal: label selectors, node selectors, topology terms.
+
+Only the form is judged here; what a selector selects is the affair of `objects.selectors`. A selector stored before its
+values were checked stays writable: the rules take `allow_invalid_values`, and whoever judges an update passes what the
+stored object shows. At the end, the sentences that warn of node labels Kubernetes has given up.
+"""
+
+from __future__ import annotations
+
+from tonnage.documents.validation.metadata import validate_labels
+from tonnage.objects import names
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
+from tonnage.objects.field_rules import validate_label_name
+
+_VALUES_REQUIRED = "must be specified when `operator` is 'In' or 'NotIn'"
+_VALUES_FORBIDDEN = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+_NO_OPERATOR = "not a valid selector operator"
+
+
+def validate_label_selector(selector: Doc | None, path: str, *, allow_invalid_values: bool = False) -> Errors:
+    """Mirrors ValidateLabelSelector of meta/v1; no selector is a legal one."""
+    if selector is None:
+        return []
+    errors = validate_labels(selector.get("matchLabels", {}), f"{path}.matchLabels")
+    for idx, requirement in enumerate(selector.get("matchExpressions", [])):
+        at = f"{path}.matchExpressions[{idx}]"
+        operator, values = requirement.get("operator", ""), requirement.get("values", [])
+        if operator in ("In", "NotIn"):
+            if not values:
+                errors.append(required(f"{at}.values", _VALUES_REQUIRED))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                errors.append(forbidden(f"{at}.values", _VALUES_FORBIDDEN))
+        else:
+            errors.append(invalid(f"{at}.operator", operator, _NO_OPERATOR))
+        errors += validate_label_name(requirement.get("key", ""), f"{at}.key")
+        if not allow_invalid_values:
+            errors += _validate_values(values, f"{at}.values")
+    return errors
+
+
+def validate_node_selector(node_selector: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
+    """Mirrors ValidateNodeSelector: at least one term, each of them legal. An empty one is; it matches nothing."""
+    terms = node_selector.get("nodeSelectorTerms", [])
+    if not terms:
+        return [required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")]
+    errors: Errors = []
+    for idx, term in enumerate(terms):
+        errors += validate_node_selector_term(
+            term, f"{path}.nodeSelectorTerms[{idx}]", allow_invalid_values=allow_invalid_values
+        )
+    return errors
+
+
+def validate_node_selector_term(term: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
+    """Mirrors ValidateNodeSelectorTerm: requirements on labels, and on the one field a node can be chosen by."""
+    errors: Errors = []
+    for idx, requirement in enumerate(term.get("matchExpressions", [])):
+        errors += _validate_node_requirement(
+            requirement, f"{path}.matchExpressions[{idx}]", allow_invalid_values=allow_invalid_values
+        )
+    for idx, requirement in enumerate(term.get("matchFields", [])):
+        errors += _validate_node_field_requirement(requirement, f"{path}.matchFields[{idx}]")
+    return errors
+
+
+def _validate_node_requirement(requirement: Doc, path: str, *, allow_invalid_values: bool) -> Errors:
+    errors: Errors = []
+    operator, values = requirement.get("operator", ""), requirement.get("values", [])
+    if operator in ("In", "NotIn"):
+        if not values:
+            errors.append(required(f"{path}.values", _VALUES_REQUIRED))
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            errors.append(forbidden(f"{path}.values", _VALUES_FORBIDDEN))
+    elif operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            told = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            errors.append(required(f"{path}.values", told))
+    else:
+        errors.append(invalid(f"{path}.operator", operator, _NO_OPERATOR))
+    errors += validate_label_name(requirement.get("key", ""), f"{path}.key")
+    if not allow_invalid_values:
+        errors += _validate_values(values, f"{path}.values")
+    return errors
+
+
+def _validate_node_field_requirement(requirement: Doc, path: str) -> Errors:
+    errors: Errors = []
+    operator, values = requirement.get("operator", ""), requirement.get("values", [])
+    if operator not in ("In", "NotIn"):
+        errors.append(invalid(f"{path}.operator", operator, _NO_OPERATOR))
+    elif len(values) != 1:
+        told = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        errors.append(required(f"{path}.values", told))
+    key = requirement.get("key", "")
+    if key != "metadata.name":
+        return [*errors, invalid(f"{path}.key", key, "not a valid field selector key")]
+    for idx, value in enumerate(values):
+        errors += [invalid(f"{path}.values[{idx}]", value, sentence) for sentence in names.dns_subdomain(value)]
+    return errors
+
+
+def validate_topology_selector_term(term: Doc, path: str) -> Errors:
+    """Mirrors ValidateTopologySelectorTerm: each key once, each with values, no value twice."""
+    errors: Errors = []
+    seen: set[str] = set()
+    for idx, requirement in enumerate(term.get("matchLabelExpressions", [])):
+        at = f"{path}.matchLabelExpressions[{idx}]"
+        key, values = requirement.get("key", ""), requirement.get("values", [])
+        if not values:
+            errors.append(required(f"{at}.values"))
+        for at_value, value in enumerate(values):
+            if value in values[:at_value]:
+                errors.append(duplicate(f"{at}.values[{at_value}]", value))
+        errors += validate_label_name(key, f"{at}.key")
+        if key in seen:
+            errors.append(duplicate(f"{at}.key", key))
+        seen.add(key)
+    return errors
+
+
+def has_invalid_values(node_selector_terms: list[Doc]) -> bool:
+    """Does a stored node selector hold a label value today's rules refuse? Then updates may keep it."""
+    return any(
+        names.label_value(value)
+        for term in node_selector_terms
+        for requirement in term.get("matchExpressions", [])
+        for value in requirement.get("values", [])
+    )
+
+
+def _validate_values(values: list[str], path: str) -> Errors:
+    return [
+        invalid(f"{path}[{idx}]", value, sentence)
+        for idx, value in enumerate(values)
+        for sentence in names.label_value(value)
+    ]
+
+
+# -- warnings ---------------------------------------------------------------------------------------------------------
+
+DEPRECATED_NODE_LABELS = {
+    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
+    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
+    "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+    "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+    "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+    "app.kubernetes.io/created-by": "deprecated since v1.9",
+    "scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22; use Taints and Tolerations instead",
+    "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
+}
+
+
+def label_selector_warnings(selector: Doc | None, path: str) -> list[str]:
+    """A sentence for each deprecated node label a selector over nodes asks for."""
+    if selector is None:
+        return []
+    told = _expression_warnings(selector.get("matchExpressions", []), path)
+    for key in selector.get("matchLabels", {}):
+        if key in DEPRECATED_NODE_LABELS:
+            told.append(f"{path}.matchLabels.{key}: {DEPRECATED_NODE_LABELS[key]}")
+    return told
+
+
+def node_selector_term_warnings(term: Doc, path: str) -> list[str]:
+    return _expression_warnings(term.get("matchExpressions", []), path)
+
+
+def topology_term_warnings(term: Doc, path: str) -> list[str]:
+    return [
+        f"{path}.matchLabelExpressions[{idx}].key: {DEPRECATED_NODE_LABELS[requirement['key']]}"
+        for idx, requirement in enumerate(term.get("matchLabelExpressions", []))
+        if requirement.get("key") in DEPRECATED_NODE_LABELS
+    ]
+
+
+def _expression_warnings(requirements: list[Doc], path: str) -> list[str]:
+    return [
+        f"{path}.matchExpressions[{idx}].key: {requirement['key']} is {DEPRECATED_NODE_LABELS[requirement['key']]}"
+        for idx, requirement in enumerate(requirements)
+        if requirement.get("key") in DEPRECATED_NODE_LABELS
+    ]

@@ -1,0 +1,91 @@
+"""Which node affinity a volume's PersistentVolume should have: KEP-5925's contract of drivers, as one rule.
+
+    the volume's home      a pod that uses it was placed elsewhere      node affinity
+    ─────────────────      ──────────────────────────────────────      ─────────────
+    is gone, or cordoned   whether or not                               none: any node may take the volume over
+    takes pods             yes                                          none, until it is rebuilt there
+    takes pods             no                                           the home
+
+The home is where the contents are, which only the driver knows. So one rule serves every moment: a node that is
+cordoned, one that takes pods again, a volume that has just been rebuilt, and a start after a death at any instant.
+
+The second row is the race of a node that is cordoned and soon uncordoned: while the affinity was unset the scheduler
+may have sent a pod to another node. That cannot be taken back, and confining the volume to its old home again would
+leave the pod waiting for ever; so the volume follows it.
+
+Nothing here does I/O; `rebuilding` brings it about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tonnage.driver.volumes.topology import KEY
+from tonnage.objects.core_v1 import Node, PersistentVolume, Pod
+from tonnage.objects.document import Doc
+from tonnage.objects.node_selectors import NodeSelector
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be written, why, and what people are told. `affinity` None unsets it."""
+
+    affinity: Doc | None
+    reason: str
+    note: str
+
+
+def change_for(volume: PersistentVolume, home: str, node: Node | None, placed_elsewhere: str = "") -> Change | None:
+    """What has to change about a volume that lives on `home`; None if it is as it should be.
+
+    `node` is the home's Node, None if it is gone; `placed_elsewhere` names the pod that was sent to another node.
+    """
+    required = volume.spec.node_affinity.required
+    why_free = _why_free(home, node, placed_elsewhere)
+    if node is None or why_free:
+        if required is None:
+            return None
+        return Change(None, "AffinityUnset", f"{why_free}; the volume may be rebuilt elsewhere")
+    if required is not None and _admits(required, node):
+        return None
+    return Change(confined_to(home), "AffinitySet", f'The volume is on node "{home}", and pods that use it go there')
+
+
+def _why_free(home: str, node: Node | None, placed_elsewhere: str) -> str:
+    """Why the volume is not confined to its home; empty if it is."""
+    if node is None:
+        return f'Node "{home}" is gone'
+    if node.spec.unschedulable:
+        return f'Node "{home}" is unschedulable'
+    if placed_elsewhere:
+        return f'Pod "{placed_elsewhere}" was placed elsewhere while node "{home}" was unschedulable'
+    return ""
+
+
+def takes_pods(node: Node | None) -> bool:
+    """The node is there and not cordoned: the same question the scheduler asks before it sends a volume elsewhere."""
+    return node is not None and not node.spec.unschedulable
+
+
+def confined_to(node: str) -> Doc:
+    """The affinity of a volume that can be used on this node only, as a provisioner writes it from our topology."""
+    requirement = {"key": KEY, "operator": "In", "values": [node]}
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
+
+
+def _admits(required: NodeSelector, node: Node) -> bool:
+    """Whether pods may come to this node. It counts as labelled by its topology, also before it has registered.
+
+    An affinity that somebody wrote in other words, or that takes in more, is theirs and stays.
+    """
+    return required.matches(node.name, {**node.metadata.labels, KEY: node.name})
+
+
+def pod_elsewhere(pods: Iterable[Pod], claim_name: str, home: str) -> str:
+    """The name of a pod that uses this claim of its namespace and was sent to another node than `home`; else empty."""
+    for pod in pods:
+        is_elsewhere = pod.spec.node_name not in ("", home) and not pod.is_terminal
+        if is_elsewhere and any(each.claim_name(pod.name) == claim_name for each in pod.spec.volumes):
+            return pod.name
+    return ""

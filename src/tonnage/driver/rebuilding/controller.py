@@ -1,0 +1,228 @@
+"""`Rebuilding` keeps the driver's half of KEP-5925's contract: volumes of a node that takes no more pods may move.
+
+    async with Rebuilding(driver, client, clock=clock) as rebuilding:      # the driver's hooks are set
+        await rebuilding.run()
+
+It watches Nodes, and the PersistentVolumes of this driver with their claims. What the node affinity of each should be
+stands in `affinity`; here it is brought about, one volume at a time, and told by events on the volume and its claim:
+
+    cordon node-1 ──► AffinityUnset ──► a pod elsewhere ──► publish or stage on node-2 ──► VolumeRebuilt ──► AffinitySet
+          └─ uncordon ──► AffinitySet, unless a pod is already placed elsewhere
+
+A pod that still runs on the cordoned node keeps its volume: only the affinity is unset, and the driver lets nobody
+have a volume that is published or staged on a node that is still there.
+
+It goes by state, never by history: who was killed at whatever instant brings every volume in order at the next start.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Self
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import EventType, Recorder
+from tonnage.clock import Clock
+from tonnage.driver.driver import Driver
+from tonnage.driver.rebuilding.affinity import Change, change_for, pod_elsewhere, takes_pods
+from tonnage.driver.rebuilding.hooks import RebuildHooks
+from tonnage.errors import Invalid
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key
+
+PROGRAM: Final = "tonnage-csi-driver"
+"""How the API server knows us: the manager of what we write, and the reporter of our events."""
+_SETTLE_S = 2.0
+"""How long a binding that was decided while the affinity was unset may still be under way, unseen."""
+_REFUSED_S = 300.0
+"""When a server that refused is asked again: it may have been started anew, with its gate on."""
+_GATE = "MutablePVNodeAffinity"
+
+_log = logs.logger(__name__)
+
+
+class Rebuilding:
+    """The node affinity of every volume of one driver, kept as the contract says."""
+
+    def __init__(self, driver: Driver, client: Client, *, clock: Clock, identity: str = "") -> None:
+        self.informers = Informers(client)
+        self.recorder = Recorder(client, PROGRAM, identity or PROGRAM, by_note=True)
+        self._driver = driver
+        self._driver_name = driver.settings.name
+        self._client = client
+        self._clock = clock
+        self._nodes = self.informers.of(Node)
+        self._volumes = self.informers.of(PersistentVolume)
+        self._claims = self.informers.of(PersistentVolumeClaim)
+        self._keys_by_handle: dict[str, set[Key]] = {}
+        self._settling_since_s: dict[Key, float] = {}
+        self._refused: set[str] = set()  # by uid: each volume's refusal is told once
+        self._work = Reconciler("rebuilding", self._bring, clock=clock)
+        self._volumes.add_handlers(on_add=self._note, on_delete=self._forget)
+        self._work.follow(self._volumes)
+        self._work.follow(self._claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
+        self._nodes.add_handlers(on_add=self._look_at, on_update=self._node_changed, on_delete=self._look_at)
+
+    @property
+    def hooks(self) -> RebuildHooks:
+        """What the driver asks. That a volume is wanted on another node is the signal to rebuild it, whatever its home.
+
+        Who is sent where is settled by the node affinity before anybody asks the driver; to refuse a pod that was sent
+        elsewhere in the moment between a cordon and an uncordon would leave it waiting for ever. The driver refuses by
+        itself what is still in use on a node that is there.
+        """
+        return RebuildHooks(may_leave=lambda _node: True, is_gone=self.is_gone, on_moved=self._moved)
+
+    def is_gone(self, node: str) -> bool:
+        """The cluster is known, and this node is not in it."""
+        return self._nodes.is_synced and node not in self._nodes
+
+    async def __aenter__(self) -> Self:
+        self._driver.hooks = self.hooks
+        self.informers.start()
+        self.recorder.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.informers.stop()
+        await self.recorder.stop()
+
+    async def wait_synced(self) -> None:
+        """Return when the cluster is known; a server that is away is waited for."""
+        await self.informers.wait_synced()
+
+    async def run(self) -> None:
+        """Work until cancelled. Nothing is decided before all is known: a node that has not come yet is not gone."""
+        await self.wait_synced()
+        await self._work.run()
+
+    # -- what to look at ----------------------------------------------------------------------------------------------
+
+    def _handle(self, volume: PersistentVolume) -> str:
+        """The volume as the driver knows it; empty for another driver's."""
+        source = volume.spec.csi
+        return source.volume_handle if source is not None and source.driver == self._driver_name else ""
+
+    def _note(self, volume: PersistentVolume) -> None:
+        if handle := self._handle(volume):
+            self._keys_by_handle.setdefault(handle, set()).add(volume.key)
+
+    def _forget(self, volume: PersistentVolume) -> None:
+        self._settling_since_s.pop(volume.key, None)
+        self._refused.discard(volume.uid)
+        keys = self._keys_by_handle.get(self._handle(volume), set())
+        keys.discard(volume.key)
+        if not keys:
+            self._keys_by_handle.pop(self._handle(volume), None)
+
+    def _node_changed(self, old: Node, new: Node) -> None:
+        if takes_pods(old) != takes_pods(new):
+            self._look_at(new)
+
+    def _look_at(self, node: Node) -> None:
+        for handle in self._driver.volumes_on(node.name):
+            for key in self._keys_by_handle.get(handle, ()):
+                self._work.add(key)
+
+    def _moved(self, volume_id: str, from_node: str, to_node: str) -> None:
+        for key in self._keys_by_handle.get(volume_id, ()):
+            volume = self._volumes.get(key)
+            if volume is not None:
+                note = f'The volume was rebuilt on node "{to_node}"; it was on node "{from_node}"'
+                self._tell(volume, "Normal", "VolumeRebuilt", note)
+            self._work.add(key)
+
+    # -- one volume ---------------------------------------------------------------------------------------------------
+
+    async def _bring(self, key: Key) -> float | None:
+        volume = self._volumes.get(key)
+        handle = "" if volume is None else self._handle(volume)
+        if volume is None or not handle or volume.metadata.is_terminating:
+            return None
+        home = self._driver.node_of(handle)
+        if home is None:
+            return None
+        placed, again_s = await self._placed_elsewhere(volume, home)
+        if again_s is not None:
+            return again_s
+        change = change_for(volume, home, self._nodes.get(home), placed)
+        if change is not None:
+            return await self._write(volume, change)
+        return _SETTLE_S if placed else None
+
+    async def _placed_elsewhere(self, volume: PersistentVolume, home: str) -> tuple[str, float | None]:
+        """The pod that was sent elsewhere with this volume, if any; or the seconds after which that can be told.
+
+        Asked only when it can be: the affinity is unset, the home takes pods again, and the claim says that the
+        scheduler has chosen another node, which it writes before it binds the pod.
+        """
+        owner = volume.spec.claim_ref
+        claim = None if owner is None else self._claims.get(owner.key)
+        is_asked = (
+            volume.spec.node_affinity.required is None
+            and takes_pods(self._nodes.get(home))
+            and claim is not None
+            and claim.selected_node not in ("", home)
+        )
+        if not is_asked or claim is None:
+            self._settling_since_s.pop(volume.key, None)
+            return "", None
+        now_s = self._clock.monotonic()
+        left_s = self._settling_since_s.setdefault(volume.key, now_s) + _SETTLE_S - now_s
+        if left_s > 0:
+            return "", left_s
+        pods = await self._client.list(Pod, namespace=claim.namespace)
+        return pod_elsewhere(pods.items, claim.name, home), None
+
+    async def _write(self, volume: PersistentVolume, change: Change) -> float | None:
+        patch: Doc = {
+            "metadata": {"uid": volume.uid, "resourceVersion": volume.metadata.resource_version},
+            "spec": {"nodeAffinity": change.affinity},
+        }
+        try:
+            await self._client.patch(PersistentVolume, volume.key, patch)
+        except Invalid as exc:
+            if "nodeAffinity" not in exc.message:
+                raise
+            self._refused_by_server(volume, exc)
+            return _REFUSED_S
+        self._refused.discard(volume.uid)
+        _log.info(change.reason, volume=volume.name, note=change.note)
+        self._tell(volume, "Normal", change.reason, change.note)
+        return None
+
+    def _refused_by_server(self, volume: PersistentVolume, refusal: Invalid) -> None:
+        if volume.uid in self._refused:
+            return
+        if not self._refused:
+            _log.warning("The node affinity of volumes cannot be changed", gate=_GATE, error=refusal.message)
+        self._refused.add(volume.uid)
+        note = f"The API server does not let node affinity be changed; its feature gate {_GATE} is needed for that"
+        self._tell(volume, "Warning", "AffinityImmutable", note)
+
+    def _tell(self, volume: PersistentVolume, type: EventType, reason: str, note: str) -> None:
+        """An event on the volume, and one on its claim, which is what people look at."""
+        self.recorder.event(volume, type, reason, _ACTIONS[reason], note)
+        owner = volume.spec.claim_ref
+        if owner is not None:
+            claim = self._claims.get(owner.key)
+            about = claim or ObjectReference(
+                api_version="v1",
+                kind="PersistentVolumeClaim",
+                namespace=owner.namespace,
+                name=owner.name,
+                uid=owner.uid,
+            )
+            self.recorder.event(about, type, reason, _ACTIONS[reason], note, related=volume)
+
+
+_ACTIONS: Final = {
+    "AffinityUnset": "UnsetNodeAffinity",
+    "AffinitySet": "SetNodeAffinity",
+    "AffinityImmutable": "UnsetNodeAffinity",
+    "VolumeRebuilt": "RebuildVolume",
+}

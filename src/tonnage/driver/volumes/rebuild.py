@@ -1,0 +1,86 @@
+"""A volume moves to another node: KEP-5925's rebuild.
+
+    room on the new node is held  ->  contents copied  ->  the record names the new place  ->  the old copy goes
+
+A death before the record is written leaves the volume where it was, and after it where it should be; the copy that no
+record points to is swept at the next start. The state folder is shared by all nodes, so that the contents of a node
+that is gone can still be read: that is what a replica elsewhere would be to a real driver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from tonnage import logs
+from tonnage.csi.errors import Code
+from tonnage.driver.core import Core
+from tonnage.driver.errors import Refused
+from tonnage.driver.state import contents
+from tonnage.driver.state.records import VolumeRecord
+from tonnage.driver.volumes.parameters import read_parameters
+from tonnage.driver.volumes.pool_choice import choose, largest_bytes
+from tonnage.driver.volumes.sizes import in_words
+
+_log = logs.logger(__name__)
+
+
+class Moves:
+    """Whoever calls `require_may_move` or `move` holds the volume's lock."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def rebuild(self, volume_id: str, to_node: str) -> bool:
+        """Move a volume, whoever says that it may; False if it lives there already. Raises Refused."""
+        async with self._core.locks.hold(volume_id):
+            record = self._core.volume(volume_id)
+            self._core.require_node(to_node)
+            return await self.move(record, to_node) is not record
+
+    def require_may_move(self, record: VolumeRecord, to_node: str) -> None:
+        """Raises Refused with FAILED_PRECONDITION unless the volume lives on that node or may be rebuilt there."""
+        if record.node == to_node:
+            return
+        core, where = self._core, f"volume {record.volume_id} lives on {record.node} and cannot be used on {to_node}"
+        if not core.settings.rebuild:
+            raise Refused(Code.FAILED_PRECONDITION, f"{where}: this driver does not rebuild volumes")
+        if not (core.hooks.may_leave(record.node) or core.is_gone(record.node)):
+            raise Refused(Code.FAILED_PRECONDITION, f"{where}: {record.node} is neither cordoned nor gone")
+
+    async def move(self, record: VolumeRecord, to_node: str) -> VolumeRecord:
+        """The volume, living on that node. What is left of its use on nodes that are gone goes with the old place.
+
+        Raises Refused: RESOURCE_EXHAUSTED when no pool has room, DATA_LOSS when there is nothing left to copy.
+        """
+        if record.node == to_node:
+            return record
+        core, old = self._core, self._core.folder.contents_of(record)
+        parameters = read_parameters(record.parameters)
+        room = {to_node: core.faults.room_bytes(to_node)}
+        policy = parameters.policy or core.settings.policy
+        place = choose(room, record.capacity_bytes, policy=policy, rng=core.rng, numbers=parameters.pools)
+        if place is None:
+            raise Refused(
+                Code.RESOURCE_EXHAUSTED,
+                f"volume {record.volume_id} cannot be rebuilt on {to_node}: no pool has room for "
+                f"{in_words(record.capacity_bytes)}, the most that one has free is "
+                f"{in_words(largest_bytes(room, parameters.pools))}",
+            )
+        gone = frozenset(node for node in record.users if core.is_gone(node))
+        moved = msgspec.structs.replace(record.without_users(gone), node=place.node, pool=place.pool)
+        new = core.folder.contents_of(moved)
+        with core.books.holding_room(place, record.capacity_bytes):
+            try:
+                await asyncio.to_thread(contents.copy, old, new, record.access_type, record.capacity_bytes)
+            except FileNotFoundError as exc:
+                if old.exists():
+                    raise
+                lost = f"volume {record.volume_id} has no contents left on {record.node}"
+                raise Refused(Code.DATA_LOSS, lost) from exc
+            await core.save(moved)
+        await asyncio.to_thread(contents.remove, old)
+        _log.info("Volume rebuilt", volume=record.volume_id, from_node=record.node, to_node=to_node, pool=place.pool)
+        core.hooks.on_moved(record.volume_id, record.node, to_node)
+        return moved

@@ -1,0 +1,148 @@
+"""KEP-4876 on one node: attach limits in CSINode follow their drivers, at intervals and when an attach found no slot.
+
+One ticker a driver, by the period that its CSIDriver asks for (`allocatable_updates` is the rule). `sync` is called
+when a driver came or went and when its CSIDriver changed; it starts, stops or replaces the ticker. The first tick comes
+one period later. What fails is logged and counted, the last value stays, and the next tick comes all the same.
+
+`exhausted` updates at once, with a few tries; those who ask while one is under way and began after they noticed share
+its outcome, so that ten pods turned away together cost the driver one question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from tonnage import logs
+from tonnage.backoff import jittered
+from tonnage.client.cache import Cache
+from tonnage.clock import Clock
+from tonnage.deadline import within
+from tonnage.errors import TonnageError
+from tonnage.node.csinode.update_period import update_period_s
+from tonnage.node.drivers import Driver, Drivers
+from tonnage.node.metrics import Meter, Trigger
+from tonnage.objects.storage_v1 import CSIDriver
+
+_ASK_S: Final = 120.0
+"""How long NodeGetInfo may take at a tick, as upstream has it."""
+_TRIES: Final = 5
+_FIRST_PAUSE_S, _JITTER = 0.1, 0.5
+
+Write = Callable[[Driver], Awaitable[bool]]
+"""Brings a driver's CSINode entry to `driver.info`."""
+
+_log = logs.logger(__name__)
+
+
+class LimitUpdater:
+    """The updates of one node. `write` puts what a driver says into the CSINode; `is_idle` holds all of it back."""
+
+    def __init__(
+        self,
+        node: str,
+        drivers: Drivers,
+        csi_drivers: Cache[CSIDriver],
+        write: Write,
+        *,
+        gate_on: bool,
+        is_idle: Callable[[], bool],
+        clock: Clock,
+        rng: random.Random,
+        meter: Meter,
+    ) -> None:
+        self._node = node
+        self._drivers = drivers
+        self._csi_drivers = csi_drivers
+        self._write = write
+        self._gate_on = gate_on
+        self._is_idle = is_idle
+        self._clock = clock
+        self._rng = rng
+        self._meter = meter
+        self._tickers: dict[str, tuple[int, asyncio.Task[None]]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._done_from_s: dict[str, float] = {}  # when the last update that went well began
+
+    def period_s(self, name: str) -> int:
+        """How often a driver is to be asked as things stand; 0 is never, also not when an attach fails."""
+        is_installed = self._drivers.is_installed(name)
+        return update_period_s(self._csi_drivers.get(name), gate_on=self._gate_on, is_installed=is_installed)
+
+    @property
+    def running(self) -> dict[str, int]:
+        """Drivers that have a ticker, with its period in seconds."""
+        return {name: period_s for name, (period_s, _) in self._tickers.items()}
+
+    def sync(self, name: str) -> None:
+        """Start, stop or replace the ticker of a driver. Nothing happens where nothing changed."""
+        wanted_s = self.period_s(name)
+        running_s, ticker = self._tickers.get(name, (0, None))
+        if wanted_s == running_s:
+            return
+        if ticker is not None:
+            ticker.cancel()
+            del self._tickers[name]
+        if wanted_s:
+            task = asyncio.create_task(self._tick(name, wanted_s), name=f"limits {self._node} {name}")
+            self._tickers[name] = wanted_s, task
+        said = "An attach limit follows its driver" if wanted_s else "An attach limit no longer follows its driver"
+        _log.info(said, node=self._node, driver=name, period_s=wanted_s, before_s=running_s)
+
+    async def stop(self) -> None:
+        tasks = [task for _, task in self._tickers.values()]
+        self._tickers.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def exhausted(self, name: str) -> bool:
+        """An attach found no slot: ask the driver and write what it says; False when that did not work.
+
+        Whoever lets a pod fail for it does so afterwards, so that its successor is placed by the new limit.
+        """
+        noticed_s, pause_s = self._clock.monotonic(), _FIRST_PAUSE_S
+        for left in reversed(range(_TRIES)):
+            try:
+                await self._update(name, "exhausted", since_s=noticed_s, ask_s=_ASK_S)
+                return True
+            except (TonnageError, TimeoutError) as exc:
+                self._meter.failed(name, "exhausted")
+                _log.warning("An attach limit could not be updated", node=self._node, driver=name, error=str(exc))
+            if left:
+                await self._clock.sleep(jittered(pause_s, _JITTER, self._rng))
+                pause_s *= 2
+        return False
+
+    # -- behind them --------------------------------------------------------------------------------------------------
+
+    async def _tick(self, name: str, period_s: int) -> None:
+        due_s = self._clock.monotonic() + period_s
+        while True:
+            await self._clock.sleep(due_s - self._clock.monotonic())
+            if not self._is_idle():
+                try:
+                    await self._update(name, "periodic", since_s=due_s, ask_s=_ASK_S)
+                except (TonnageError, TimeoutError) as exc:
+                    self._meter.failed(name, "periodic")
+                    _log.warning("An attach limit could not be updated", node=self._node, driver=name, error=str(exc))
+                except Exception:
+                    self._meter.failed(name, "periodic")
+                    _log.exception("An attach limit could not be updated", node=self._node, driver=name)
+            # As Go's tickers: what fell into a slow update is left out, the rhythm stays.
+            late = max(self._clock.monotonic() - due_s, 0.0)
+            due_s += period_s * (1 + late // period_s)
+
+    async def _update(self, name: str, trigger: Trigger, *, since_s: float, ask_s: float) -> None:
+        """Ask and write, unless somebody did both after `since_s`. Raises TonnageError, TimeoutError."""
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            if self._done_from_s.get(name, float("-inf")) < since_s:
+                began_s = self._clock.monotonic()
+                driver = self._drivers.get(name)
+                driver.info = await within(self._clock, ask_s, driver.client.node_info())
+                await self._write(driver)
+                self._done_from_s[name] = began_s
+        self._meter.updated(name, trigger, self._clock.monotonic() - since_s)

@@ -1,0 +1,62 @@
+"""What the nodes count: KEP-4876's updates under the names that it proposes, rejections and CSI calls under kubelet's.
+
+The objective is that 99.9 % of updates are done within a second of what triggered them. `csi_node_update_duration_
+seconds` measures just that, by trigger: from the tick, or from the moment the node sees that no slot was left, to a
+CSINode that says what the driver says.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from tonnage.csi.metrics import kubelet_calls
+
+Trigger = Literal["periodic", "exhausted"]
+
+_UPDATE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+class Meter:
+    """The metrics of one process with its nodes."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._updates = Counter(
+            "csi_node_updates",
+            "Updates of a driver's allocatable in CSINode that were tried, by what triggered them.",
+            ("driver_name", "trigger"),
+            registry=registry,
+        )
+        self._errors = Counter(
+            "csi_node_update_errors",
+            "Updates of a driver's allocatable in CSINode that failed.",
+            ("driver_name", "trigger"),
+            registry=registry,
+        )
+        self._duration_s = Histogram(
+            "csi_node_update_duration_seconds",
+            "From the trigger to a CSINode that is up to date.",
+            ("trigger",),
+            buckets=_UPDATE_BUCKETS_S,
+            registry=registry,
+        )
+        self._rejections = Counter(
+            "kubelet_admission_rejections",
+            "Pods that were turned away after they were bound, by reason.",
+            ("reason",),
+            registry=registry,
+        )
+        self.calls = kubelet_calls(registry)
+        """Calls to drivers, under kubelet's name."""
+
+    def updated(self, driver: str, trigger: Trigger, seconds: float) -> None:
+        self._updates.labels(driver, trigger).inc()
+        self._duration_s.labels(trigger).observe(seconds)
+
+    def failed(self, driver: str, trigger: Trigger) -> None:
+        self._updates.labels(driver, trigger).inc()
+        self._errors.labels(driver, trigger).inc()
+
+    def rejected(self, reason: str) -> None:
+        self._rejections.labels(reason).inc()

@@ -1,0 +1,208 @@
+"""What a pod's volumes ask of its node: which volume of which driver goes where, or why that cannot be said yet.
+
+Only volumes of CSI drivers are mounted here, through claims or inline; all others (configMap, emptyDir, hostPath, local
+disks) are taken to be there. The checks and their words are upstream's (desiredStateOfWorldPopulator): a claim must be
+bound, its volume must name it, and each must be used as the filesystem or the block device that it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tonnage.node.mounts.mount_paths import MountRecord
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, Volume
+from tonnage.objects.core_v1.references import SecretReference
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIDriver
+
+PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Where claims, volumes and drivers are looked up; each answers None for what is not there."""
+
+    claim: Callable[[Key], PersistentVolumeClaim | None]
+    volume: Callable[[str], PersistentVolume | None]
+    driver: Callable[[str], CSIDriver | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """One volume to be mounted for one pod. `pod_volume` is the pod's name for it; `claim` is empty for inline ones."""
+
+    pod_volume: str
+    record: MountRecord
+    claim: Key = ""
+    volume: PersistentVolume | None = None
+    access_mode: str = "ReadWriteOnce"
+    read_only: bool = False
+    fs_type: str = ""
+    fs_group: int | None = None
+    mount_options: tuple[str, ...] = ()
+    context: Mapping[str, str]
+    pod_info: Mapping[str, str]
+    stage_secret: SecretReference | None = None
+    publish_secret: SecretReference | None = None
+    expand_secret: SecretReference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be mounted, and for the volumes of which that cannot be said, why."""
+
+    wishes: tuple[Wish, ...]
+    problems: Mapping[str, str]
+
+
+def plan(pod: Pod, known: Known) -> Plan:
+    """Read a pod's volumes, in their order."""
+    wishes: list[Wish] = []
+    problems: dict[str, str] = {}
+    for volume in pod.spec.volumes:
+        try:
+            wish = _inline(pod, volume, known) if volume.csi is not None else _claimed(pod, volume, known)
+        except _Unclear as exc:
+            problems[volume.name] = str(exc)
+        else:
+            if wish is not None:
+                wishes.append(wish)
+    return Plan(tuple(wishes), problems)
+
+
+def waiting_note(unmounted: list[str], unattached: list[str], unclear: list[str], reason: str) -> str:
+    """Upstream's account of a wait that did not end well: names in brackets, as Go prints lists."""
+    lists = [f"[{' '.join(names)}]" for names in (unmounted, unattached, unclear)]
+    return (
+        f"unmounted volumes={lists[0]}, unattached volumes={lists[1]}, failed to process volumes={lists[2]}: {reason}"
+    )
+
+
+class _Unclear(Exception):
+    """A volume that cannot be mounted as things stand; the text is for people."""
+
+
+def _claimed(pod: Pod, volume: Volume, known: Known) -> Wish | None:
+    name = volume.claim_name(pod.name)
+    if name is None:
+        return None
+    key = f"{pod.namespace}/{name}"
+    claim = known.claim(key)
+    if claim is None:
+        missing = f'persistentvolumeclaims "{name}" not found'
+        raise _Unclear(f"error processing PVC {key}: failed to fetch PVC from API server: {missing}")
+    try:
+        found = _bound_volume(claim, known)
+    except _Unclear as exc:
+        raise _Unclear(f"error processing PVC {key}: {exc}") from None
+    owner = claim.metadata.controller
+    if volume.ephemeral is not None and (owner is None or owner.uid != pod.uid):
+        raise _Unclear(f"PVC {key} was not created for pod {pod.key} (pod is not owner)")
+    _check_mode(pod, volume.name, found.spec.volume_mode)
+    source = found.spec.csi
+    if source is None:
+        return None
+    driver = known.driver(source.driver)
+    is_block = found.spec.volume_mode == "Block"
+    claimed = volume.persistent_volume_claim
+    return Wish(
+        pod_volume=volume.name,
+        record=MountRecord(
+            driver=source.driver,
+            handle=source.volume_handle,
+            name=found.name,
+            pod_uid=pod.uid,
+            is_block=is_block,
+            # Without a CSIDriver object nobody has said that attaching may be left out.
+            is_attachable=driver is None or driver.spec.attach_required,
+        ),
+        claim=key,
+        volume=found,
+        access_mode=next(iter(found.spec.access_modes), "ReadWriteOnce"),
+        read_only=source.read_only or (claimed is not None and claimed.read_only),
+        fs_type=source.fs_type,
+        fs_group=pod.spec.security_context.fs_group,
+        mount_options=found.spec.mount_options,
+        context=source.volume_attributes,
+        pod_info=_pod_info(pod, driver, is_inline=False),
+        stage_secret=source.node_stage_secret_ref,
+        publish_secret=source.node_publish_secret_ref,
+        expand_secret=source.node_expand_secret_ref,
+    )
+
+
+def _bound_volume(claim: PersistentVolumeClaim, known: Known) -> PersistentVolume:
+    if claim.metadata.is_terminating and PVC_PROTECTION not in claim.metadata.finalizers:
+        raise _Unclear("PVC is being deleted")
+    if claim.status.phase != "Bound":
+        raise _Unclear("PVC is not bound")
+    name = claim.spec.volume_name
+    if not name:
+        raise _Unclear("PVC has empty pvc.Spec.VolumeName")
+    found = known.volume(name)
+    if found is None:
+        raise _Unclear(f'failed to fetch PV {name} from API server: persistentvolumes "{name}" not found')
+    owner = found.spec.claim_ref
+    if owner is None:
+        raise _Unclear(
+            f"found PV object {name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
+        )
+    if owner.uid != claim.uid:
+        raise _Unclear(
+            f"found PV object {name} but its pv.Spec.ClaimRef.UID {owner.uid} does not point to claim.UID {claim.uid}"
+        )
+    return found
+
+
+def _check_mode(pod: Pod, volume: str, mode: str) -> None:
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    if mode != "Filesystem" and any(volume == mount.name for each in containers for mount in each.volume_mounts):
+        raise _Unclear(f"volume {volume} has volumeMode {mode}, but is specified in volumeMounts")
+    if mode != "Block" and any(volume == device.name for each in containers for device in each.volume_devices):
+        raise _Unclear(f"volume {volume} has volumeMode {mode}, but is specified in volumeDevices")
+
+
+def _inline(pod: Pod, volume: Volume, known: Known) -> Wish | None:
+    """A volume that its driver makes on the node, for this pod alone: published, never attached or staged."""
+    source = volume.csi
+    if source is None:
+        return None
+    driver = known.driver(source.driver)
+    if driver is None or "Ephemeral" not in driver.spec.volume_lifecycle_modes:
+        raise _Unclear(
+            f"mounter.SetupAt failed to check volume lifecycle mode: volume mode Ephemeral not supported by "
+            f"driver {source.driver}"
+        )
+    handle = hashlib.sha256(f"{pod.uid}{volume.name}".encode()).hexdigest()
+    return Wish(
+        pod_volume=volume.name,
+        record=MountRecord(
+            driver=source.driver,
+            handle=f"csi-{handle}",
+            name=volume.name,
+            pod_uid=pod.uid,
+            is_attachable=False,
+            is_inline=True,
+        ),
+        read_only=source.read_only,
+        fs_type=source.fs_type,
+        fs_group=pod.spec.security_context.fs_group,
+        context=source.volume_attributes,
+        pod_info=_pod_info(pod, driver, is_inline=True),
+    )
+
+
+def _pod_info(pod: Pod, driver: CSIDriver | None, *, is_inline: bool) -> Mapping[str, str]:
+    """What a driver that asks for it is told about the pod when a volume is published."""
+    if driver is None or not driver.spec.pod_info_on_mount:
+        return {}
+    return {
+        "csi.storage.k8s.io/pod.name": pod.name,
+        "csi.storage.k8s.io/pod.namespace": pod.namespace,
+        "csi.storage.k8s.io/pod.uid": pod.uid,
+        "csi.storage.k8s.io/serviceAccount.name": pod.spec.service_account_name,
+        "csi.storage.k8s.io/ephemeral": "true" if is_inline else "false",
+    }

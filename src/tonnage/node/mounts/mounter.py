@@ -1,0 +1,252 @@
+"""The mounts of one node: staged once a volume, published once a pod, each with its record on disk.
+
+                stage                publish
+    (nothing) ────────► staged ─────────────────► published, once for each pod
+        ▲                 │ ▲                         │
+        └── unstage ──────┘ └──── unpublish ──────────┘
+          when nobody has or wants it
+
+A record is there before its call is made and goes after the call that undoes it; see `mount_records`. What was found on
+disk at the start is taken to be mounted and not yet checked: it is mounted again when its pod is still there, which
+changes nothing for a driver that has it, and unmounted when it is not. One volume is worked on by one at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from tonnage import logs
+from tonnage.csi import csi_pb2 as csi
+from tonnage.errors import TonnageError
+from tonnage.node.drivers import Drivers
+from tonnage.node.mounts import mount_records
+from tonnage.node.mounts.csi_requests import publish_request, stage_request
+from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
+from tonnage.node.mounts.mount_plan import Wish
+from tonnage.objects.core_v1.references import SecretReference
+from tonnage.objects.storage_v1 import attachment_name
+
+Secrets = Callable[[SecretReference | None], Awaitable[Mapping[str, str]]]
+Pace = Callable[[], Awaitable[None]]
+"""Awaited before each call to a driver: where a slow node is slow."""
+
+_log = logs.logger(__name__)
+
+
+class StageFailed(TonnageError):
+    """What a person reads when staging failed: `cause` is the driver's answer."""
+
+    def __init__(self, wish: Wish, cause: TonnageError) -> None:
+        self.cause = cause
+        step = "MapVolume.SetUpDevice" if wish.record.is_block else "MountVolume.MountDevice"
+        super().__init__(f'{step} failed for volume "{wish.record.name}" : {_told(cause)}', hint=cause.hint)
+
+
+class PublishFailed(TonnageError):
+    """The same for publishing."""
+
+    def __init__(self, wish: Wish, cause: TonnageError) -> None:
+        self.cause = cause
+        step = "MapVolume.MapPodDevice" if wish.record.is_block else "MountVolume.SetUp"
+        super().__init__(f'{step} failed for volume "{wish.record.name}" : {_told(cause)}', hint=cause.hint)
+
+
+class Mounts:
+    """Stages, publishes and undoes both, through whichever drivers are installed."""
+
+    def __init__(self, node: str, paths: MountPaths, drivers: Drivers, *, secrets: Secrets, pace: Pace) -> None:
+        self.paths = paths
+        self._node = node
+        self._drivers = drivers
+        self._secrets = secrets
+        self._pace = pace
+        self._staged: dict[str, MountRecord] = {}
+        self._published: dict[tuple[str, str], MountRecord] = {}
+        self._checked: set[object] = set()  # keys of both that were mounted by this process
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    def recover(self) -> None:
+        """Take up what the records on disk say is mounted."""
+        mount_records.sweep(self.paths)
+        for record in mount_records.scan(self.paths):
+            if record.pod_uid:
+                self._published[record.pod_uid, record.name] = record
+            else:
+                self._staged[record.volume_id] = record
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    def pods(self) -> set[str]:
+        """The uids that something is published for."""
+        return {uid for uid, _ in self._published}
+
+    def of_pod(self, uid: str) -> list[MountRecord]:
+        return [record for (owner, _), record in self._published.items() if owner == uid]
+
+    def unused(self) -> list[str]:
+        """Volumes that are staged and published for nobody."""
+        used = {record.volume_id for record in self._published.values()}
+        return [volume for volume in self._staged if volume not in used]
+
+    def in_use(self) -> set[str]:
+        """Names, as Node.status has them, of everything attachable that is or may be mounted."""
+        records = (*self._staged.values(), *self._published.values())
+        return {record.unique_name for record in records if record.is_attachable}
+
+    def is_mounted(self, wish: Wish) -> bool:
+        """Whether this process has seen it mounted."""
+        return (wish.record.pod_uid, wish.record.name) in self._checked
+
+    # -- up -----------------------------------------------------------------------------------------------------------
+
+    async def mount(self, wish: Wish, *, publish_context: Mapping[str, str]) -> None:
+        """Stage if the driver stages, and publish. Raises DriverMissing, StageFailed, PublishFailed, NodeIdle."""
+        async with self._alone(wish.record.volume_id):
+            driver = self._drivers.get(wish.record.driver)
+            if driver.can.stages and not wish.record.is_inline:
+                await self._stage(wish, publish_context)
+            await self._publish(wish, publish_context)
+
+    async def _stage(self, wish: Wish, publish_context: Mapping[str, str]) -> None:
+        record = MountRecord(
+            driver=wish.record.driver,
+            handle=wish.record.handle,
+            name=wish.record.name,
+            is_block=wish.record.is_block,
+            is_attachable=wish.record.is_attachable,
+        )
+        if record.volume_id in self._staged and record.volume_id in self._checked:
+            return
+        await self._pace()
+        driver = self._drivers.get(record.driver)
+        staging = self.paths.staging(record)
+        try:
+            secrets = await self._secrets(wish.stage_secret)
+            self._save(self.paths.staging_record(record), record)
+            self._staged[record.volume_id] = record
+            _make_folder(staging)
+            asked = stage_request(wish, driver.can, staging=staging, publish_context=publish_context, secrets=secrets)
+            await driver.client.stage(asked)
+        except TonnageError as exc:
+            raise StageFailed(wish, exc) from exc
+        self._checked.add(record.volume_id)
+
+    async def _publish(self, wish: Wish, publish_context: Mapping[str, str]) -> None:
+        record, key = wish.record, (wish.record.pod_uid, wish.record.name)
+        if key in self._published and key in self._checked:
+            return
+        await self._pace()
+        driver = self._drivers.get(record.driver)
+        target = self.paths.target(record)
+        try:
+            secrets = await self._secrets(wish.publish_secret)
+            self._save(self.paths.target_record(record), record)
+            self._published[key] = record
+            _make_folder(target.parent)
+            asked = publish_request(
+                wish,
+                driver.can,
+                staging=self.paths.staging(record),
+                target=target,
+                publish_context=publish_context,
+                secrets=secrets,
+            )
+            await driver.client.publish(asked)
+            if record.is_block:
+                _link(self.paths.device_link(record), target)
+        except TonnageError as exc:
+            raise PublishFailed(wish, exc) from exc
+        self._checked.add(key)
+
+    # -- down ---------------------------------------------------------------------------------------------------------
+
+    async def unpublish(self, record: MountRecord) -> None:
+        """Undo one publishing. Raises DriverMissing, CsiError, NodeIdle; then it is still recorded."""
+        async with self._alone(record.volume_id):
+            key = (record.pod_uid, record.name)
+            if key not in self._published:
+                return
+            await self._pace()
+            driver = self._drivers.get(record.driver)
+            target = self.paths.target(record)
+            await driver.client.unpublish(
+                csi.NodeUnpublishVolumeRequest(volume_id=record.handle, target_path=str(target))
+            )
+            self._checked.discard(key)
+            if record.is_block:
+                self.paths.device_link(record).unlink(missing_ok=True)
+                mount_records.remove_empty(self.paths.device_link(record).parent, upto=self.paths.root)
+            mount_records.remove_empty(target, upto=self.paths.root)
+            mount_records.remove(self.paths.target_record(record), upto=self.paths.root)
+            del self._published[key]
+
+    async def unstage(self, volume: str, *, is_wanted: Callable[[str], bool]) -> None:
+        """Undo the staging of a volume that nobody has and, as `is_wanted` says, nobody is about to have."""
+        async with self._alone(volume):
+            record = self._staged.get(volume)
+            if record is None or volume not in self.unused() or is_wanted(volume):
+                return
+            await self._pace()
+            driver = self._drivers.get(record.driver)
+            staging = self.paths.staging(record)
+            await driver.client.unstage(
+                csi.NodeUnstageVolumeRequest(volume_id=record.handle, staging_target_path=str(staging))
+            )
+            self._checked.discard(volume)
+            with suppress(OSError):
+                if staging.is_symlink():
+                    staging.unlink()
+            mount_records.remove_empty(staging, upto=self.paths.root)
+            mount_records.remove(self.paths.staging_record(record), upto=self.paths.root)
+            del self._staged[volume]
+
+    def forget_pod(self, uid: str) -> None:
+        """Nothing of a pod is mounted any more: its folder goes, if it is empty."""
+        mount_records.remove_empty(self.paths.pod(uid), upto=self.paths.root)
+
+    # -- behind them --------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _alone(self, volume: str) -> AsyncIterator[None]:
+        """One at a time for a volume. Who waits is counted, so that a lock that is still wanted is not dropped."""
+        lock, users = self._locks.get(volume, (asyncio.Lock(), 0))
+        self._locks[volume] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop(volume)
+            if users > 1:
+                self._locks[volume] = lock, users - 1
+
+    def _save(self, path: Path, record: MountRecord) -> None:
+        attachment = attachment_name(record.handle, record.driver, self._node) if record.is_attachable else ""
+        try:
+            mount_records.save(path, record, node=self._node, attachment=attachment)
+        except OSError as exc:
+            raise TonnageError(f"failed to save volume info data: {exc}") from exc
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, mode=0o750, exist_ok=True)
+    except OSError as exc:
+        raise TonnageError(f'failed to create dir "{folder}": {exc.strerror or exc}') from exc
+
+
+def _link(link: Path, target: Path) -> None:
+    try:
+        link.parent.mkdir(parents=True, mode=0o750, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+    except OSError as exc:
+        raise TonnageError(f'failed to link "{link}": {exc.strerror or exc}') from exc
+
+
+def _told(cause: TonnageError) -> str:
+    """The driver's answer as upstream prints it: `rpc error: code = Internal desc = …`."""
+    _, found, rest = cause.message.partition(": rpc error: ")
+    return f"rpc error: {rest}" if found else cause.message

@@ -1,0 +1,1 @@
+"""The pods of a node: found, brought up, their status told."""

@@ -1,0 +1,5 @@
+"""A small stand-in for a cluster autoscaler: nodes from a template for pods that fit nowhere (KEP-5278).
+
+`program` is the live loop, `plan` decides what a pool of nodes should become, `trial` asks the scheduling engine where
+pods would go.
+"""

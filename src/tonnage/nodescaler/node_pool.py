@@ -1,0 +1,164 @@
+"""A pool of nodes made from one template: their names, what one looks like, how many there may be.
+
+    template `burst`, max 3   ──►   burst-1, burst-2, burst-3
+
+The names are all there are: a node beyond the limit has none, so that no mistake about what exists, and no second
+scaler, can make one too many. A node belongs to the pool by its label; one that merely has such a name is somebody
+else's and is left alone.
+
+Wherever a label of the template has the pool's own name as its value, a node has its own name there. So a template
+whose label `topology.tonnage.dev/node` says `burst` makes nodes with a topology of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from tonnage.errors import TonnageError
+from tonnage.nodescaler.pool_storage import PoolStorage
+from tonnage.objects.codec import convert
+from tonnage.objects.core_v1 import Node
+from tonnage.objects.document import Doc, copy, dig
+from tonnage.objects.taints import NO_SCHEDULE, Taint
+
+POOL_LABEL: Final = "tonnage.dev/node-pool"
+HOSTNAME: Final = "kubernetes.io/hostname"
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+"""The taint a node starts with; it goes when the node is ready."""
+TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
+"""The taint a node gets before it is removed. The name is the cluster autoscaler's, because others look for it; the
+value is when, in seconds since 1970, as there."""
+MAX_NODES: Final = 1000
+_MAX_NAME: Final = 50
+"""A pool's name leaves room for a number behind it where a node's name is a label's value, at most 63 characters."""
+_OF_ONE_NODE: Final = ("podCIDR", "podCIDRs", "providerID", "unschedulable", "externalID", "configSource")
+"""What a node's spec says about that one node, and a template that was once a node must not hand on."""
+
+
+class InvalidPool(TonnageError):
+    """A template or limits that no pool can have."""
+
+
+@dataclass(frozen=True)
+class NodePool:
+    """One template and its limits. `of` checks them."""
+
+    name: str
+    template: Doc
+    max_nodes: int
+    min_nodes: int = 0
+    unneeded_s: float = 600.0
+    """How long a node has nothing to do before it goes."""
+    provision_s: float = 0.0
+    """How long a node takes to appear once it is wanted."""
+    ready_s: float = 0.0
+    """How long it is not ready after that."""
+    settle_s: float = 5.0
+    """How long a node that is to go takes no new pods before it goes, so that a decision made before that is seen."""
+    storage: PoolStorage = field(default_factory=lambda: PoolStorage("", ()))
+    """What a node's driver will publish."""
+
+    @classmethod
+    def of(
+        cls,
+        template: Doc,
+        *,
+        max_nodes: int,
+        min_nodes: int = 0,
+        unneeded_s: float = 600.0,
+        provision_s: float = 0.0,
+        ready_s: float = 0.0,
+        settle_s: float = 5.0,
+        storage: tuple[Doc, ...] = (),
+    ) -> NodePool:
+        """A pool named as its template is; `storage` are CSINode and CSIStorageCapacity documents beside the Node.
+
+        Raises InvalidPool.
+        """
+        if template.get("kind") != "Node":
+            raise InvalidPool(f"a template is a Node, and this is kind={template.get('kind')}")
+        name = dig(template, "metadata", "name") or ""
+        if not name or len(name) > _MAX_NAME:
+            raise InvalidPool(
+                f'metadata.name="{name}" names the pool and has {len(name)} characters; it may have 1 to {_MAX_NAME}',
+                hint="name the template as the pool: its nodes are named NAME-1, NAME-2 and so on",
+            )
+        if not 0 <= min_nodes <= max_nodes <= MAX_NODES:
+            raise InvalidPool(
+                f"a pool cannot have at least {min_nodes} and at most {max_nodes} nodes",
+                hint=f"give limits with 0 <= min <= max <= {MAX_NODES}",
+            )
+        kept = PoolStorage(name, storage)
+        pool = cls(name, template, max_nodes, min_nodes, unneeded_s, provision_s, ready_s, settle_s, kept)
+        if not pool.node(f"{name}-1").status.allocatable:
+            raise InvalidPool(
+                f"the template of pool {name} offers nothing: status.allocatable is not set",
+                hint="write what a node has: status.allocatable with cpu, memory and pods",
+            )
+        return pool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name a node of this pool can have, in the order in which they are given."""
+        return tuple(f"{self.name}-{number}" for number in range(1, self.max_nodes + 1))
+
+    def is_named(self, node_name: str) -> bool:
+        """Whether a node of this pool could have that name, or could have had it under a higher limit."""
+        number = node_name.removeprefix(f"{self.name}-")
+        return number != node_name and number.isascii() and number.isdigit() and not number.startswith("0")
+
+    def is_member(self, node: Node) -> bool:
+        return node.metadata.labels.get(POOL_LABEL) == self.name
+
+    def node(self, name: str) -> Node:
+        """A node as it will be once it is ready."""
+        doc = self.manifest(name)
+        node = convert(Node, doc)
+        spec = msgspec.structs.replace(node.spec, taints=settled(node).spec.taints)
+        return msgspec.structs.replace(node, spec=spec)
+
+    def manifest(self, name: str) -> Doc:
+        """What to create: the template under that name, not ready yet."""
+        metadata: Doc = {"name": name, "labels": self.labels(name)}
+        annotations = dig(self.template, "metadata", "annotations")
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        spec = {key: copy(value) for key, value in self.template.get("spec", {}).items() if key not in _OF_ONE_NODE}
+        taints = [taint for taint in spec.get("taints", ()) if taint.get("key") not in (NOT_READY, TO_BE_DELETED)]
+        spec["taints"] = [*taints, {"key": NOT_READY, "effect": NO_SCHEDULE}]
+        said = self.template.get("status", {})
+        status = {key: copy(said[key]) for key in ("capacity", "allocatable", "nodeInfo", "images") if key in said}
+        if "allocatable" not in status and "capacity" in status:
+            status["allocatable"] = copy(status["capacity"])
+        return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}
+
+    def labels(self, name: str) -> dict[str, str]:
+        said: Mapping[str, str] = dig(self.template, "metadata", "labels") or {}
+        own = {key: name if value == self.name else value for key, value in said.items()}
+        return {**own, HOSTNAME: name, POOL_LABEL: self.name}
+
+
+def settled(node: Node) -> Node:
+    """The node without the taints that a scaler puts on: as it is once it is ready and meant to stay."""
+    return with_taints(node, tuple(taint for taint in node.spec.taints if taint.key not in (NOT_READY, TO_BE_DELETED)))
+
+
+def with_taints(node: Node, taints: tuple[Taint, ...]) -> Node:
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=taints))
+
+
+def taint_of(node: Node, key: str) -> Taint | None:
+    """The scaler's taint of that key; None when the node does not have it."""
+    return next((each for each in node.spec.taints if each.key == key and each.effect == NO_SCHEDULE), None)
+
+
+def marked_at(node: Node) -> float | None:
+    """When the node was marked to go, in seconds since 1970; None when it is not. A mark without a time is old."""
+    taint = taint_of(node, TO_BE_DELETED)
+    if taint is None:
+        return None
+    return float(taint.value) if taint.value.isascii() and taint.value.isdigit() else 0.0

@@ -1,0 +1,287 @@
+"""What a pool of nodes should become: which pods wait for a node of it, which nodes are wanted, which are in use.
+
+    objects ──► pods that cannot be placed ──► trial on the nodes that are ready ──► trial on nodes to come ──► Plan
+
+A plan is drawn from state alone. What was planned before is in the state too: a pod's nomination to a node of the pool
+that does not exist (yet) is the plan for that node, and holds until it no longer fits. So a scaler that is restarted
+goes on where it was, and one that looks twice plans the same.
+
+Who may write a nomination is KEP-5278's rule: anybody where there is none, and after that only who wrote it (and the
+scheduler, always). A nomination by somebody else therefore stands whatever we think of it, and is respected: its pod
+holds its room, and a node it names is in use. If it names a node of the pool that does not exist, and the pod fits
+there, that node is wanted; otherwise nobody could ever help that pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tonnage.nodescaler.node_pool import NOT_READY, TO_BE_DELETED, NodePool, settled, taint_of
+from tonnage.nodescaler.trial import Trial
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.cluster.amounts import amounts
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.snapshot import snapshot_of
+
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""Annotation of a pod that the node itself runs from a file."""
+AT_MAXIMUM: Final = "max node group size reached"
+BACKING_OFF: Final = "in backoff after failed scale-up"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done, and what is to be let be."""
+
+    proposals: Mapping[Key, str] = field(default_factory=dict)
+    """Nominations to write: pod -> node. They are new, or take the place of one of ours."""
+    withdrawals: tuple[Key, ...] = ()
+    """Pods whose nomination, one of ours, is to be cleared."""
+    wanted: tuple[str, ...] = ()
+    """Nodes that should exist and do not, in the order of their names."""
+    in_use: frozenset[str] = frozenset()
+    """Nodes, of the pool or not, that hold a pod or are expected to."""
+    members: tuple[str, ...] = ()
+    """The pool's nodes that exist."""
+    unplaced: Mapping[Key, str] = field(default_factory=dict)
+    """Pods that no node of the pool can help now, each with the reason."""
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """The pool's nodes that nobody is on or expected on."""
+        return tuple(name for name in self.members if name not in self.in_use)
+
+
+def plan(
+    objects: Iterable[Object], pool: NodePool, ours: Collection[str] = (), *, is_backing_off: bool = False
+) -> Plan:
+    """Draw a plan. `ours` are the uids of pods whose nomination we wrote; `is_backing_off` allows no node to be made.
+
+    `objects` are the nodes, the pods, and what placing them depends on: storage, namespaces, services, their owners.
+    """
+    found = list(objects)
+    nodes = {each.name: each for each in found if isinstance(each, Node)}
+    pods = [each for each in found if isinstance(each, Pod) and not each.is_terminal]
+    members = tuple(name for name, node in sorted(nodes.items()) if pool.is_member(node))
+    waiting = [pod for pod in pods if not pod.spec.node_name and not pod.metadata.is_terminating]
+    drawing = _Drawing(found, nodes, members, pool, frozenset(ours), is_backing_off)
+    if any(drawing.is_concerned(pod) for pod in waiting):
+        drawing.draw(waiting)
+    # A bound pod keeps its nomination on a server that does not clear it; what we wrote is ours to clear.
+    left_over = [pod.key for pod in pods if pod.spec.node_name and pod.status.nominated_node_name and pod.uid in ours]
+    return Plan(
+        proposals=drawing.proposals,
+        withdrawals=(*left_over, *drawing.withdrawals),
+        wanted=drawing.wanted_nodes(),
+        in_use=nodes_used_by(pods) | drawing.placed_on,
+        members=members,
+        unplaced=drawing.unplaced,
+    )
+
+
+def is_unplaceable(pod: Pod) -> bool:
+    """The scheduler has looked and found no node; a pod that nobody looked at, or that is gated, is not meant."""
+    condition = pod.condition("PodScheduled")
+    return (
+        condition is not None
+        and (condition.status, condition.reason) == ("False", "Unschedulable")
+        and not pod.spec.scheduling_gates
+    )
+
+
+def keeps_a_node(pod: Pod) -> bool:
+    """Whether a node is in use because of this pod. One that belongs to the node, or has ended, goes with it."""
+    owner = pod.metadata.controller
+    is_of_the_node = MIRROR in pod.metadata.annotations or (owner is not None and owner.kind == "DaemonSet")
+    return not is_of_the_node and not pod.is_terminal
+
+
+def nodes_used_by(pods: Iterable[Pod]) -> frozenset[str]:
+    """Every node that such a pod is on, and every node that any pod is expected on, whoever expects it."""
+    on = {pod.spec.node_name for pod in pods if keeps_a_node(pod)}
+    expected = {pod.status.nominated_node_name for pod in pods if not pod.spec.node_name and not pod.is_terminal}
+    return frozenset(on | expected) - {""}
+
+
+class _Drawing:
+    """A plan while it is drawn: pods are put on nodes, first on those that are ready, then on those to come."""
+
+    def __init__(
+        self,
+        objects: list[Object],
+        nodes: Mapping[str, Node],
+        members: tuple[str, ...],
+        pool: NodePool,
+        ours: frozenset[str],
+        is_backing_off: bool,
+    ) -> None:
+        self._objects = objects
+        self._nodes = nodes
+        self._members = members
+        self._pool = pool
+        self._ours = ours
+        self._is_backing_off = is_backing_off
+        self._offered = amounts(pool.node(pool.names[0]).status.allocatable) if pool.names else {}
+        self._opened: set[str] = set()
+        self._haunted = {each.spec.node_name for each in objects if isinstance(each, Pod)} - nodes.keys()
+        self._guests: dict[str, list[PodInfo]] = {}  # node name -> pods that others expect there
+        self.proposals: dict[Key, str] = {}
+        self.withdrawals: list[Key] = []
+        self.unplaced: dict[Key, str] = {}
+        self.placed_on: set[str] = set()
+
+    def is_ours(self, pod: Pod) -> bool:
+        return bool(pod.status.nominated_node_name) and pod.uid in self._ours
+
+    def is_concerned(self, pod: Pod) -> bool:
+        """Whether a plan has anything to say about this waiting pod."""
+        return self.is_ours(pod) or self._waits_for_a_node_of_ours(pod) or self._may_be_proposed(pod)
+
+    def _may_be_proposed(self, pod: Pod) -> bool:
+        return not pod.status.nominated_node_name and is_unplaceable(pod) and keeps_a_node(pod)
+
+    def _waits_for_a_node_of_ours(self, pod: Pod) -> bool:
+        """Somebody else expects it on a node of the pool that does not exist."""
+        name = pod.status.nominated_node_name
+        return is_unplaceable(pod) and not self.is_ours(pod) and self._pool.is_named(name) and name not in self._nodes
+
+    def draw(self, waiting: Iterable[Pod]) -> None:
+        infos = sorted(map(PodInfo, waiting), key=self._order)
+        trial = self._trial = Trial(snapshot_of(self._objects).cluster)
+        for info in infos:
+            node_name = info.pod.status.nominated_node_name
+            if node_name and not self.is_ours(info.pod):
+                self._guests.setdefault(node_name, []).append(info)
+        for node_name in self._guests.keys() & self._nodes.keys():
+            self._seat_guests(node_name)
+        left = [info for info in infos if not self._goes_to_a_ready_node(info)]
+        for name in self._members:
+            trial.cluster.put_node(settled(self._nodes[name]))
+            for each in self._unpublished(name):
+                trial.cluster.storage.put(each)
+        for info in left:  # what others expect stands whatever we plan, so it comes first
+            if self._waits_for_a_node_of_ours(info.pod):
+                self._honour(info)
+        for info in left:
+            if self.is_ours(info.pod) or self._may_be_proposed(info.pod):
+                self._send(info)
+
+    def _order(self, info: PodInfo) -> tuple[int, bool, float, Key]:
+        """Higher priority first; then what is proposed already, so that it stays; then the larger, which packs best."""
+        shares = [asked / whole for name, asked in info.requests.items() if (whole := self._offered.get(name, 0)) > 0]
+        return -info.priority, not self.is_ours(info.pod), -max(shares, default=0.0), info.key
+
+    # -- the nodes that are ready -------------------------------------------------------------------------------------
+
+    def _goes_to_a_ready_node(self, info: PodInfo) -> bool:
+        """Whether the scheduler can place it as things are; then that is left to it, and the room counts as taken."""
+        node_name = info.pod.status.nominated_node_name
+        if not self.is_ours(info.pod) and not self._may_be_proposed(info.pod):
+            return False
+        if node_name and self._may_come(node_name):
+            return False
+        found = self._trial.place(info)
+        if not found:
+            return False
+        self.placed_on.add(found)
+        if node_name and found != node_name:
+            self.withdrawals.append(info.key)
+        return True
+
+    def _may_come(self, node_name: str) -> bool:
+        """The node is not ready, or not there, and will be."""
+        node = self._nodes.get(node_name)
+        if node is None:
+            return node_name in self._pool.names and len(self._members) < self._pool.max_nodes
+        is_held_back = taint_of(node, NOT_READY) is not None or taint_of(node, TO_BE_DELETED) is not None
+        return is_held_back or bool(node_name in self._members and self._unpublished(node_name))
+
+    def _unpublished(self, name: str) -> tuple[Object, ...]:
+        """What the driver of a node will say about its storage, and has not said yet."""
+        return self._pool.storage.missing(name, self._trial.cluster.storage)
+
+    # -- the nodes to come --------------------------------------------------------------------------------------------
+
+    def _send(self, info: PodInfo) -> None:
+        """Find a node of the pool for a pod that we may nominate: the one it has, one that is planned, a new one."""
+        before = info.pod.status.nominated_node_name
+        opened = before if before and self._open(before) else ""
+        found = self._trial.place(info)
+        if opened and found != opened:
+            self._close(opened)
+        if not found:
+            found = self._place_on_a_new_node(info)
+        is_of_the_pool = found in self._opened or found in self._members
+        if found:
+            self.placed_on.add(found)
+        if is_of_the_pool and found != before:
+            self.proposals[info.key] = found
+        elif before and not is_of_the_pool:
+            self.withdrawals.append(info.key)
+
+    def _place_on_a_new_node(self, info: PodInfo) -> str:
+        refusal = BACKING_OFF if self._is_backing_off else AT_MAXIMUM
+        selected = self._trial.selected_for(info)
+        for name in sorted(self._names_to_give(), key=lambda name: name not in selected):
+            if not self._open(name):
+                break
+            if self._trial.place(info, only=name):
+                return name
+            refusal = self._trial.refusal
+            self._close(name)
+            if name not in self._haunted and name not in selected:  # all other empty nodes are alike
+                break
+        self.unplaced[info.key] = refusal
+        return ""
+
+    def _honour(self, info: PodInfo) -> None:
+        """Want the node that somebody else expects a pod on, if the pod would fit there alone."""
+        name = info.pod.status.nominated_node_name
+        if not self._open(name, with_guests=False):
+            return
+        if self._trial.place(info, only=name):
+            self.placed_on.add(name)
+            self._seat_guests(name)
+        else:
+            self._close(name)
+
+    def _open(self, name: str, *, with_guests: bool = True) -> bool:
+        """Put a node to come on the trial's cluster; False when it is there, has no name, or would be one too many."""
+        if name in self._nodes or name in self._opened or name not in self._pool.names:
+            return False
+        if self._is_backing_off or len(self._members) + len(self._opened) >= self._pool.max_nodes:
+            return False
+        self._opened.add(name)
+        self._trial.cluster.put_node(self._pool.node(name))
+        for each in self._unpublished(name):
+            self._trial.cluster.storage.put(each)
+        if with_guests:
+            self._seat_guests(name)
+        return True
+
+    def _seat_guests(self, name: str) -> None:
+        """Put those whom others expect on a node there. Fit or not, the scheduler leaves room for them."""
+        for guest in self._guests.get(name, ()):
+            self._trial.cluster.put_pod(guest, name)
+
+    def _close(self, name: str) -> None:
+        self._opened.discard(name)
+        for guest in self._guests.get(name, ()):
+            self._trial.cluster.remove_pod(guest.uid)
+        for each in self._pool.storage.of(name):
+            self._trial.cluster.storage.remove(each)
+        self._trial.cluster.remove_node(name)
+
+    def _names_to_give(self) -> list[str]:
+        """The names no node has and nobody else expects; at the end those with pods of an earlier node of that name."""
+        taken = self._nodes.keys() | self._opened | self._guests.keys()
+        return sorted((name for name in self._pool.names if name not in taken), key=self._haunted.__contains__)
+
+    def wanted_nodes(self) -> tuple[str, ...]:
+        """The nodes pods are planned for, and as many more as the pool has at least."""
+        missing = self._pool.min_nodes - len(self._members) - len(self._opened)
+        spare = self._names_to_give()[: max(missing, 0)] if not self._is_backing_off else []
+        return tuple(name for name in self._pool.names if name in self._opened or name in spare)

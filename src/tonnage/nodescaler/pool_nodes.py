@@ -1,0 +1,108 @@
+"""A pool's nodes on an API server: made, made ready, marked, removed. This plays the cloud and the kubelet alike.
+
+Every act is safe to repeat: names are given, not invented, and each write is based on the state that was looked at
+(its resourceVersion). A write that finds another state is not done, and says so; whoever asked looks again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.clock import Clock, rfc3339
+from tonnage.errors import AlreadyExists, Conflict, NotFound
+from tonnage.nodescaler.node_pool import NOT_READY, TO_BE_DELETED, NodePool
+from tonnage.nodescaler.plan import nodes_used_by
+from tonnage.objects.codec import to_doc
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.document import Doc
+from tonnage.objects.taints import NO_SCHEDULE, Taint
+
+_log = logs.logger("tonnage.node-scaler")
+
+
+class PoolNodes:
+    """The nodes of one pool, to be changed."""
+
+    def __init__(self, client: Client, pool: NodePool, clock: Clock) -> None:
+        self._client = client
+        self._pool = pool
+        self._clock = clock
+
+    async def make(self, name: str) -> bool:
+        """Create a node, not ready yet; False when one of that name is there. Raises ApiError when it is refused."""
+        doc = self._pool.manifest(name)
+        doc["status"]["conditions"] = [_readiness(False, self._clock.now())]
+        try:
+            await self._client.create_doc(doc)
+        except AlreadyExists:
+            return False
+        _log.info("Node created", node=name, pool=self._pool.name)
+        return True
+
+    def ready_in_s(self, node: Node) -> float:
+        """How long until the node is ready; 0 or less when it is due."""
+        created_at = node.metadata.creation_timestamp
+        if created_at is None:
+            return 0.0
+        return self._pool.ready_s - (self._clock.now() - created_at).total_seconds()
+
+    async def make_ready(self, node: Node) -> None:
+        """Say that the node is ready, then let pods on it: in this order, so that a second run finds what is left."""
+        now = self._clock.now()
+        patch = {"status": {"conditions": [_readiness(True, now)]}}
+        try:
+            current = await self._client.patch(Node, node.key, patch, patch_type="strategic", subresource="status")
+        except NotFound:
+            return
+        await self._set_taints(current, tuple(taint for taint in current.spec.taints if taint.key != NOT_READY))
+
+    async def mark(self, node: Node) -> bool:
+        """Keep new pods off a node that is to go; whether it was done."""
+        since = str(int(self._clock.now().timestamp()))
+        return await self._set_taints(
+            node, (*node.spec.taints, Taint(key=TO_BE_DELETED, value=since, effect=NO_SCHEDULE))
+        )
+
+    async def unmark(self, node: Node) -> bool:
+        return await self._set_taints(node, tuple(taint for taint in node.spec.taints if taint.key != TO_BE_DELETED))
+
+    async def is_free(self, name: str) -> bool:
+        """Nobody is on the node or expected there, by the server's own word: what we know may be old by now."""
+        for field in ("spec.nodeName", "status.nominatedNodeName"):
+            found = await self._client.list(Pod, field_selector=f"{field}={name}")
+            if name in nodes_used_by(found.items):
+                return False
+        return True
+
+    async def remove(self, node: Node) -> bool:
+        """Delete a node as it was seen, marked; whether it was done."""
+        try:
+            await self._client.delete(Node, node.key, uid=node.uid, resource_version=node.metadata.resource_version)
+        except (Conflict, NotFound) as exc:
+            _log.info("A node was not removed; it is looked at again", node=node.name, error=exc.message)
+            return False
+        return True
+
+    async def _set_taints(self, node: Node, taints: tuple[Taint, ...]) -> bool:
+        lock = {"resourceVersion": node.metadata.resource_version}
+        patch: Doc = {"metadata": lock, "spec": {"taints": [to_doc(taint) for taint in taints] or None}}
+        try:
+            await self._client.patch(Node, node.key, patch)
+        except (Conflict, NotFound) as exc:
+            _log.info("A node was not changed; it is looked at again", node=node.name, error=exc.message)
+            return False
+        return True
+
+
+def _readiness(is_ready: bool, at: datetime) -> Doc:
+    now = rfc3339(at)
+    return {
+        "type": "Ready",
+        "status": "True" if is_ready else "False",
+        "reason": "KubeletReady" if is_ready else "KubeletNotReady",
+        "message": "the node is ready" if is_ready else "the node is being set up",
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }

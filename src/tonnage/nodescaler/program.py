@@ -1,0 +1,214 @@
+"""The node scaler, live: informers in, a plan drawn from what they show, acts out. `tonnage node-scaler` is this.
+
+    look ──► whose nominations are ours? ──► plan ──► propose, withdraw ──► make nodes ──► make ready ──► mark, remove
+      ▲                                                                                                        │
+      └────────────── something changed, or something is due ◄─────────────────────────────────────────────────┘
+
+It plays the cluster autoscaler of KEP-5278's stories. Proposals are written before the node they name exists (story
+3); a node that anybody expects a pod on is in use and stays (story 1). Every round starts from what the server shows,
+so that it may be killed anywhere and started again; it remembers only since when nodes are wanted or idle, and what it
+told people.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final, Self
+
+from tonnage import logs
+from tonnage.backoff import Backoff, jittered
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.deadline import within
+from tonnage.errors import ApiError, TonnageError
+from tonnage.nodescaler.idle_nodes import IdleSince, removals
+from tonnage.nodescaler.node_pool import NOT_READY, NodePool, taint_of
+from tonnage.nodescaler.nominations import Proposals
+from tonnage.nodescaler.plan import Plan, plan
+from tonnage.nodescaler.pool_nodes import PoolNodes
+from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
+from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
+from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.cluster.storage import STORAGE_KINDS
+
+PROGRAM: Final = "tonnage-node-scaler"
+_OTHERS: Final = (Namespace, Service, ReplicaSet, StatefulSet, ReplicationController, *STORAGE_KINDS)
+"""What placing a pod may depend on, besides nodes and pods."""
+_LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_SYNC_TIMEOUT_S: Final = 120.0
+_REST_S: Final = 0.2
+"""Between two rounds, so that a burst of changes is looked at once."""
+_LOOK_EVERY_S: Final = 30.0
+"""When nothing changes and nothing is due."""
+_REFUSED_S: Final = 300.0
+"""How long no node is made after the server refused one: the cluster autoscaler's first pause for a failed group."""
+
+_log = logs.logger("tonnage.node-scaler")
+
+
+class NodeScaler:
+    """Keeps one pool as large as the pods that wait need it, and no larger."""
+
+    def __init__(self, client: Client, pool: NodePool, *, clock: Clock, rng: random.Random) -> None:
+        self.pool = pool
+        self._clock = clock
+        self._rng = rng
+        self.recorder = Recorder(client, PROGRAM, f"{PROGRAM}-{pool.name}")
+        self.informers = Informers(client)
+        self._pods = self.informers.of(Pod, field_selector=_LIVE_PODS)
+        self._nodes = self.informers.of(Node)
+        self._others = [self.informers.of(kind) for kind in _OTHERS]
+        # A manager for each pool: the plans of another pool's scaler are somebody else's.
+        self._proposals = Proposals(client, f"{PROGRAM}-{pool.name}")
+        self._pool_nodes = PoolNodes(client, pool, clock)
+        self._idle = IdleSince()
+        self._wanted_since_s: dict[str, float] = {}
+        self._refused_until_s = 0.0
+        self._told: dict[Key, str] = {}
+        self._changed = asyncio.Event()
+        followed: list[Any] = [self._pods, self._nodes, *self._others]
+        for informer in followed:
+            informer.on_change(lambda _: self._changed.set())
+
+    async def __aenter__(self) -> Self:
+        self.recorder.start()
+        self.informers.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.informers.stop()
+        await self.recorder.stop()
+
+    async def wait_synced(self) -> None:
+        """Return when all objects are known. Raises NotSynced after two minutes."""
+        await self.informers.wait_synced(timeout_s=_SYNC_TIMEOUT_S)
+
+    async def run(self) -> None:
+        """Scale until cancelled. A round that fails is repeated, after a pause that grows."""
+        await self.wait_synced()
+        backoff = Backoff(clock=self._clock, rng=self._rng)
+        while True:
+            self._changed.clear()
+            try:
+                due_s = await self.reconcile()
+                backoff.reset()
+            except TonnageError as exc:
+                due_s = backoff.next_s()
+                _log.warning("A round failed", pool=self.pool.name, error=exc.message, retry_s=round(due_s, 1))
+                await self._clock.sleep(due_s)
+                continue
+            except Exception:
+                _log.exception("A round failed", pool=self.pool.name)
+                await self._clock.sleep(backoff.next_s())
+                continue
+            await self._clock.sleep(jittered(_REST_S, 0.5, self._rng))
+            with suppress(TimeoutError):
+                await within(self._clock, max(due_s - _REST_S, 0.0), self._changed.wait())
+
+    # -- one round ----------------------------------------------------------------------------------------------------
+
+    async def reconcile(self) -> float:
+        """Bring the pool one round closer to what its pods need; seconds until something more is due.
+
+        Safe to run at any time and to stop at any point. Raises TonnageError when the server cannot be asked or told.
+        """
+        candidates = [pod for pod in self._pods if self.pool.is_named(pod.status.nominated_node_name)]
+        ours = await self._proposals.ours(candidates)
+        drawn = plan(self._objects(), self.pool, ours, is_backing_off=self._clock.monotonic() < self._refused_until_s)
+        nodes = {node.name: node for node in self._nodes}
+        if not await self._nominate(drawn):
+            return _REST_S  # somebody was faster: what is planned for those pods does not hold
+        dues_s = [_LOOK_EVERY_S]
+        dues_s += await self._make(drawn)
+        dues_s += await self._make_ready(nodes[name] for name in drawn.members if name in nodes)
+        dues_s += await self._remove(drawn, nodes)
+        return min(dues_s)
+
+    def _objects(self) -> Iterable[Object]:
+        yield from self._nodes
+        yield from self._pods
+        for informer in self._others:
+            yield from informer
+
+    async def _nominate(self, drawn: Plan) -> bool:
+        """Write what is planned for pods, before any node is made for them; False when some of it did not hold."""
+        holds = True
+        for key in drawn.withdrawals:
+            pod = self._pods.get(key)
+            if pod is not None:
+                await self._proposals.withdraw(pod)
+        size = len(drawn.members)
+        growth = f"[{{{self.pool.name} {size}->{size + len(drawn.wanted)} (max: {self.pool.max_nodes})}}]"
+        for key, node_name in drawn.proposals.items():
+            pod = self._pods.get(key)
+            if pod is None or not await self._proposals.propose(pod, node_name):
+                holds = False
+            elif node_name in drawn.wanted:
+                self._tell(pod, "TriggeredScaleUp", f"pod triggered scale-up: {growth}", about=node_name)
+        for key, reason in drawn.unplaced.items():
+            pod = self._pods.get(key)
+            if pod is not None:
+                note = f"pod didn't trigger scale-up: 1 {reason}"
+                self._tell(pod, "NotTriggerScaleUp", note, about=note)
+        self._told = {key: told for key, told in self._told.items() if key in self._pods}
+        return holds
+
+    def _tell(self, pod: Pod, reason: str, note: str, *, about: str) -> None:
+        """An event, once: a pod is told again when something else is to be said."""
+        said = f"{pod.uid} {reason} {about}"
+        if self._told.get(pod.key) != said:
+            self._told[pod.key] = said
+            _log.info(reason, pod=pod.key, note=note)
+            self.recorder.event(pod, "Normal", reason, "ScaleUp", note)
+
+    async def _make(self, drawn: Plan) -> list[float]:
+        """Make the nodes that have been wanted for long enough; when the others are due."""
+        now_s = self._clock.monotonic()
+        since_s = self._wanted_since_s = {name: self._wanted_since_s.get(name, now_s) for name in drawn.wanted}
+        left_s = {name: since_s[name] + self.pool.provision_s - now_s for name in drawn.wanted}
+        for name in [name for name in drawn.wanted if left_s[name] <= 0]:
+            try:
+                await self._pool_nodes.make(name)
+            except ApiError as exc:
+                if exc.code >= 500 or exc.code == 429:
+                    raise
+                # It will be refused again: the next plan does without new nodes, and takes back what it proposed.
+                _log.warning("A node cannot be made", node=name, error=exc.message, pause_s=_REFUSED_S)
+                self._refused_until_s = now_s + _REFUSED_S
+                return [_REST_S]
+        return [seconds for seconds in left_s.values() if seconds > 0]
+
+    async def _make_ready(self, members: Iterable[Node]) -> list[float]:
+        dues_s = []
+        for node in [node for node in members if taint_of(node, NOT_READY) is not None]:
+            left_s = self._pool_nodes.ready_in_s(node)
+            if left_s > 0:
+                dues_s.append(left_s)
+            else:
+                await self._pool_nodes.make_ready(node)
+        return dues_s
+
+    async def _remove(self, drawn: Plan, nodes: Mapping[str, Node]) -> list[float]:
+        now_s, time_s = self._clock.monotonic(), self._clock.now().timestamp()
+        self._idle.note(drawn.idle, now_s)
+        todo = removals(drawn, nodes, self.pool, self._idle, now_s=now_s, time_s=time_s)
+        for name in todo.unmark:
+            await self._pool_nodes.unmark(nodes[name])
+        for name in todo.mark:
+            if await self._pool_nodes.mark(nodes[name]):
+                self._tell_of(nodes[name], "marked the node as toBeDeleted/unschedulable")
+        for name in todo.remove:
+            if not await self._pool_nodes.is_free(name):
+                await self._pool_nodes.unmark(nodes[name])
+            elif await self._pool_nodes.remove(nodes[name]):
+                self._tell_of(nodes[name], "node removed by cluster autoscaler")
+        return [] if todo.next_s is None else [todo.next_s]
+
+    def _tell_of(self, node: Node, note: str) -> None:
+        _log.info("ScaleDown", node=node.name, note=note)
+        self.recorder.event(node, "Normal", "ScaleDown", "ScaleDown", note)

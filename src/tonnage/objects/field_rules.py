@@ -1,0 +1,114 @@
+"""Rules about single values that many kinds share: a word out of a list, a number within bounds, a harmless path.
+
+Each returns the field errors it finds, in upstream's wording.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tonnage.objects import names
+from tonnage.objects.field_errors import Errors, FieldError, forbidden, go_value, invalid, required
+
+NEGATIVE = "must be greater than or equal to 0"
+
+_MAX_INT32 = 2**31 - 1
+
+
+def validate_label_name(key: str, path: str) -> Errors:
+    return [invalid(path, key, sentence) for sentence in names.label_key(key)]
+
+
+def unsupported(path: str, value: Any, allowed: Sequence[str]) -> FieldError:
+    """A word that is not on the list, with the list in upstream's order, which is not always the alphabet's."""
+    return FieldError("FieldValueNotSupported", path, value, "supported values: " + ", ".join(map(go_value, allowed)))
+
+
+def choice(value: str, allowed: Sequence[str], path: str) -> Errors:
+    """A word that must be there and be one of `allowed`."""
+    if not value:
+        return [required(path)]
+    return [] if value in allowed else [unsupported(path, value, allowed)]
+
+
+def optional_choice(value: str | None, allowed: Sequence[str], path: str) -> Errors:
+    """A word that may be left out, but is one of `allowed` when it is there."""
+    return [] if value is None or value in allowed else [unsupported(path, value, allowed)]
+
+
+def sentences(path: str, value: Any, wrong: Iterable[str]) -> Errors:
+    """One error for each sentence a name rule found."""
+    return [invalid(path, value, told) for told in wrong]
+
+
+def nonnegative(value: int, path: str) -> Errors:
+    return [] if value >= 0 else [invalid(path, value, NEGATIVE)]
+
+
+def positive(value: int, path: str) -> Errors:
+    return [] if value > 0 else [invalid(path, value, "must be greater than zero")]
+
+
+def user_or_group(value: int | None, path: str) -> Errors:
+    """A numeric user or group id."""
+    return [] if value is None else sentences(path, value, names.in_range(value, 0, _MAX_INT32))
+
+
+def file_mode(value: int | None, path: str) -> Errors:
+    if value is None or 0 <= value <= 0o777:
+        return []
+    return [invalid(path, value, "must be a number between 0 and 0777 (octal), both inclusive")]
+
+
+def no_backsteps(value: str, path: str) -> Errors:
+    return [invalid(path, value, "must not contain '..'")] if ".." in value.split("/") else []
+
+
+def descending_path(value: str, path: str) -> Errors:
+    """A relative path that stays below where it starts. Mirrors validateLocalDescendingPath."""
+    errors = [invalid(path, value, "must be a relative path")] if value.startswith("/") else []
+    return errors + no_backsteps(value, path)
+
+
+def unreserved_path(value: str, path: str) -> Errors:
+    """The same, and no name that starts with two dots, which the kubelet keeps for itself."""
+    errors = descending_path(value, path)
+    if value.startswith("..") and not value.startswith("../"):
+        errors.append(invalid(path, value, "must not start with '..'"))
+    return errors
+
+
+def port_number_or_name(value: int | str, path: str) -> Errors:
+    """An IntOrString that names a port."""
+    if isinstance(value, str):
+        return sentences(path, value, names.port_name(value))
+    return sentences(path, value, names.port_number(value))
+
+
+def count_or_percent(value: int | str, path: str) -> Errors:
+    """A number that is not negative, or a percentage. Mirrors ValidatePositiveIntOrPercent."""
+    if isinstance(value, str):
+        return sentences(path, value, names.percent(value))
+    return nonnegative(value, path)
+
+
+def at_most_all(value: int | str, path: str) -> Errors:
+    """A percentage, where it is one, of no more than everything."""
+    if isinstance(value, str) and not names.percent(value) and int(value[:-1]) > 100:
+        return [invalid(path, value, "must not be greater than 100%")]
+    return []
+
+
+def amount_of(value: int | str) -> int:
+    """The number in a count or a percentage; a text that is neither counts as 0, or as the number it spells."""
+    if isinstance(value, int):
+        return value
+    spelled = re.fullmatch("[+-]?[0-9]+", value.removesuffix("%") if not names.percent(value) else value)
+    return int(spelled[0]) if spelled else 0
+
+
+def forbid_fields(doc: dict[str, Any], fields: Iterable[str], path: str, detail: str) -> Errors:
+    """One refusal for each of these fields that is set."""
+    return [forbidden(f"{path}.{field}", detail) for field in fields if field in doc]

@@ -1,0 +1,224 @@
+"""The supervisor's view of its programs: started, told to be ready, started again, stopped in order.
+
+       start                 "ready"
+(none) ──────► starting ───────────────► running
+                  ▲                         │ ends before its time
+                  └── pause, growing ───────┘
+stop(): SIGTERM, and SIGKILL after a grace period; what ends then is not started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tonnage import logs
+from tonnage.backoff import Backoff
+from tonnage.clock import Clock
+from tonnage.deadline import within
+from tonnage.errors import TonnageError
+
+_STOP_GRACE_S = 10.0
+_NURSERY_LOG = "nursery.log"
+_OLD_LOG_BYTES = 10 << 20
+
+_log = logs.logger("tonnage.up")
+
+
+class ChildFailed(TonnageError):
+    """A program of the cluster did not get ready."""
+
+
+@dataclass(eq=False, slots=True)
+class Child:
+    """One program. `told` is the last line it printed: `ready …` once it is in step."""
+
+    name: str
+    args: list[str]
+    log: Path
+    backoff: Backoff
+    pid: int = 0
+    told: str = ""
+    starts: int = 0
+    is_wanted: bool = True
+    is_ready: asyncio.Event = field(default_factory=asyncio.Event)
+    has_ended: asyncio.Event = field(default_factory=asyncio.Event)
+    gave_up: asyncio.Event = field(default_factory=asyncio.Event)
+    """It ended by itself, with an error, before it was ever ready."""
+    last_code: int | None = None
+
+
+class Children:
+    """All programs of one cluster, through a nursery of their own."""
+
+    def __init__(self, logs_dir: Path, run_dir: Path, *, clock: Clock, rng: random.Random) -> None:
+        self._logs = logs_dir
+        self._run_dir = run_dir
+        self._clock = clock
+        self._rng = rng
+        self._children: dict[str, Child] = {}
+        self._nursery: asyncio.subprocess.Process | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._restarts: set[asyncio.Task[None]] = set()
+        self.is_broken = asyncio.Event()
+        """The nursery itself is gone: nothing can be started any more."""
+
+    async def open(self, *, lock: int) -> None:
+        """Start the nursery. It holds `lock` (a file descriptor) as well: until the last child has ended."""
+        self._logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # One thread, also in the arithmetic: a process with threads is not to be forked.
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        with (self._logs / _NURSERY_LOG).open("ab") as log:
+            self._nursery = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "tonnage.plane.forkserver",
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, env=environment,
+                start_new_session=True,  # what is meant for our process group is not meant for it
+                pass_fds=(lock,),
+            )  # fmt: skip
+        self._listener = asyncio.create_task(self._listen())
+
+    def __getitem__(self, name: str) -> Child:
+        return self._children[name]
+
+    def start(self, name: str, args: Sequence[str]) -> Child:
+        """Ask for a program. It is kept running until it is stopped."""
+        log = self._logs / f"{name}.log"
+        with suppress(FileNotFoundError):
+            if log.stat().st_size > _OLD_LOG_BYTES:
+                log.replace(log.with_suffix(".log.old"))
+        backoff = Backoff(clock=self._clock, rng=self._rng, first_s=0.2, max_s=10.0, jitter=0.5, reset_after_s=30.0)
+        child = self._children[name] = Child(name, list(args), log, backoff)
+        self._ask_for(child)
+        return child
+
+    async def wait_ready(self, *names: str, timeout_s: float) -> None:
+        """Return when these have said that they are ready.
+
+        Raises ChildFailed, with the end of the log, when one is not in time, or gives up by itself: a program that is
+        asked wrongly will be asked just as wrongly the next time. So it does when the nursery is gone.
+        """
+        for name in names:
+            child = self._children[name]
+            try:
+                await within(self._clock, timeout_s, self._ready_or_gone(child))
+            except TimeoutError:
+                raise _failure(f"{name} is not ready after {timeout_s:g} s", child.log) from None
+            if self.is_broken.is_set():
+                raise _failure("the process that starts the cluster's programs has ended", self._logs / _NURSERY_LOG)
+            if not child.is_ready.is_set():
+                raise _failure(f"{name} ended with code {child.last_code}", child.log)
+
+    async def _ready_or_gone(self, child: Child) -> None:
+        waits = [asyncio.create_task(each.wait()) for each in (child.is_ready, child.gave_up, self.is_broken)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def stop(self, *names: str) -> None:
+        """Tell these to end, together, and wait; what is deaf is killed."""
+        wanted = [self._children[name] for name in names if name in self._children]
+        for child in wanted:
+            child.is_wanted = False
+            self._send(signal=child.name, number=int(signal.SIGTERM))
+        for child in wanted:
+            if not child.pid or self.is_broken.is_set():
+                continue
+            try:
+                await within(self._clock, _STOP_GRACE_S, child.has_ended.wait())
+            except TimeoutError:
+                _log.warning("Does not end and is killed", program=child.name, pid=child.pid)
+                self._send(signal=child.name, number=int(signal.SIGKILL))
+
+    async def close(self) -> None:
+        """End the nursery; whatever still runs ends with it."""
+        for child in self._children.values():
+            child.is_wanted = False
+        for task in self._restarts:
+            task.cancel()
+        if self._nursery is not None:
+            assert self._nursery.stdin is not None
+            self._nursery.stdin.close()
+            try:
+                await within(self._clock, 2 * _STOP_GRACE_S, self._nursery.wait())
+            except TimeoutError:
+                self._nursery.kill()
+                await self._nursery.wait()
+        if self._listener is not None:
+            await self._listener
+        for child in self._children.values():
+            self._pid_file(child).unlink(missing_ok=True)
+
+    # -- behind them --------------------------------------------------------------------------------------------------
+
+    def _ask_for(self, child: Child) -> None:
+        child.is_ready.clear()
+        child.has_ended.clear()
+        child.starts += 1
+        self._send(start=child.name, args=child.args, log=str(child.log))
+
+    def _send(self, **request: Any) -> None:
+        if self._nursery is not None and not self.is_broken.is_set():
+            assert self._nursery.stdin is not None
+            self._nursery.stdin.write(json.dumps(request).encode() + b"\n")
+
+    async def _listen(self) -> None:
+        assert self._nursery is not None and self._nursery.stdout is not None
+        while line := await self._nursery.stdout.readline():
+            news: dict[str, Any] = json.loads(line)
+            if "started" in news:
+                child = self._children[news["started"]]
+                child.pid = news["pid"]
+                self._pid_file(child).write_text(f"{child.pid}\n")
+            elif "told" in news:
+                child = self._children[news["told"]]
+                child.told = news["line"]
+                if child.told.startswith("ready"):
+                    child.is_ready.set()
+            else:
+                self._ended(self._children[news["ended"]], news["code"])
+        self.is_broken.set()
+
+    def _ended(self, child: Child, code: int) -> None:
+        child.pid, child.last_code = 0, code
+        if code > 0 and not child.told.startswith("ready"):
+            child.gave_up.set()
+            child.is_wanted = False
+        child.is_ready.clear()
+        child.has_ended.set()
+        self._pid_file(child).unlink(missing_ok=True)
+        if child.is_wanted:
+            task = asyncio.create_task(self._restart(child, code))
+            self._restarts.add(task)
+            task.add_done_callback(self._restarts.discard)
+
+    async def _restart(self, child: Child, code: int) -> None:
+        pause_s = child.backoff.next_s()
+        _log.warning("Ended, and is started again", program=child.name, code=code, pause_s=round(pause_s, 2))
+        await self._clock.sleep(pause_s)
+        if child.is_wanted:
+            self._ask_for(child)
+
+    def _pid_file(self, child: Child) -> Path:
+        return self._run_dir / f"{child.name}.pid"
+
+
+def _failure(what: str, log: Path) -> ChildFailed:
+    return ChildFailed(f"{what}; its log ends with:\n{_tail(log)}", hint=f"all of it is in {log}")
+
+
+def _tail(log: Path, lines: int = 8) -> str:
+    with suppress(FileNotFoundError):
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    return "(nothing)"

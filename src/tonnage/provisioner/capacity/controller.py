@@ -1,0 +1,292 @@
+"""The capacity controller: one CSIStorageCapacity for each topology segment and StorageClass of a driver, kept true.
+
+    CSINodes, Nodes ──► segments ─┐
+                                  ├──► questions ──► GetCapacity ──► make, change, or leave as it is
+    StorageClasses ───────────────┘        ▲   │
+       poll interval, refresh(), ──────────┘   └──► nobody asks any more, or a second object: delete
+       objects touched by others,
+       volumes rebuilt elsewhere
+
+    capacities = CapacityController(client, driver, informers, driver_name="pools.tonnage.dev",
+                                    settings=CapacitySettings(namespace="kube-system"), clock=clock)
+    informers.start()
+    await capacities.run()                      # until cancelled; waits for its informers by itself
+    capacities.refresh_volume(made)             # after a volume was made, deleted or expanded
+    capacities.refresh("pools")                 # after a failure that may have changed something, or without a volume
+
+A worker looks at one question at a time, from state alone: what is ours is found again by labels, topology and class,
+so that it may be killed anywhere. A driver that fails keeps its objects as they are and is asked again after a growing
+pause. What questions, answers and objects are stands in `capacity_objects`, how they are written in `capacity_writer`,
+what segments are in `topology_segments`. Mirrors external-provisioner's pkg/capacity; other than there, what others did
+to an object is put right after a second and not at the next poll, and after waiting for its turn to write the driver is
+asked anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+
+from tonnage.client.http import Client
+from tonnage.client.informer import Informer
+from tonnage.client.informers import Informers
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.throttle import TokenBucket
+from tonnage.clock import Clock
+from tonnage.csi.client import CsiClient
+from tonnage.objects.core_v1 import Node, PersistentVolume
+from tonnage.objects.meta import Key, OwnerReference
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
+from tonnage.provisioner.capacity import objects
+from tonnage.provisioner.capacity.made_volumes import MadeVolumes
+from tonnage.provisioner.capacity.metrics import Counts, register_counts
+from tonnage.provisioner.capacity.objects import Answer, Question, key_of
+from tonnage.provisioner.capacity.published import PublishedCapacities
+from tonnage.provisioner.capacity.topology_segments import Segment, find_segments, segments_of_volume, topology_keys
+from tonnage.provisioner.capacity.writer import CapacityWriter
+
+_MOST_WRITES: Final = 2
+"""For one answer: the field of pools that turns out to be dropped, or kept, and the annotation put in or taken out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapacitySettings:
+    """How capacity is published: the flags of external-provisioner that say so, with its defaults."""
+
+    namespace: str
+    """Where the objects are made: the provisioner's own, env NAMESPACE."""
+    managed_by: str = objects.MANAGER
+    """`capacity_objects.manager_on(node)` in node-deployment mode."""
+    with_pools: bool = True
+    """The gate CSIStorageCapacityV2."""
+    for_immediate_binding: bool = False
+    """--capacity-for-immediate-binding"""
+    poll_interval_s: float = 60.0
+    """--capacity-poll-interval"""
+    threads: int = 1
+    """--capacity-threads"""
+    first_retry_s: float = 1.0
+    """--retry-interval-start"""
+    max_retry_s: float = 300.0
+    """--retry-interval-max"""
+    qps: float = 1.0
+    """--kube-api-capacity-qps: writes a second; 0 is no limit."""
+    burst: int = 5
+    """--kube-api-capacity-burst"""
+
+
+class CapacityController:
+    """Publishes what one driver says about its room."""
+
+    def __init__(
+        self,
+        client: Client,
+        driver: CsiClient,
+        informers: Informers,
+        *,
+        driver_name: str,
+        settings: CapacitySettings,
+        clock: Clock,
+        owner: OwnerReference | None = None,
+        fixed_segment: Segment | None = None,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        """Ask for informers, which whoever owns them starts. Nothing is sent yet.
+
+        `fixed_segment` is node-deployment mode: `Segment.of(accessible_topology.segments)` of NodeGetInfo; without it
+        segments are found from CSINodes and Nodes. `owner` is what `capacity_owner.find_owner` found.
+        """
+        self.driver_name = driver_name
+        self.settings = settings
+        self._driver = driver
+        self._fixed_segment = fixed_segment
+        self._wanted: dict[Key, Question] = {}
+        self._keys_by_segment: dict[Segment, list[Key]] = {}
+        self._answers: dict[Key, Answer] = {}
+        self._made = MadeVolumes(clock)
+        self._segments_work = Reconciler("csitopology", self._find_questions, clock=clock, workers=1)
+        self._work = Reconciler(
+            "csistoragecapacity",
+            self._bring,
+            clock=clock,
+            workers=settings.threads,
+            first_retry_s=settings.first_retry_s,
+            max_retry_s=settings.max_retry_s,
+        )
+        labels = objects.labels_of(driver_name, settings.managed_by)
+        self._classes = informers.of(StorageClass)
+        self._objects = informers.of(
+            CSIStorageCapacity, namespace=settings.namespace, label_selector=objects.selector_of(labels)
+        )
+        self._volumes = informers.of(PersistentVolume)
+        self._informers: list[Informer[Any]] = [self._classes, self._objects, self._volumes]
+        if fixed_segment is None:
+            self._nodes, self._csi_nodes = informers.of(Node), informers.of(CSINode)
+            self._informers += [self._nodes, self._csi_nodes]
+        self._published = PublishedCapacities(self._objects)
+        self._writer = CapacityWriter(
+            client,
+            self._published,
+            namespace=settings.namespace,
+            labels=labels,
+            owner=owner,
+            limit=TokenBucket(settings.qps, settings.burst, clock=clock) if settings.qps else None,
+            clock=clock,
+        )
+        self._follow()
+        if registry is not None:
+            register_counts(registry, self.counts)
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        for informer in self._informers:
+            await informer.wait_synced()
+        # Before the first look at any object: which of them nobody needs is known only now.
+        await self._find_questions("")
+        await asyncio.gather(self._segments_work.run(), self._work.run())
+
+    async def wait_idle(self) -> None:
+        """Return when nothing is left to be looked at for now; what is due later does not count."""
+        await self._segments_work.queue.wait_idle()
+        await self._work.queue.wait_idle()
+
+    def refresh(self, storage_class: str, segment: Segment | None = None) -> None:
+        """Ask the driver anew, at once: about every class in that segment, or about that class everywhere.
+
+        Classes may share pools, so that a volume of one takes room from the others; where it was made, all are asked. A
+        segment that no node is in says nothing: then the class is meant.
+        """
+        for key in self._keys_about(storage_class, segment):
+            self._work.add(key)
+
+    def refresh_volume(self, volume: PersistentVolume) -> None:
+        """The same for where a volume is, or was: its node affinity names the segments; without, its class is meant.
+
+        Whoever asks from now on is told of what the volume took: so the next figures say that they include its claim.
+        """
+        for segment in segments_of_volume(volume) or (None,):
+            for key in self._keys_about(volume.spec.storage_class_name, segment):
+                if self.settings.with_pools and volume.spec.claim_ref is not None:
+                    self._made.note(key, volume.spec.claim_ref.uid)
+                self._work.add(key)
+
+    def _keys_about(self, storage_class: str, segment: Segment | None) -> list[Key]:
+        found = [] if segment is None else self._keys_in(segment)
+        return found or [key for key, each in self._wanted.items() if each.storage_class == storage_class]
+
+    def counts(self) -> Counts:
+        """Where things stand; `goal` is 0 until the informers are in step."""
+        answered = [key for key in self._published if self._published.about(key)]
+        current = sum(key in self._wanted for key in answered)
+        obsolete = sum(len(self._published.about(key)) for key in answered if key not in self._wanted)
+        return Counts(goal=len(self._wanted), current=current, obsolete=obsolete)
+
+    def _keys_in(self, segment: Segment) -> list[Key]:
+        """The questions about a segment; if it is not one of those found, about whatever it has in common with them."""
+        known = self._keys_by_segment.get(segment)
+        if known is not None:
+            return known
+        return [key for other, keys in self._keys_by_segment.items() if other.overlaps(segment) for key in keys]
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        self._objects.on_change(self._on_object)
+        self._classes.on_change(self._on_class)
+        self._volumes.add_handlers(on_update=self._on_volume)
+        if self._fixed_segment is None:
+            look = self._look_at_segments
+            self._nodes.add_handlers(on_add=look, on_update=self._on_node, on_delete=look)
+            self._csi_nodes.add_handlers(on_add=look, on_update=self._on_csi_node, on_delete=look)
+
+    def _look_at_segments(self, _: object = None) -> None:
+        self._segments_work.add("")
+
+    def _on_node(self, old: Node, new: Node) -> None:
+        if old.metadata.labels != new.metadata.labels:  # heartbeats are many, and say nothing about topology
+            self._look_at_segments()
+
+    def _on_csi_node(self, old: CSINode, new: CSINode) -> None:
+        if topology_keys(old, self.driver_name) != topology_keys(new, self.driver_name):
+            self._look_at_segments()
+
+    def _on_class(self, found: StorageClass) -> None:
+        self._look_at_segments()
+        self.refresh(found.name)  # one that was deleted and made again may have other parameters
+
+    def _on_volume(self, old: PersistentVolume, new: PersistentVolume) -> None:
+        """A driver that has rebuilt a volume elsewhere says so by its node affinity (KEP-5925).
+
+        It took room there, which the scheduler keeps back until the figures show it, and left some behind, at a place
+        that is not named any more.
+        """
+        is_ours = new.spec.csi is not None and new.spec.csi.driver == self.driver_name
+        places = segments_of_volume(new)
+        if is_ours and places and places != segments_of_volume(old):
+            if new.spec.claim_ref is not None:
+                self._made.moved(new.spec.claim_ref.uid)
+            if self._fixed_segment in (None, *places):
+                self.refresh_volume(new)
+            self.refresh(new.spec.storage_class_name)
+
+    def _on_object(self, found: CSIStorageCapacity) -> None:
+        """Look at it, unless it is as we left it: our own writes come back this way as well."""
+        key = key_of(found)
+        known, answer = self._published.about(key), self._answers.get(key)
+        if key not in self._wanted or answer is None or len(known) != 1:
+            self._work.add(key)
+        elif self._writer.change(known[0], answer):
+            # Not at once: whoever changed it may do so again, and two who correct each other must not race.
+            self._work.queue.add_after(key, self.settings.first_retry_s)
+
+    # -- one look -----------------------------------------------------------------------------------------------------
+
+    async def _find_questions(self, _: Key) -> None:
+        """See what is to be asked, and have whatever is new or gone looked at."""
+        if self._fixed_segment is None:
+            segments = find_segments(self.driver_name, self._csi_nodes, self._nodes.get)
+        else:
+            segments = frozenset({self._fixed_segment})
+        immediate = self.settings.for_immediate_binding
+        before = self._wanted
+        self._wanted = objects.wanted_questions(
+            self.driver_name, self._classes, segments, for_immediate_binding=immediate
+        )
+        self._keys_by_segment = {}
+        for key, question in self._wanted.items():
+            self._keys_by_segment.setdefault(question.segment, []).append(key)
+        for key in sorted(before.keys() ^ self._wanted.keys()):
+            self._work.add(key)
+
+    async def _bring(self, key: Key) -> float | None:
+        """Bring the objects that answer one question to what the driver answers; when to look again."""
+        question = self._wanted.get(key)
+        storage_class = None if question is None else self._classes.get(question.storage_class)
+        known = self._published.about(key)
+        if question is None or storage_class is None:
+            self._answers.pop(key, None)
+            for each in known:
+                await self._writer.delete(each)
+            return None
+        for each in known[1:]:
+            await self._writer.delete(each)
+        found = await self._writer.confirmed(known[0]) if known else None
+        answer = await self._ask(question, storage_class)
+        for _ in range(_MOST_WRITES):
+            if found is not None and not self._writer.change(found, answer):
+                break
+            if await self._writer.waited_for_turn():
+                answer = await self._ask(question, storage_class)
+            found = await self._writer.write(question, found, answer)
+        return self.settings.poll_interval_s
+
+    async def _ask(self, question: Question, storage_class: StorageClass) -> Answer:
+        """The driver's answer. Raises CsiError or ImpossibleCapacity; then the objects stay as they are."""
+        includes = self._made.about(question.key)  # as of before the question
+        response = await self._driver.get_capacity(objects.request_for(question, storage_class))
+        answer = objects.read_answer(question, response, with_pools=self.settings.with_pools, includes=includes)
+        self._answers[question.key] = answer
+        return answer

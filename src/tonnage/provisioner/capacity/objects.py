@@ -1,0 +1,243 @@
+"""What a capacity object says: a question to the driver, its answer, and how the two stand in a CSIStorageCapacity.
+
+    Question  a class and a topology segment: what GetCapacity is asked; never changes in an object
+    Answer    free bytes, largest volume, free bytes of each pool (KEP-5925): what it answered; written when it changes
+
+With pools, `capacity` is their sum, so that whoever knows nothing of pools still reads something true. Pools stand in
+`availableCapacities`, or, on a server that drops that field, in the annotation `tonnage.dev/available-capacities`. They
+are never in neither: `change` takes the annotation away only from an object that has the field.
+
+An unchanged answer is not written, as upstream's is not: to the scheduler a write means that the driver was asked after
+the last volume was made. Pools in another order are the same pools. Which volumes an answer includes is said beside it
+(`tonnage.dev/included-claims`), so that a scheduler need not guess when it may stop keeping their room back; a volume
+that is new is therefore always news. Pure; `capacity_controller` does what is said here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tonnage.csi import csi_pb2 as csi
+from tonnage.errors import TonnageError
+from tonnage.objects import codec
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key, ObjectMeta, OwnerReference
+from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, INCLUDED_CLAIMS, CSIStorageCapacity, StorageClass
+from tonnage.provisioner.capacity.topology_segments import Segment
+from tonnage.quantity import Quantity
+
+DRIVER_NAME: Final = "csi.storage.k8s.io/drivername"
+MANAGED_BY: Final = "csi.storage.k8s.io/managed-by"
+"""Labels: whose room it is, and which provisioner keeps the object. Together they say that an object is ours."""
+MANAGER: Final = "external-provisioner"
+NAME_PREFIX: Final = "csisc-"
+
+_MAX_LABEL: Final = 63
+_MOST_BYTES: Final = (1 << 63) - 1
+"""Where CSI's numbers end, and so does a sum of them."""
+
+
+@dataclass(frozen=True, order=True)
+class Question:
+    """How much room is there for volumes of this class in this segment?"""
+
+    storage_class: str
+    segment: Segment
+
+    @property
+    def key(self) -> Key:
+        """`pools/topology.tonnage.dev/node=node-1`. No class has a slash in its name: equal keys, equal questions."""
+        return f"{self.storage_class}/{self.segment}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the driver said, in bytes. `maximum_bytes` None: not said; no `pools`: it does not tell them apart.
+
+    `includes` are the claims whose volumes had been made when the driver was asked, by uid, as far as they are new.
+    """
+
+    capacity_bytes: int
+    maximum_bytes: int | None = None
+    pools: tuple[int, ...] = ()
+    includes: tuple[str, ...] = ()
+
+
+class ImpossibleCapacity(TonnageError):
+    """A driver that says there is less than nothing."""
+
+    def __init__(self, question: Question, told: int) -> None:
+        self.question = question
+        self.told = told
+        super().__init__(
+            f"GetCapacity for {question.key} was answered with {told} bytes; the last good answer is kept",
+            hint="a driver without room answers 0",
+        )
+
+
+# -- what is to be asked ----------------------------------------------------------------------------------------------
+
+
+def wanted_questions(
+    driver_name: str, classes: Iterable[StorageClass], segments: Iterable[Segment], *, for_immediate_binding: bool
+) -> dict[Key, Question]:
+    """One question for each class of the driver in each segment; without a pod to place nobody chooses by room."""
+    segments = sorted(segments)
+    found = (
+        Question(each.name, segment)
+        for each in classes
+        if each.provisioner == driver_name and (each.waits_for_consumer or for_immediate_binding)
+        for segment in segments
+    )
+    return {question.key: question for question in found}
+
+
+def key_of(found: CSIStorageCapacity) -> Key:
+    """The key of the question that an object answers; one that nobody asks, if it is none of ours."""
+    topology = found.node_topology
+    if topology is None or topology.match_expressions:
+        return f"{found.storage_class_name}/object {found.key}"
+    return Question(found.storage_class_name, Segment.of(topology.match_labels)).key
+
+
+def request_for(question: Question, storage_class: StorageClass) -> csi.GetCapacityRequest:
+    """GetCapacity as upstream asks it: capacity is taken not to depend on capabilities, so none are named."""
+    topology = csi.Topology(segments=question.segment.labels)
+    return csi.GetCapacityRequest(parameters=dict(storage_class.parameters), accessible_topology=topology)
+
+
+def read_answer(
+    question: Question, response: csi.GetCapacityResponse, *, with_pools: bool, includes: tuple[str, ...] = ()
+) -> Answer:
+    """What a response says; without the gate, what it says to those who do not know of pools.
+
+    Raises ImpossibleCapacity.
+    """
+    pools = tuple(response.available_capacities) if with_pools else ()
+    maximum = response.maximum_volume_size.value if response.HasField("maximum_volume_size") else None
+    capacity = min(sum(pools), _MOST_BYTES) if pools else response.available_capacity
+    impossible = next((told for told in (capacity, maximum, *pools) if told is not None and told < 0), None)
+    if impossible is not None:
+        raise ImpossibleCapacity(question, impossible)
+    return Answer(capacity, maximum, pools, includes)
+
+
+# -- what is to be written --------------------------------------------------------------------------------------------
+
+
+def labels_of(driver_name: str, managed_by: str) -> dict[str, str]:
+    return {DRIVER_NAME: driver_name, MANAGED_BY: managed_by}
+
+
+def selector_of(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
+def manager_on(node: str) -> str:
+    """Who manages what the provisioner on one node publishes (`--node-deployment`), short enough for a label.
+
+    Mirrors upstream's getNameWithMaxLength, so that either program takes over the objects of the other.
+    """
+    name = f"{MANAGER}-{node}"
+    if len(name) <= _MAX_LABEL:
+        return name
+    left = _MAX_LABEL - len("-01234567-") - len(node)
+    return f"{MANAGER[:left]}-{_fnv1a(MANAGER)}-{node}" if left > 0 else f"{MANAGER}-{_fnv1a(name)}"
+
+
+def new_object(
+    question: Question,
+    answer: Answer,
+    *,
+    namespace: str,
+    labels: Mapping[str, str],
+    owner: OwnerReference | None,
+    is_dropped: bool,
+) -> CSIStorageCapacity:
+    """An object to be made; `is_dropped` says that the server is known not to keep the field of pools."""
+    return CSIStorageCapacity(
+        metadata=ObjectMeta(
+            generate_name=NAME_PREFIX,
+            namespace=namespace,
+            labels=labels,
+            annotations=_annotations(answer, is_dropped=is_dropped),
+            owner_references=(owner,) if owner is not None else (),
+        ),
+        storage_class_name=question.storage_class,
+        node_topology=LabelSelector(match_labels=question.segment.labels),
+        capacity=Quantity.from_bytes(answer.capacity_bytes),
+        maximum_volume_size=None if answer.maximum_bytes is None else Quantity.from_bytes(answer.maximum_bytes),
+        available_capacities=() if is_dropped else tuple(map(Quantity.from_bytes, answer.pools)),
+    )
+
+
+def change(found: CSIStorageCapacity, answer: Answer, *, owner: OwnerReference | None, is_dropped: bool) -> Doc:
+    """The merge patch that makes an object say the answer; empty when it does already."""
+    patch: Doc = {}
+    if _bytes(found.capacity) != answer.capacity_bytes:
+        patch["capacity"] = _text(answer.capacity_bytes)
+    if _bytes(found.maximum_volume_size) != answer.maximum_bytes:
+        patch["maximumVolumeSize"] = None if answer.maximum_bytes is None else _text(answer.maximum_bytes)
+    # What has the field keeps it, also on a server that no longer takes it for others (its gate was turned off).
+    has_field = bool(found.available_capacities)
+    listed = sorted(each.value() for each in found.available_capacities)
+    if listed != sorted(answer.pools) and (has_field or not is_dropped):
+        patch["availableCapacities"] = [_text(each) for each in answer.pools] or None
+    metadata: Doc = {}
+    annotated = found.metadata.annotations.get(AVAILABLE_CAPACITIES)
+    wants_annotation = bool(answer.pools) and not has_field and (is_dropped or annotated is not None)
+    annotations: Doc = {}
+    if not wants_annotation:
+        if annotated is not None:
+            annotations[AVAILABLE_CAPACITIES] = None
+    elif annotated is None or sorted(annotated.split(",")) != sorted(map(_text, answer.pools)):
+        annotations[AVAILABLE_CAPACITIES] = _annotation(answer.pools)
+    # A claim that is news is reason enough to write; one that is no longer worth a word goes with the next write.
+    told = found.metadata.annotations.get(INCLUDED_CLAIMS, "")
+    if set(answer.includes) - set(told.split(",")) or (patch and told != ",".join(answer.includes)):
+        annotations[INCLUDED_CLAIMS] = ",".join(answer.includes) or None
+    if annotations:
+        metadata["annotations"] = annotations
+    if owner is not None and not any(
+        each.controller and each.uid == owner.uid for each in found.metadata.owner_references
+    ):
+        metadata["ownerReferences"] = _owners(found, owner)
+    return {**patch, "metadata": metadata} if metadata else patch
+
+
+def _owners(found: CSIStorageCapacity, owner: OwnerReference) -> list[dict[str, Any]]:
+    """Ours, and those that do not manage the object: an API server takes one manager only, and we are it."""
+    others = (each for each in found.metadata.owner_references if not each.controller and each.uid != owner.uid)
+    return [codec.to_doc(each) for each in (*others, owner)]
+
+
+def _annotations(answer: Answer, *, is_dropped: bool) -> dict[str, str]:
+    found = {}
+    if answer.pools and is_dropped:
+        found[AVAILABLE_CAPACITIES] = _annotation(answer.pools)
+    if answer.includes:
+        found[INCLUDED_CLAIMS] = ",".join(answer.includes)
+    return found
+
+
+def _annotation(pools: Iterable[int]) -> str:
+    return ",".join(map(_text, pools))
+
+
+def _text(number: int) -> str:
+    return str(Quantity.from_bytes(number))
+
+
+def _bytes(found: Quantity | None) -> int | None:
+    return None if found is None else found.value()
+
+
+def _fnv1a(text: str) -> str:
+    """FNV-1a of 32 bits, as eight hexadecimal digits."""
+    value = 0x811C9DC5
+    for byte in text.encode():
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return f"{value:08x}"

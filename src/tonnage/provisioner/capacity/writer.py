@@ -1,0 +1,152 @@
+"""Writes capacity objects, no more often than allowed, and finds out where the server keeps pools.
+
+A server that knows nothing of KEP-5925 drops `availableCapacities` without a word. So the answer to a write is compared
+with what was sent:
+
+             offered, and kept                         offered, and dropped
+    ┌───────┐                ┌────────────────────┐                ┌────────────────────────────┐
+    │ field │◄───────────────┤ offer the field    ├───────────────►│ annotation, for 10 minutes │
+    └───────┘                └────────▲───────────┘                └──────────────┬─────────────┘
+                                      └───────────────────────────────────────────┘
+                                         the server may have been upgraded meanwhile
+
+An offer that is dropped from an object which is otherwise right changes nothing, not even its resourceVersion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.throttle import TokenBucket
+from tonnage.clock import Clock
+from tonnage.errors import NotFound, TonnageError
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import OwnerReference
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity
+from tonnage.provisioner.capacity import objects
+from tonnage.provisioner.capacity.objects import Answer, Question
+from tonnage.provisioner.capacity.published import PublishedCapacities
+
+_OFFER_AGAIN_S: Final = 600.0
+_OLD_S: Final = 0.1
+"""An answer that had to wait for so long before it could be written is asked for again."""
+
+_log = logs.logger("tonnage.provisioner")
+
+
+class NoNamespace(TonnageError):
+    """Capacity objects have no place to be in."""
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        super().__init__(
+            f'capacity objects cannot be made: there is no namespace "{namespace}"',
+            hint=f"create it (kubectl create namespace {namespace}), or name another",
+        )
+
+
+class CapacityWriter:
+    """The hand of the capacity controller: makes, changes and deletes objects, and notes them as published."""
+
+    def __init__(
+        self,
+        client: Client,
+        published: PublishedCapacities,
+        *,
+        namespace: str,
+        labels: Mapping[str, str],
+        owner: OwnerReference | None,
+        limit: TokenBucket | None,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._published = published
+        self._namespace = namespace
+        self._labels = labels
+        self._owner = owner
+        self._limit = limit
+        self._clock = clock
+        self._dropped_at: float | None = None
+
+    @property
+    def is_dropped(self) -> bool:
+        """The server does not keep the field of pools, as far as is known."""
+        return self._dropped_at is not None and self._clock.monotonic() - self._dropped_at < _OFFER_AGAIN_S
+
+    def change(self, found: CSIStorageCapacity, answer: Answer) -> Doc:
+        """What would have to be written for an object to say the answer; empty when it does already."""
+        return objects.change(found, answer, owner=self._owner, is_dropped=self.is_dropped)
+
+    async def waited_for_turn(self) -> bool:
+        """Return when one more write may be sent; whether that took so long that an answer is old by now."""
+        if self._limit is None:
+            return False
+        since = self._clock.monotonic()
+        await self._limit.take()
+        return self._clock.monotonic() - since > _OLD_S
+
+    async def write(self, question: Question, found: CSIStorageCapacity | None, answer: Answer) -> CSIStorageCapacity:
+        """Make the object, or change it if that is still needed; as the server has it then.
+
+        Raises ApiError, Conflict among them when somebody changed the object since it was looked at.
+        """
+        had_field = found is not None and bool(found.available_capacities)
+        offers_field = bool(answer.pools) and not had_field and not self.is_dropped
+        if found is None:
+            written = await self._make(question, answer)
+        else:
+            change = self.change(found, answer)
+            if not change:
+                return found
+            metadata = {**change.get("metadata", {}), "resourceVersion": found.metadata.resource_version}
+            written = await self._client.patch(CSIStorageCapacity, found.key, {**change, "metadata": metadata})
+        self._published.note(written)
+        if offers_field:
+            self._learn(is_kept=bool(written.available_capacities))
+        _log.debug("Published", object=written.key, question=question.key, answer=answer)
+        return written
+
+    async def _make(self, question: Question, answer: Answer) -> CSIStorageCapacity:
+        wanted = objects.new_object(
+            question,
+            answer,
+            namespace=self._namespace,
+            labels=self._labels,
+            owner=self._owner,
+            is_dropped=self.is_dropped,
+        )
+        try:
+            return await self._client.create(wanted)
+        except NotFound as exc:
+            # Elsewhere an object that is not there is an old state and no news; here it is the place to put it.
+            raise NoNamespace(self._namespace) from exc
+
+    async def confirmed(self, found: CSIStorageCapacity) -> CSIStorageCapacity | None:
+        """The object, fetched if the informer has never shown it; None if it is gone."""
+        if self._published.is_confirmed(found):
+            return found
+        try:
+            return await self._client.get(CSIStorageCapacity, found.key)
+        except NotFound:
+            self._published.forget(found)
+            return None
+
+    async def delete(self, found: CSIStorageCapacity) -> None:
+        """See that the object is gone, and no later one of its name."""
+        await self.waited_for_turn()
+        _log.info("A capacity object is deleted", object=found.key, question=objects.key_of(found))
+        with suppress(NotFound):
+            await self._client.delete(CSIStorageCapacity, found.key, uid=found.uid)
+        self._published.forget(found)
+
+    def _learn(self, *, is_kept: bool) -> None:
+        if not is_kept and self._dropped_at is None:
+            _log.info(
+                "The API server drops availableCapacities; pools are written as an annotation",
+                annotation=AVAILABLE_CAPACITIES,
+            )
+        self._dropped_at = None if is_kept else self._clock.monotonic()

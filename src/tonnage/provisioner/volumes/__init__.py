@@ -1,0 +1,1 @@
+"""Volumes for claims: provisioned, cloned, expanded, deleted, and given back when a node has no room."""

@@ -1,0 +1,218 @@
+"""Deleting volumes: a volume that its claim has left goes, with what the driver keeps of it, when its policy says so.
+
+    Released, policy Delete ──► nobody has it attached ──► DeleteVolume ──► the object is deleted ──► finalizer off
+
+The finalizer is there so that an object deleted by hand does not leave its volume behind: it is put on bound volumes
+and taken off last. Every step may be repeated, and is, after a failure or a kill. `is_responsible`, `finalizers_for`
+and `is_to_be_deleted` decide and are pure; they mirror the library's isProvisionerForVolume, handleProtectionFinalizer
+and shouldDelete.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from tonnage import logs
+from tonnage.client.cache import Cache
+from tonnage.client.http import Client
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.client import CsiClient
+from tonnage.csi.errors import CsiError
+from tonnage.errors import NotFound, TonnageError
+from tonnage.objects.core_v1 import (
+    PROVISIONED_BY,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    SecretReference,
+)
+from tonnage.objects.meta import Key, ObjectMeta
+from tonnage.objects.storage_v1 import StorageClass, VolumeAttachment
+from tonnage.provisioner.capacity.refresher import Refresher
+from tonnage.provisioner.driver_facts import DriverFacts
+from tonnage.provisioner.metrics import Meter
+from tonnage.provisioner.options import Options
+from tonnage.provisioner.retry_delays import Pauses
+from tonnage.provisioner.volumes.claims import MIGRATED_TO
+from tonnage.provisioner.volumes.outcomes import wording
+from tonnage.provisioner.volumes.parameters import PROVISIONER, InvalidParameters, secret_reference
+from tonnage.provisioner.volumes.requests import DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, FINALIZER
+from tonnage.provisioner.volumes.secrets import NoCredentials, credentials
+from tonnage.provisioner.volumes.topology import is_accessible
+
+_log = logs.logger("tonnage.provisioner")
+
+
+class NotDeleted(TonnageError):
+    """A volume that cannot be deleted yet."""
+
+
+def is_responsible(volume: PersistentVolume, driver: str) -> bool:
+    """Whether this driver's provisioner looks after the volume: it made it, or it is the driver's by its source."""
+    annotations = volume.metadata.annotations
+    if PROVISIONED_BY in annotations:
+        return driver in (annotations[PROVISIONED_BY], annotations.get(MIGRATED_TO))
+    return volume.spec.csi is not None and volume.spec.csi.driver == driver
+
+
+def finalizers_for(volume: PersistentVolume) -> tuple[str, ...]:
+    """The finalizers it should have: ours while it is bound and to be deleted one day, not when it is to be kept."""
+    present, policy = volume.metadata.finalizers, volume.spec.persistent_volume_reclaim_policy
+    if policy in ("Retain", "Recycle"):
+        return tuple(each for each in present if each != FINALIZER)
+    is_wanted = policy == "Delete" and not volume.metadata.is_terminating and volume.status.phase == "Bound"
+    return (*present, FINALIZER) if is_wanted and FINALIZER not in present else present
+
+
+def is_to_be_deleted(volume: PersistentVolume) -> bool:
+    """Whether what the driver keeps of it is to go now; without our finalizer, a volume that goes is dealt with."""
+    if volume.metadata.is_terminating and FINALIZER not in volume.metadata.finalizers:
+        return False
+    return volume.status.phase == "Released" and volume.spec.persistent_volume_reclaim_policy == "Delete"
+
+
+class Deletion:
+    """Deletes the volumes of one driver. `place` confines it to volumes of one node, in node-deployment mode."""
+
+    def __init__(
+        self,
+        client: Client,
+        driver: CsiClient,
+        facts: DriverFacts,
+        options: Options,
+        recorder: Recorder,
+        meter: Meter,
+        refresher: Refresher,
+        *,
+        volumes: Cache[PersistentVolume],
+        classes: Cache[StorageClass],
+        attachments: Cache[VolumeAttachment] | None,
+        place: Mapping[str, str] | None,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._client = client
+        self._driver = driver
+        self._facts = facts
+        self._recorder = recorder
+        self._meter = meter
+        self._refresher = refresher
+        self._volumes = volumes
+        self._classes = classes
+        self._attachments = attachments
+        self._place = place
+        self._clock = clock
+        self._pauses = Pauses(clock=clock, rng=rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
+        self._emptied: dict[Key, str] = {}  # name and uid of volumes of which only the object is left
+        self.work = Reconciler("deletion", self.bring, clock=clock, workers=options.worker_threads)
+        self.work.follow(volumes)
+        if attachments is not None:
+            self.work.follow(attachments, lambda each: (each.spec.source.persistent_volume_name,))
+
+    async def bring(self, key: Key) -> float | None:
+        """Bring one volume to what its policy asks."""
+        volume = self._volumes.get(key)
+        if volume is None or not is_responsible(volume, self._facts.name):
+            self._pauses.forget(key)
+            self._emptied.pop(key, None)
+            return None
+        wanted = finalizers_for(volume)
+        if wanted != volume.metadata.finalizers:
+            await self._set_finalizers(volume, wanted)
+            return None  # our own write comes back as an event
+        if not is_to_be_deleted(volume):
+            self._pauses.forget(key)
+            return None
+        if not is_accessible(volume.spec.node_affinity, self._place):
+            return None  # another node's provisioner made it, and deletes it
+        question = (volume.uid, self._attached_to(volume))
+        if (left_s := self._pauses.left_s(key, question)) > 0:
+            return left_s
+        try:
+            await self._delete(volume)
+        except (CsiError, NotDeleted) as exc:
+            told = wording(exc)
+            _log.warning("Not deleted", volume=volume.name, error=told)
+            self._recorder.event(volume, "Warning", "VolumeFailedDelete", "Deleting", told)
+            self._meter.delete_failed(volume.spec.storage_class_name)
+            return self._pauses.failed(key, question)
+        self._pauses.forget(key)
+        return None
+
+    async def _delete(self, seen: PersistentVolume) -> None:
+        """Raises CsiError or NotDeleted; what else goes wrong with the server is tried again by the queue."""
+        if lack := self._facts.lacks():
+            raise NotDeleted(lack)
+        if seen.spec.csi is None:
+            raise NotDeleted("invalid CSI PV")
+        try:
+            # It cannot be undone, and a cache may be old: somebody may have kept the volume meanwhile.
+            volume = await self._client.get(PersistentVolume, seen.name)
+        except NotFound:
+            return
+        if volume.uid != seen.uid or not is_to_be_deleted(volume):
+            return
+        if self._emptied.get(volume.name) != volume.uid:
+            await self._empty(volume, seen.spec.csi.volume_handle)
+        await self._remove(volume)
+
+    async def _empty(self, volume: PersistentVolume, handle: str) -> None:
+        """Have the driver delete what it keeps. Raises CsiError or NotDeleted."""
+        started_at_s = self._clock.monotonic()
+        secrets = await self._secrets(volume)
+        if node := self._attached_to(volume):
+            raise NotDeleted(f"persistentvolume {volume.name} is still attached to node {node}")
+        await self._driver.delete_volume(csi.DeleteVolumeRequest(volume_id=handle, secrets=secrets))
+        self._emptied[volume.name] = volume.uid
+        self._refresher.refresh_volume(volume)
+        self._meter.deleted(volume.spec.storage_class_name, self._clock.monotonic() - started_at_s)
+        _log.info("Deleted", volume=volume.name)
+
+    async def _remove(self, volume: PersistentVolume) -> None:
+        """Delete the object, and take our finalizer off last. Raises Conflict when others change it all the time."""
+        try:
+            await self._client.delete(PersistentVolume, volume.name, uid=volume.uid)
+            left = await self._client.get(PersistentVolume, volume.name)
+            if left.uid == volume.uid and FINALIZER in left.metadata.finalizers:
+                await self._set_finalizers(left, tuple(each for each in left.metadata.finalizers if each != FINALIZER))
+        except NotFound:
+            return
+
+    def _attached_to(self, volume: PersistentVolume) -> str:
+        """A node that still has it attached, or shall have; empty without one, or where nothing is ever attached."""
+        attached = (
+            each.spec.node_name
+            for each in self._attachments or ()
+            if each.spec.source.persistent_volume_name == volume.name
+        )
+        return next(attached, "")
+
+    async def _secrets(self, volume: PersistentVolume) -> dict[str, str]:
+        """Credentials as the volume's annotations name them, else as its class does. Missing ones are no obstacle."""
+        annotations = volume.metadata.annotations
+        name, namespace = annotations.get(DELETION_SECRET_NAME), annotations.get(DELETION_SECRET_NAMESPACE)
+        reference: SecretReference | None = None
+        if name is not None and namespace is not None:
+            reference = SecretReference(name=name, namespace=namespace) if name and namespace else None
+        else:
+            storage_class, owner = self._classes.get(volume.spec.storage_class_name), volume.spec.claim_ref
+            if storage_class is not None and owner is not None:
+                claim = PersistentVolumeClaim(metadata=ObjectMeta(name=owner.name, namespace=owner.namespace))
+                try:
+                    reference = secret_reference(PROVISIONER, storage_class.parameters, volume.name, claim)
+                except InvalidParameters as exc:
+                    told = f"failed to get secretreference for volume {volume.name}: {exc.message}"
+                    raise NotDeleted(told) from exc
+        try:
+            return await credentials(self._client, reference)
+        except NoCredentials as exc:
+            _log.error("Deleting without credentials", volume=volume.name, error=exc.message)
+            return {}
+
+    async def _set_finalizers(self, volume: PersistentVolume, finalizers: tuple[str, ...]) -> None:
+        """Raises Conflict when the volume has changed since."""
+        metadata = {"resourceVersion": volume.metadata.resource_version, "finalizers": list(finalizers)}
+        await self._client.patch(PersistentVolume, volume.name, {"metadata": metadata})

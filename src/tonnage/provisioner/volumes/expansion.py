@@ -1,0 +1,195 @@
+"""Expanding volumes, external-resizer's work: claims that ask for more get it, step by step (`expansion_steps`)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from tonnage import logs
+from tonnage.client.cache import Cache
+from tonnage.client.http import Client
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.client import CsiClient
+from tonnage.csi.errors import CsiError
+from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.provisioner.capacity.refresher import Refresher
+from tonnage.provisioner.driver_facts import DriverFacts
+from tonnage.provisioner.options import Options
+from tonnage.provisioner.retry_delays import Pauses
+from tonnage.provisioner.volumes import expansion_steps as steps
+from tonnage.provisioner.volumes.claims import class_name_of
+from tonnage.provisioner.volumes.outcomes import wording
+from tonnage.provisioner.volumes.requests import InvalidClaim, capability
+from tonnage.provisioner.volumes.secrets import NoCredentials, credentials
+from tonnage.provisioner.volumes.topology import is_accessible
+from tonnage.quantity import Quantity
+
+_log = logs.logger("tonnage.provisioner")
+
+
+class Expansion:
+    """Expands the volumes of one driver. `place` confines it to volumes of one node, in node-deployment mode."""
+
+    def __init__(
+        self,
+        client: Client,
+        driver: CsiClient,
+        facts: DriverFacts,
+        options: Options,
+        recorder: Recorder,
+        refresher: Refresher,
+        *,
+        claims: Cache[PersistentVolumeClaim],
+        volumes: Cache[PersistentVolume],
+        classes: Cache[StorageClass],
+        place: Mapping[str, str] | None,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._client = client
+        self._driver = driver
+        self._facts = facts
+        self._options = options
+        self._recorder = recorder
+        self._refresher = refresher
+        self._claims = claims
+        self._volumes = volumes
+        self._classes = classes
+        self._place = place
+        self._clock = clock
+        self._pauses = Pauses(clock=clock, rng=rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
+        self._refused: set[Key] = set()
+        self._outdated: dict[Key, set[str]] = {}  # states that we have written over; caches lag behind
+        self.work = Reconciler("expansion", self.bring, clock=clock, workers=options.worker_threads)
+        self.work.follow(claims)
+        self.work.follow(volumes, lambda volume: (volume.spec.claim_ref.key,) if volume.spec.claim_ref else ())
+
+    async def bring(self, key: Key) -> float | None:
+        """Bring one claim's volume to the size it asks for."""
+        claim = self._claims.get(key)
+        volume = self._volumes.get(claim.spec.volume_name) if claim is not None else None
+        if claim is None or volume is None or not self._is_ours(claim, volume):
+            self._forget(key)
+            return None
+        if claim.metadata.resource_version in self._outdated.get(key, ()):
+            return None  # the newer state is on its way
+        self._outdated.pop(key, None)
+        if steps.is_node_done(claim, volume):
+            metadata = {
+                "resourceVersion": volume.metadata.resource_version,
+                "annotations": {steps.PRE_RESIZE_CAPACITY: None},
+            }
+            await self._client.patch(PersistentVolume, volume.name, {"metadata": metadata})
+        size = steps.size_to_reach(
+            claim, volume, by_controller=self._facts.expands_volumes, was_refused=key in self._refused
+        )
+        if size is None or not self._is_allowed(claim):
+            self._forget(key)
+            return None
+        question = (volume.uid, size)
+        return self._pauses.left_s(key, question) or await self._expand(claim, volume, size)
+
+    def _is_ours(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+        source = volume.spec.csi
+        return (
+            source is not None
+            and source.driver == self._facts.name
+            and steps.belongs_to(volume, claim)
+            and is_accessible(volume.spec.node_affinity, self._place)
+        )
+
+    def _is_allowed(self, claim: PersistentVolumeClaim) -> bool:
+        """Its class allows it. The server sees to that where it has the admission for it; what it let begin goes on."""
+        storage_class = self._classes.get(class_name_of(claim))
+        if claim.status.allocated_resource_statuses:
+            return True
+        return storage_class is not None and storage_class.allow_volume_expansion
+
+    def _forget(self, key: Key) -> None:
+        self._pauses.forget(key)
+        self._refused.discard(key)
+        self._outdated.pop(key, None)
+
+    async def _expand(self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity) -> float | None:
+        """One attempt; the pause before the next, if there has to be one."""
+        claim = await self._write(claim, steps.begun(claim, size, self._clock.now()))
+        told = f"External resizer is resizing volume {volume.name}"
+        self._recorder.event(claim, "Normal", "Resizing", "Resizing", told)
+        try:
+            size, by_node = await self._ask(volume, size)
+        except (CsiError, NoCredentials, InvalidClaim) as exc:
+            return await self._failed(claim, volume, size, exc)
+        self._pauses.forget(claim.key)
+        self._refused.discard(claim.key)
+        before = claim.status.capacity.get("storage")
+        volume = await self._client.patch(
+            PersistentVolume, volume.name, steps.grown(volume, size, before, by_node=by_node)
+        )
+        self._refresher.refresh_volume(volume)
+        if by_node:
+            await self._write(claim, steps.left_to_node(claim, self._clock.now()))
+            told = "Require file system resize of volume on node"
+            self._recorder.event(claim, "Normal", "FileSystemResizeRequired", "Resizing", told)
+        else:
+            await self._write(claim, steps.finished(claim, size))
+            self._recorder.event(claim, "Normal", "VolumeResizeSuccessful", "Resizing", "Resize volume succeeded")
+        _log.info("Expanded", claim=claim.key, volume=volume.name, size=size, by_node=by_node)
+        return None
+
+    async def _ask(self, volume: PersistentVolume, size: Quantity) -> tuple[Quantity, bool]:
+        """The size it has then, and whether the node has work left. Raises CsiError, NoCredentials, InvalidClaim."""
+        source, spec = volume.spec.csi, volume.spec
+        if source is None or self._facts.expands_on_nodes_only:
+            return size, True
+        answer = await self._driver.controller_expand(
+            csi.ControllerExpandVolumeRequest(
+                volume_id=source.volume_handle,
+                capacity_range=csi.CapacityRange(required_bytes=size.value()),
+                secrets=await credentials(self._client, source.controller_expand_secret_ref),
+                volume_capability=capability(
+                    spec.access_modes,
+                    spec.volume_mode,
+                    source.fs_type,
+                    spec.mount_options,
+                    tells_writers_apart=self._facts.tells_writers_apart,
+                ),
+            )
+        )
+        return Quantity.from_bytes(answer.capacity_bytes or size.value()), answer.node_expansion_required
+
+    async def _failed(
+        self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity, failure: TonnageError
+    ) -> float:
+        told = wording(failure)
+        whole = f'resize volume "{volume.name}" by resizer "{self._facts.name}" failed: {told}'
+        _log.warning("Not expanded", claim=claim.key, volume=volume.name, error=told)
+        self._refresher.refresh_volume(volume)
+        self._recorder.event(claim, "Warning", "VolumeResizeFailed", "Resizing", whole)
+        is_final = isinstance(failure, CsiError) and steps.is_final(failure.code)
+        is_infeasible = isinstance(failure, CsiError) and steps.is_infeasible(failure.code)
+        # The pause first: our own write wakes us at once.
+        pause_s = self._pauses.failed(
+            claim.key, (volume.uid, size), at_least_s=self._options.retry_max_s if is_infeasible else 0.0
+        )
+        if is_final:
+            self._refused.add(claim.key)
+            await self._write(claim, steps.refused(claim, told, self._clock.now(), infeasible=is_infeasible))
+        else:
+            self._refused.discard(claim.key)
+        return pause_s
+
+    async def _write(self, claim: PersistentVolumeClaim, patch: Doc) -> PersistentVolumeClaim:
+        """Write a step of the status; the claim as it is then. Raises Conflict when it has changed since."""
+        if not patch:
+            return claim
+        written = await self._client.patch(PersistentVolumeClaim, claim.key, patch, subresource="status")
+        if written.metadata.resource_version != claim.metadata.resource_version:
+            self._outdated.setdefault(claim.key, set()).add(claim.metadata.resource_version)
+        return written

@@ -1,0 +1,144 @@
+"""Node-deployment mode: which of the provisioners, one on each node, makes a claim's volume.
+
+A claim that was sent to a node belongs to the provisioner there. A claim of immediate binding was sent nowhere: the
+provisioners that have room compete for it. Each waits a random part of `base_delay_s`, so that they do not all come at
+once; the first to write its node into selected-node has it, the others see that and leave it. Who lost or had no room
+waits longer the next time. Nothing sleeps here: `decide` answers how long to wait, and is asked again then.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from enum import Enum
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.clock import Clock
+from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.client import CsiClient
+from tonnage.csi.errors import CsiError
+from tonnage.errors import Conflict
+from tonnage.objects.core_v1 import SELECTED_NODE, PersistentVolumeClaim
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.provisioner.options import NodeDeployment
+from tonnage.provisioner.volumes.outcomes import NotProvisioned
+from tonnage.provisioner.volumes.preparation import Preparation
+
+_log = logs.logger("tonnage.provisioner")
+
+
+class Owner(Enum):
+    """Whose a claim is."""
+
+    OURS = "ours"
+    ANOTHERS = "another's"
+    NOBODYS = "nobody's yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    owner: Owner
+    again_s: float | None = None
+    """When to ask again about a claim that is nobody's yet; None: when something changes."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    tries: int
+    due_at_s: float
+
+
+def delay_s(tries: int, deployment: NodeDeployment, rng: random.Random) -> float:
+    """How long to wait before try number `tries` (from 0): doubled each time, less a random part of the first delay.
+
+    Mirrors external-provisioner's rate limiter with jitter.
+    """
+    plain_s = min(deployment.base_delay_s * 2.0 ** min(tries, 40), deployment.max_delay_s)
+    return max(plain_s - deployment.base_delay_s * rng.random(), 0.0)
+
+
+class Ownership:
+    """Decides for one node's provisioner."""
+
+    def __init__(
+        self,
+        client: Client,
+        driver: CsiClient,
+        deployment: NodeDeployment,
+        preparation: Preparation,
+        *,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._client = client
+        self._driver = driver
+        self._deployment = deployment
+        self._preparation = preparation
+        self._clock = clock
+        self._rng = rng
+        self._attempts: dict[str, _Attempt] = {}
+
+    async def decide(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Decision:
+        """Whose the claim is; of one that may become ours, after its delay, we try to become the owner."""
+        if claim.selected_node:
+            self.forget(claim.uid)
+            is_ours = claim.selected_node == self._deployment.node_name
+            return Decision(Owner.OURS if is_ours else Owner.ANOTHERS)
+        if storage_class.waits_for_consumer or not self._deployment.immediate_binding:
+            return Decision(Owner.NOBODYS)
+        if storage_class.allowed_topologies and self._preparation.has_topology:
+            try:
+                await self._preparation.places(claim, storage_class, self._deployment.node_name)
+            except NotProvisioned:
+                return Decision(Owner.ANOTHERS)  # the class does not allow this node
+        attempt = self._attempts.get(claim.uid)
+        if attempt is None:
+            return Decision(Owner.NOBODYS, self._wait(claim.uid, 0))
+        left_s = attempt.due_at_s - self._clock.monotonic()
+        if left_s > 0:
+            return Decision(Owner.NOBODYS, left_s)
+        if await self._has_room(claim, storage_class) and await self._take(claim):
+            self.forget(claim.uid)
+            return Decision(Owner.NOBODYS)  # our own write comes back as an event, and then it is ours
+        return Decision(Owner.NOBODYS, self._wait(claim.uid, attempt.tries + 1))
+
+    def forget(self, uid: str) -> None:
+        self._attempts.pop(uid, None)
+
+    def _wait(self, uid: str, tries: int) -> float:
+        pause_s = delay_s(tries, self._deployment, self._rng)
+        self._attempts[uid] = _Attempt(tries, self._clock.monotonic() + pause_s)
+        return pause_s
+
+    async def _take(self, claim: PersistentVolumeClaim) -> bool:
+        node = self._deployment.node_name
+        metadata = {"resourceVersion": claim.metadata.resource_version, "annotations": {SELECTED_NODE: node}}
+        try:
+            await self._client.patch(PersistentVolumeClaim, claim.key, {"metadata": metadata})
+        except Conflict:
+            _log.debug("Another was faster, or changed the claim", claim=claim.key, node=node)
+            return False
+        _log.info("Became the owner of a claim", claim=claim.key, node=node)
+        return True
+
+    async def _has_room(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> bool:
+        """As late as possible, being expensive. What cannot be prepared is tried, so that somebody tells people."""
+        try:
+            asked = await self._preparation.request_for(claim, storage_class, self._deployment.node_name)
+            size_bytes = asked.request.capacity_range.required_bytes
+            if not size_bytes:
+                return True
+            places: list[csi.Topology | None] = list(asked.request.accessibility_requirements.requisite)
+            for place in places or [None]:
+                question = csi.GetCapacityRequest(
+                    volume_capabilities=asked.request.volume_capabilities,
+                    parameters=asked.request.parameters,
+                    accessible_topology=place,
+                )
+                if size_bytes <= (await self._driver.get_capacity(question)).available_capacity:
+                    return True
+        except (NotProvisioned, CsiError) as exc:
+            _log.info("It is not known whether there is room; trying", claim=claim.key, reason=exc.message)
+            return True
+        return False

@@ -1,0 +1,167 @@
+"""A class's parameters: what the driver gets, and what is for us alone.
+
+Keys that begin with `csi.storage.k8s.io/` are ours: the file system, and which Secrets go with which call. Secrets are
+named by templates, filled in from the claim and its volume:
+
+    csi.storage.k8s.io/provisioner-secret-name: ${pvc.name}-key
+    csi.storage.k8s.io/provisioner-secret-namespace: ${pvc.namespace}
+
+A template for a namespace knows `pv.name` and `pvc.namespace` only, which people who write claims cannot choose.
+Mirrors external-provisioner's getSecretReference and removePrefixedParameters, words included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import PersistentVolumeClaim, SecretReference
+from tonnage.objects.names import dns_label, dns_subdomain
+
+PREFIX: Final = "csi.storage.k8s.io/"
+FSTYPE: Final = f"{PREFIX}fstype"
+CLAIM_NAME: Final = f"{PREFIX}pvc/name"
+CLAIM_NAMESPACE: Final = f"{PREFIX}pvc/namespace"
+VOLUME_NAME: Final = f"{PREFIX}pv/name"
+"""What --extra-create-metadata adds for the driver."""
+
+
+class InvalidParameters(TonnageError):
+    """Parameters that contradict each other, or a template that cannot be filled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretKind:
+    """The Secret of one call: what messages call it, its key without the prefix, and its older key where it has one."""
+
+    name: str
+    key: str
+    old_key: str = ""
+
+    @property
+    def name_keys(self) -> tuple[str, ...]:
+        return (f"{PREFIX}{self.key}-name", *((f"{self.old_key}Name",) if self.old_key else ()))
+
+    @property
+    def namespace_keys(self) -> tuple[str, ...]:
+        return (f"{PREFIX}{self.key}-namespace", *((f"{self.old_key}Namespace",) if self.old_key else ()))
+
+
+DEFAULT: Final = SecretKind("Default", "secret")
+PROVISIONER: Final = SecretKind("Provisioner", "provisioner-secret", "csiProvisionerSecret")
+CONTROLLER_PUBLISH: Final = SecretKind("ControllerPublish", "controller-publish-secret", "csiControllerPublishSecret")
+NODE_STAGE: Final = SecretKind("NodeStage", "node-stage-secret", "csiNodeStageSecret")
+NODE_PUBLISH: Final = SecretKind("NodePublish", "node-publish-secret", "csiNodePublishSecret")
+CONTROLLER_EXPAND: Final = SecretKind("ControllerExpand", "controller-expand-secret")
+NODE_EXPAND: Final = SecretKind("NodeExpand", "node-expand-secret")
+CONTROLLER_MODIFY: Final = SecretKind("ControllerModify", "controller-modify-secret")
+
+_KINDS: Final = (
+    DEFAULT,
+    PROVISIONER,
+    CONTROLLER_PUBLISH,
+    NODE_STAGE,
+    NODE_PUBLISH,
+    CONTROLLER_EXPAND,
+    NODE_EXPAND,
+    CONTROLLER_MODIFY,
+)
+_OURS: Final = frozenset((FSTYPE, *(f"{PREFIX}{kind.key}-{part}" for kind in _KINDS for part in ("name", "namespace"))))
+# Go's os.Expand: ${anything}, $word, and the shell's one-letter names; a "$" before anything else stays.
+_TOKEN: Final = re.compile(r"\$(?:\{([^}]*)\}|([*#$@!?\-0-9])|([A-Za-z_][A-Za-z0-9_]*))")
+
+
+def for_driver(parameters: Mapping[str, str]) -> dict[str, str]:
+    """The parameters without ours. Raises InvalidParameters for a key with our prefix that nobody knows."""
+    for key in parameters:
+        if key.startswith(PREFIX) and key not in _OURS:
+            raise InvalidParameters(
+                "failed to strip CSI Parameters of prefixed keys: "
+                f'found unknown parameter key "{key}" with reserved namespace {PREFIX}'
+            )
+    return {key: value for key, value in parameters.items() if not key.startswith(PREFIX)}
+
+
+def fstype_of(parameters: Mapping[str, str], default: str) -> str:
+    """The file system asked for, by the new key or the old one. Raises InvalidParameters for both at once."""
+    found = [value for key, value in parameters.items() if key.lower() == "fstype" or key == FSTYPE]
+    if len(found) > 1:
+        raise InvalidParameters(f'fstype specified in parameters with both "fstype" and "{FSTYPE}" keys')
+    return (found[0] if found else "") or default
+
+
+def secret_reference(
+    kind: SecretKind, parameters: Mapping[str, str], volume_name: str, claim: PersistentVolumeClaim
+) -> SecretReference | None:
+    """The Secret for a kind of call, else the class's default one, else None. Raises InvalidParameters.
+
+    The Secret is not looked for: it need not exist yet.
+    """
+    try:
+        templates = _templates(kind, parameters)
+    except InvalidParameters as exc:
+        raise InvalidParameters(f"failed to get name and namespace template from params: {exc.message}") from exc
+    if templates is None:
+        try:
+            templates = _templates(DEFAULT, parameters)
+        except InvalidParameters as exc:
+            raise InvalidParameters(
+                f"failed to get default name and namespace template from params: {exc.message}"
+            ) from exc
+    if templates is None:
+        return None
+    name, namespace = templates
+    values = {"pv.name": volume_name, "pvc.namespace": claim.namespace}
+    annotations = {f"pvc.annotations['{key}']": value for key, value in claim.metadata.annotations.items()}
+    return SecretReference(
+        namespace=_filled(namespace, values, "namespace"),
+        name=_filled(name, {**values, "pvc.name": claim.name, **annotations}, "secret"),
+    )
+
+
+def resolved(template: str, values: Mapping[str, str]) -> str:
+    """A template with its tokens filled in. Raises InvalidParameters for a token that nobody knows."""
+    missing: set[str] = set()
+
+    def fill(token: re.Match[str]) -> str:
+        name = token[1] if token[1] is not None else token[2] or token[3]
+        if name and name not in values:
+            missing.add(name)
+        return values.get(name, "")
+
+    text = _TOKEN.sub(fill, template)
+    if missing:
+        listed = " ".join(f'"{name}"' for name in sorted(missing))
+        raise InvalidParameters(f"invalid tokens: [{listed}]")
+    return text
+
+
+def _templates(kind: SecretKind, parameters: Mapping[str, str]) -> tuple[str, str] | None:
+    """Name and namespace as the class has them; None when it has neither. Raises InvalidParameters."""
+    names = [parameters[key] for key in kind.name_keys if key in parameters]
+    namespaces = [parameters[key] for key in kind.namespace_keys if key in parameters]
+    if len(names) > 1 or len(namespaces) > 1:
+        raise InvalidParameters(f'{kind.name} secrets specified in parameters with both "csi" and "{PREFIX}" keys')
+    if len(names) != len(namespaces):
+        raise InvalidParameters(f"either name and namespace for {kind.name} secrets specified, Both must be specified")
+    if not names:
+        return None
+    if not names[0] or not namespaces[0]:
+        raise InvalidParameters(
+            f"{kind.name} secrets specified in parameters but value of either namespace or name is empty"
+        )
+    return names[0], namespaces[0]
+
+
+def _filled(template: str, values: Mapping[str, str], what: str) -> str:
+    try:
+        text = resolved(template, values)
+    except InvalidParameters as exc:
+        raise InvalidParameters(f'error resolving value "{template}": {exc.message}') from exc
+    if (dns_label if what == "namespace" else dns_subdomain)(text):
+        became = f' resolved to "{text}" which' if text != template else ""
+        raise InvalidParameters(f'"{template}"{became} is not a valid {what} name')
+    return text

@@ -1,0 +1,162 @@
+"""Taking back the choice of a node that has no room, and telling pods when that does not help them.
+
+Removing the selected-node annotation is how a provisioner asks the scheduler for another node. `Refusals` remembers
+which nodes had no room for which claim. A pod is told (`stuck_pods`) when a claim of it is refused, when another of its
+claims is made after that (volumes of one pod are made at the same time, and either may be first), and again as long as
+nobody has found another node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from tonnage import logs
+from tonnage.client.cache import Cache
+from tonnage.client.http import Client
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.errors import NotFound, TonnageError
+from tonnage.objects.core_v1 import SELECTED_NODE, Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.provisioner.options import Options
+from tonnage.provisioner.volumes import stuck_pods
+from tonnage.provisioner.volumes.requests import volume_name
+
+_LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+_REMIND_S = 300.0
+"""How often pods of a claim that finds no node are told again: the server forgets events within the hour."""
+
+_log = logs.logger("tonnage.provisioner")
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """Nodes that had no room for a claim, each with the driver's words."""
+
+    claim: PersistentVolumeClaim
+    told_by_node: dict[str, str] = field(default_factory=dict)
+    told_at_s: float = 0.0
+    """When its pods were looked at last."""
+    notes: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """By pod uid, what it was told last, and when."""
+
+
+class Rescheduling:
+    """Speaks with the scheduler by annotation, and with people by events on pods."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        options: Options,
+        *,
+        claims: Cache[PersistentVolumeClaim],
+        volumes: Cache[PersistentVolume],
+        nodes: Cache[Node] | None,
+        clock: Clock,
+    ) -> None:
+        """Without `nodes` they are asked for when they are needed, which is rare."""
+        self._client = client
+        self._recorder = recorder
+        self._options = options
+        self._claims = claims
+        self._volumes = volumes
+        self._nodes = nodes
+        self._clock = clock
+        self._refusals: dict[str, _Refusal] = {}
+        self._made: dict[str, PersistentVolume] = {}  # by the uid of their claim, until the cache shows them
+
+    async def take_back(self, claim: PersistentVolumeClaim, node: str) -> str:
+        """Remove the choice of this node, if it still stands; the resourceVersion of the claim that had it, or empty.
+
+        Raises Conflict when the claim is being changed by somebody else.
+        """
+        try:
+            current = await self._client.get(PersistentVolumeClaim, claim.key)
+        except NotFound:
+            return ""
+        if current.uid != claim.uid or current.selected_node != node or current.spec.volume_name:
+            return ""
+        version = current.metadata.resource_version
+        patch = {"metadata": {"resourceVersion": version, "annotations": {SELECTED_NODE: None}}}
+        await self._client.patch(PersistentVolumeClaim, claim.key, patch)
+        _log.info("Asked the scheduler for another node", claim=claim.key, node=node)
+        return version
+
+    def refused(self, claim: PersistentVolumeClaim, node: str, told: str) -> None:
+        """Note that a node has no room for a claim."""
+        refusal = self._refusals.setdefault(claim.uid, _Refusal(claim))
+        refusal.claim = claim
+        refusal.told_by_node[node] = told
+
+    def made(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
+        """Note that a claim has its volume."""
+        self._refusals.pop(claim.uid, None)
+        self._made[claim.uid] = volume
+
+    def forget(self, uid: str) -> None:
+        """The claim is gone, or everybody can see its volume."""
+        self._refusals.pop(uid, None)
+        self._made.pop(uid, None)
+
+    async def remind(self, claim: PersistentVolumeClaim) -> float | None:
+        """Tell the pods of a refused claim that still has no node again, if it is time; seconds until the next time."""
+        refusal = self._refusals.get(claim.uid)
+        if refusal is None:
+            return None
+        left_s = refusal.told_at_s + _REMIND_S - self._clock.monotonic()
+        if left_s > 0:
+            return left_s
+        await self.tell_pods(claim)
+        return _REMIND_S
+
+    async def tell_pods(self, claim: PersistentVolumeClaim) -> None:
+        """Tell the pods of a claim that was refused, or made, which of their claims hold them back, if any do.
+
+        Trouble here is logged only: what it is about has been done already.
+        """
+        if (about := self._refusals.get(claim.uid)) is not None:
+            about.told_at_s = self._clock.monotonic()
+        refusals = {
+            each.claim.name: each for each in self._refusals.values() if each.claim.namespace == claim.namespace
+        }
+        if not refusals:
+            return
+        try:
+            pods = await self._client.list(Pod, namespace=claim.namespace, field_selector=_LIVE_PODS)
+            nodes = (await self._client.list(Node)).items if self._nodes is None else tuple(self._nodes)
+        except TonnageError as exc:
+            _log.warning("Pods cannot be told", claim=claim.key, error=exc.message)
+            return
+        concerned = [pod for pod in pods.items if claim.name in pod.claim_names()]
+        for pod in concerned:
+            names = dict.fromkeys(pod.claim_names())
+            self._tell(pod, [refusals[name] for name in names if name in refusals], nodes)
+
+    def _tell(self, pod: Pod, refusals: Iterable[_Refusal], nodes: Collection[Node]) -> None:
+        for refusal in refusals:
+            held = stuck_pods.hold(
+                pod,
+                refusal.claim,
+                claims=self._claims.get,
+                volume_of=self._volume_of,
+                nodes=nodes,
+                full_nodes=refusal.told_by_node,
+            )
+            if held is not None:
+                told = refusal.told_by_node[next(iter(held.nodes or refusal.told_by_node))]
+                note, now_s = stuck_pods.advice(refusal.claim, held, told), self._clock.monotonic()
+                said, at_s = refusal.notes.get(pod.uid, ("", 0.0))
+                if said == note and now_s - at_s < _REMIND_S:
+                    continue  # the scheduler tries every few seconds; once is enough
+                refusal.notes[pod.uid] = note, now_s
+                _log.warning("A pod is stuck", pod=pod.key, note=note)
+                self._recorder.event(pod, "Warning", stuck_pods.REASON, "Provisioning", note, related=refusal.claim)
+
+    def _volume_of(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+        """A claim's volume; one that we made and the binder has not got to yet is known by its name."""
+        options = self._options
+        name = claim.spec.volume_name or volume_name(
+            options.volume_name_prefix, claim.uid, options.volume_name_uuid_length
+        )
+        return self._volumes.get(name) or self._made.get(claim.uid)

@@ -1,0 +1,213 @@
+"""Where a volume may be: from nodes and classes to what CreateVolume is told, and from its answer to node affinity.
+
+A *term* is a set of labels, in the order of keys, all of which hold: one place. What is asked of a driver is a list of
+places that are allowed (`requisite`) and the same list with the wanted one first (`preferred`):
+
+- with a selected node, the places of all nodes that have the same keys, the selected node's first; with `strict` the
+  selected node's alone;
+- without one (immediate binding), all places, starting at one that the claim's name decides, so that the claims of a
+  StatefulSet go round; without `immediate` nothing is asked.
+
+A class with allowed topologies names the places itself. Mirrors GenerateAccessibilityRequirements of
+external-provisioner and its neighbours, words included; no I/O.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+
+from tonnage.client.cache import Cache
+from tonnage.csi import csi_pb2 as csi
+from tonnage.documents import go_text
+from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import Node, NodeSelector, NodeSelectorTerm, TopologySelectorTerm, VolumeNodeAffinity
+from tonnage.objects.requirements import Requirement
+from tonnage.objects.storage_v1 import CSINode
+
+Term = tuple[tuple[str, str], ...]
+
+_FNV_OFFSET, _FNV_PRIME, _UINT32 = 2166136261, 16777619, 1 << 32
+
+
+class NoTopology(TonnageError):
+    """It cannot be said where the volume should be, not now."""
+
+
+class NodeGone(TonnageError):
+    """The selected node does not exist (any more): another one has to be selected."""
+
+
+def requirement(
+    driver: str,
+    claim_name: str,
+    allowed: tuple[TopologySelectorTerm, ...],
+    selected_node: str,
+    *,
+    strict: bool,
+    immediate: bool,
+    csi_nodes: Cache[CSINode],
+    nodes: Cache[Node],
+    rng: random.Random,
+) -> csi.TopologyRequirement | None:
+    """What CreateVolume is told about places; None for nothing. Raises NoTopology or NodeGone."""
+    selected: Term = ()
+    keys: tuple[str, ...] = ()
+    requisite: list[Term] = []
+    if selected_node:
+        keys = _keys_of_selected(driver, selected_node, csi_nodes)
+        selected = _term_of_selected(selected_node, keys, nodes)
+        if strict:
+            _check_allowed(selected_node, selected, allowed)
+            requisite = [selected]
+    if not requisite and allowed:
+        requisite = flattened(allowed)
+    elif not requisite:
+        if not selected_node and not immediate:
+            return None
+        requisite = _places(keys or _any_keys(driver, csi_nodes, rng), nodes)
+        if not requisite:
+            raise NoTopology("no available topology found")
+    if not requisite:
+        return None  # allowed topologies that say nothing
+    requisite = sorted(set(requisite), key=lambda term: (len(term), term))
+    preferred = requisite
+    if not selected_node:
+        first = spread(claim_name) % len(requisite)
+        preferred = requisite[first:] + requisite[:first]
+    elif not strict:
+        first = next((at for at, term in enumerate(requisite) if set(term) <= set(selected)), -1)
+        if first < 0:
+            raise NoTopology(
+                f'topology {_told(selected)} from selected node "{selected_node}" is not in requisite: '
+                f"{_all_told(requisite)}"
+            )
+        preferred = requisite[first:] + requisite[:first]
+    return csi.TopologyRequirement(requisite=_places_told(requisite), preferred=_places_told(preferred))
+
+
+def flattened(allowed: Iterable[TopologySelectorTerm]) -> list[Term]:
+    """Allowed topologies as a plain list of places: (a or b) and (c or d) are four."""
+    terms: list[Term] = []
+    for each in allowed:
+        expressions = each.match_label_expressions
+        choices = [[(expression.key, value) for value in expression.values] for expression in expressions]
+        if choices:
+            # The last key turns slowest, as upstream distributes them.
+            terms += [tuple(sorted(choice)) for choice in product(*reversed(choices))]
+    return terms
+
+
+def spread(claim_name: str) -> int:
+    """A number by which the claims of a StatefulSet go round the places, and those of one of its pods stay together.
+
+    `data-web-2` is the FNV-1 hash of "web", plus 2; any other name its own hash. Mirrors getPVCNameHashAndIndexOffset.
+    """
+    base, dash, last = claim_name.rpartition("-")
+    if dash and last.isascii() and last.isdigit() and int(last) < _UINT32:
+        return (_fnv1(base.rpartition("-")[2]) + int(last)) % _UINT32
+    return _fnv1(claim_name)
+
+
+def node_affinity_of(places: Sequence[csi.Topology]) -> VolumeNodeAffinity:
+    """The nodes from which a volume can be reached that is accessible from these places; none given: everywhere.
+
+    Mirrors GenerateVolumeNodeAffinity.
+    """
+    if not places:
+        return VolumeNodeAffinity()
+    terms = tuple(
+        NodeSelectorTerm(
+            match_expressions=tuple(
+                Requirement(key=key, operator="In", values=(value,)) for key, value in sorted(place.segments.items())
+            )
+        )
+        for place in places
+        if place.segments
+    )
+    return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=terms))
+
+
+def is_accessible(affinity: VolumeNodeAffinity, place: Mapping[str, str] | None) -> bool:
+    """Whether a volume can be reached from a driver's own place. Mirrors VolumeIsAccessible."""
+    return place is None or affinity.required is None or affinity.required.matches("", place)
+
+
+# -- pieces -----------------------------------------------------------------------------------------------------------
+
+
+def _keys_of_selected(driver: str, node: str, csi_nodes: Cache[CSINode]) -> tuple[str, ...]:
+    registered = csi_nodes.get(node)
+    if registered is None:
+        raise NodeGone(f'failed to get selected CSINode {node}: csinode.storage.k8s.io "{node}" not found')
+    keys = _keys(registered, driver)
+    if not keys:
+        # No driver there, or one that is just starting; it may come.
+        raise NoTopology(f"no topology key found for node {node}")
+    return keys
+
+
+def _term_of_selected(name: str, keys: tuple[str, ...], nodes: Cache[Node]) -> Term:
+    node = nodes.get(name)
+    if node is None:
+        raise NodeGone(f'failed to get selected node {name}: node "{name}" not found')
+    term = _term(node.metadata.labels, keys)
+    if term is None:
+        labels, wanted = go_text.plain(dict(node.metadata.labels)), go_text.plain(list(keys))
+        raise NoTopology(
+            f"topology labels from selected node {labels} does not match topology keys from CSINode {wanted}"
+        )
+    return term
+
+
+def _check_allowed(node: str, selected: Term, allowed: tuple[TopologySelectorTerm, ...]) -> None:
+    terms = flattened(allowed)
+    if allowed and not any(set(term) <= set(selected) for term in terms):
+        raise NoTopology(
+            f"selected node '\"{node}\"' topology '{_told(selected)}' is not in allowed topologies: {_all_told(terms)}"
+        )
+
+
+def _any_keys(driver: str, csi_nodes: Cache[CSINode], rng: random.Random) -> tuple[str, ...]:
+    """The keys of one node that has the driver; nodes may differ while a driver is being updated."""
+    known = sorted({keys for each in csi_nodes if (keys := _keys(each, driver))})
+    return rng.choice(known) if known else ()
+
+
+def _places(keys: tuple[str, ...], nodes: Cache[Node]) -> list[Term]:
+    if not keys:
+        return []
+    terms = [term for node in nodes if (term := _term(node.metadata.labels, keys)) is not None]
+    if not terms:
+        raise NoTopology(f"topologyKeys {go_text.plain(list(keys))} were not found on any nodes")
+    return terms
+
+
+def _keys(registered: CSINode, driver: str) -> tuple[str, ...]:
+    found = registered.driver(driver)
+    return found.topology_keys if found is not None else ()
+
+
+def _term(labels: Mapping[str, str], keys: Sequence[str]) -> Term | None:
+    term = tuple(sorted((key, labels[key]) for key in keys if key in labels))
+    return term if len(term) == len(set(keys)) else None
+
+
+def _places_told(terms: Iterable[Term]) -> list[csi.Topology]:
+    return [csi.Topology(segments=dict(term)) for term in terms if term]
+
+
+def _told(term: Term) -> str:
+    return "[" + " ".join(f"{{{key} {value}}}" for key, value in term) + "]"
+
+
+def _all_told(terms: Iterable[Term]) -> str:
+    return "[" + " ".join(map(_told, terms)) + "]"
+
+
+def _fnv1(text: str) -> int:
+    number = _FNV_OFFSET
+    for byte in text.encode():
+        number = number * _FNV_PRIME % _UINT32 ^ byte
+    return number

@@ -1,0 +1,206 @@
+"""Preemptions carried out: victims are told and deleted, while the scheduler goes on.
+
+    a decision names a node and its victims
+       │ begin: the pod is held back, lesser pods that were expected there are let go and tried again
+       ▼
+    the pod's nomination is written ─► all victims but the last ─► the last ─► seen to go by the informer ─► end
+                                         │ one cannot be deleted                                             ▲
+                                         └──────────────────────────────────────────────────────────────────┘
+
+The nomination comes first: a scheduler that dies in between leaves a plan that the next one follows, not victims that
+went for nothing. Until the end a PreEnqueue plugin holds the pod back, for if it were tried again it would look for
+more victims; an event that should have woken it meanwhile is made up for at the end. When something fails it is tried
+again, after its backoff, and may choose anew. Whatever happens it is let go.
+
+A victim that is not bound yet need not be deleted: its attempt fails, and it queues up again. One that is gone, or on
+its way out already, costs nothing. Mirrors the Executor of kube-scheduler 1.36, messages included; what is ours is that
+the nomination is written first, and that the informer's word on the victims is awaited: a decision made before it
+arrives would see pods that do not go, and take others as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from tonnage import logs
+from tonnage.clock import Clock, rfc3339
+from tonnage.errors import NotFound, TonnageError
+from tonnage.objects.core_v1 import Pod
+from tonnage.scheduler.binding_slots import Slots
+from tonnage.scheduler.metrics import Meter
+from tonnage.scheduler.nominations import Nominations, StatusWrites
+from tonnage.scheduler.pod_conditions import Events
+from tonnage.scheduler.pre_bind_waits import Waits
+from tonnage.scheduler.preparations import Preparations
+from tonnage.scheduler.waiting_pods import WaitingPods
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.framework import SUCCESS, Plugin, PostFilterResult, Status
+from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
+from tonnage.scheduling.preemption.preemption import DISRUPTION_TARGET, PREEMPTED
+from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
+
+SEEN_WITHIN_S: Final = 30.0
+"""How long the informer's word on deleted victims is waited for: longer than a watch takes to be opened again."""
+
+_log = logs.logger("tonnage.scheduler")
+
+
+class Deletes(StatusWrites, Protocol):
+    """The calls of a client that a preemption needs."""
+
+    async def delete(self, kind: type[Pod], key: str, *, uid: str = "") -> None: ...
+
+
+@dataclass(slots=True)
+class Undertaking:
+    """One preemption: who makes room, for whom, and what is to be done for it."""
+
+    plugin: Plugin
+    pod: PodInfo
+    node: str
+    victims: tuple[PodInfo, ...]
+    """Those that are not on their way out already, the most important first."""
+    let_go: tuple[PodInfo, ...]
+    """Lesser pods that were expected on the node."""
+
+
+class Preemptions:
+    """`newest` gives a pod as the informer knows it, None when it is gone."""
+
+    def __init__(
+        self,
+        client: Deletes,
+        events: Events,
+        *,
+        queue: SchedulingQueue,
+        nominations: Nominations,
+        waiting: WaitingPods,
+        preparations: Preparations,
+        waits: Waits,
+        slots: Slots,
+        meter: Meter,
+        clock: Clock,
+        newest: Callable[[str], Pod | None],
+    ) -> None:
+        self._client = client
+        self._events = events
+        self._queue = queue
+        self._nominations = nominations
+        self._waiting = waiting
+        self._preparations = preparations
+        self._waits = waits
+        self._slots = slots
+        self._meter = meter
+        self._clock = clock
+        self._newest = newest
+
+    # -- on the loop --------------------------------------------------------------------------------------------------
+
+    def hold_back(self, plugin: Plugin, queued: QueuedPod, found: PostFilterResult) -> None:
+        """Before the pod goes back to the queue: keep it there for as long as its victims are being deleted."""
+        if any(not victim.is_terminating for victim in found.victims):
+            _preempting(plugin).add(queued.uid)
+
+    def begin(self, plugin: Plugin, queued: QueuedPod, found: PostFilterResult) -> Undertaking:
+        """The pod is in the queue again, and expected on its node: make way for it in memory."""
+        let_go = self._queue.release(found.nominated_node, below=queued.info.priority)
+        victims = tuple(victim for victim in found.victims if not victim.is_terminating)
+        if victims:
+            self._meter.victims(len(found.victims))
+        return Undertaking(plugin, queued.info, found.nominated_node, victims, let_go)
+
+    def give_up(self, plugin: Plugin, queued: QueuedPod) -> None:
+        """The pod did not go back to the queue: nobody has to go for it."""
+        _preempting(plugin).discard(queued.uid)
+
+    # -- beside it ----------------------------------------------------------------------------------------------------
+
+    async def carry_out(self, undertaking: Undertaking, told: Awaitable[None]) -> None:
+        """Write the nomination (`told`), then see the victims off. Never raises for what the API says."""
+        pod = undertaking.pod
+        self._slots.take()
+        done = False
+        try:
+            await told
+            await self._nominations.take_back(undertaking.let_go)
+            known = self._newest(pod.key)
+            if known is not None and uid_of(known) == pod.uid:
+                done = await self._see_off(undertaking)
+        finally:
+            self._slots.give()
+            _preempting(undertaking.plugin).discard(pod.uid)
+            if done:
+                self._queue.gate_opened(pod.pod, undertaking.plugin.name)
+            else:
+                self._queue.let_down(pod.pod)
+
+    async def _see_off(self, undertaking: Undertaking) -> bool:
+        """Delete the victims, the last when all others are; False when one cannot be, or is not seen to go."""
+        if not undertaking.victims:
+            return True
+        *others, last = undertaking.victims
+        found = await asyncio.gather(*(self._preempt(undertaking, victim) for victim in others))
+        if not all(found) or not await self._preempt(undertaking, last):
+            return False
+        _log.info("Preempted", pod=undertaking.pod.key, node=undertaking.node, victims=len(undertaking.victims))
+        bound = [victim for victim in undertaking.victims if victim.pod.spec.node_name]
+        with self._slots.rest():
+            about = [(Pod, victim.key) for victim in bound]
+            seen = await self._waits.settled(lambda: self._are_going(bound), SEEN_WITHIN_S, about)
+        return seen.is_success
+
+    def _are_going(self, victims: Iterable[PodInfo]) -> Status | None:
+        return SUCCESS if all(map(self._is_going, victims)) else None
+
+    def _is_going(self, victim: PodInfo) -> bool:
+        known = self._newest(victim.key)
+        return known is None or uid_of(known) != victim.uid or known.metadata.is_terminating
+
+    async def _preempt(self, undertaking: Undertaking, victim: PodInfo) -> bool:
+        """Make one pod give way, and tell people; False when that failed."""
+        plugin, pod = undertaking.plugin.name, undertaking.pod
+        note = f"Preempted by pod {pod.uid} on node {undertaking.node}"
+        waiting = self._waiting.get(victim.uid)
+        if (waiting is not None and waiting.preempt(plugin)) or self._preparations.call_off(
+            victim.uid, f"preempted by {plugin}"
+        ):
+            note += " (in kube-scheduler memory)."
+        else:
+            try:
+                await self._doom(victim, pod.pod.spec.scheduler_name)
+                await self._client.delete(Pod, victim.key, uid=victim.pod.metadata.uid)
+            except NotFound:
+                return True  # it went by itself
+            except TonnageError as exc:
+                if self._is_going(victim):
+                    return True  # as well; or another has its name
+                _log.warning("Cannot preempt", pod=pod.key, victim=victim.key, error=exc.message)
+                return False
+        self._events.event(victim.pod, "Normal", "Preempted", "Preempting", note, pod.pod)
+        return True
+
+    async def _doom(self, victim: PodInfo, scheduler_name: str) -> None:
+        """Let the pod's own status say why it goes, so that its controller can tell this from a failure."""
+        condition: dict[str, Any] = {
+            "type": DISRUPTION_TARGET,
+            "status": "True",
+            "reason": PREEMPTED,
+            "message": f"{scheduler_name}: preempting to accommodate a higher priority pod",
+        }
+        known = victim.pod.condition(DISRUPTION_TARGET)
+        if known is not None and known.status == "True":
+            if (known.reason, known.message) == (PREEMPTED, condition["message"]):
+                return
+        else:
+            condition["lastTransitionTime"] = rfc3339(self._clock.now())
+        patch = {"metadata": {"uid": victim.pod.metadata.uid}, "status": {"conditions": [condition]}}
+        await self._client.patch(Pod, victim.key, patch, patch_type="strategic", subresource="status")
+
+
+def _preempting(plugin: Plugin) -> set[str]:
+    """The pods that a plugin holds back; nobody, where it does not know how."""
+    return plugin.preempting if isinstance(plugin, DefaultPreemption) else set()

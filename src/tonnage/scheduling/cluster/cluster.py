@@ -1,0 +1,324 @@
+"""The cluster as columns: one row a node, one array a fact.
+
+Objects come in as events; each changes the rows it touches and no others, and is noted in `changes`, which is how a
+decision knows what it may reuse (memory.py). What a node says of itself is noted in `node_changes` as well: pods come
+and go far more often than nodes change, and much of a decision looks at the node alone. An update that changes nothing
+a plugin reads, such as a node's heartbeat or a pod's new condition, is no change.
+
+    rows     0        1        2        3
+    names    node-1   node-2   (gone)   node-4        exists  [T, T, F, T]
+    cpu      4000     8000     0        4000          a removed node leaves a hole that the next new node fills
+
+Pods bound to a node that is not known wait in `orphans` and are invisible, as upstream has it, until the node comes.
+`residents.py` and other observers are told of every pod that comes and goes, so that they can keep counts of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.clock import Clock, VirtualClock
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.taints import Taint
+from tonnage.scheduling.cluster.amounts import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts
+from tonnage.scheduling.cluster.changes import Changes
+from tonnage.scheduling.cluster.columns import Ids, Interner, Ints, LabelColumns, Mask, grown
+from tonnage.scheduling.cluster.images import Images
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.ports import HostPorts
+from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.cluster.workloads import Workloads
+
+_FIRST_CAPACITY = 64
+_FIRST_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+_PODS_ID = _FIRST_RESOURCES.index(PODS)
+_NO_LABELS: Mapping[str, str] = {}
+
+V = TypeVar("V")
+
+
+class Observer(Protocol):
+    """Somebody who keeps counts by pod. Called after the cluster's own columns have changed."""
+
+    def resident_added(self, info: PodInfo, row: int) -> None: ...
+
+    def resident_removed(self, info: PodInfo, row: int) -> None: ...
+
+    def grown(self, capacity: int) -> None: ...
+
+
+class Cluster:
+    """Everything known about nodes and the pods on them. Single-threaded; nothing changes during a decision."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        capacity = _FIRST_CAPACITY
+        self.clock: Clock = clock or VirtualClock()
+        """The time, for what is held for a while; without one it stands still."""
+        self.size = 0
+        """Rows that were ever used: every question is asked of rows 0 to size."""
+        self.count = 0
+        """Nodes that exist."""
+        self.changes = Changes(capacity)
+        self.node_changes = Changes(capacity)
+        self.start_changes = Changes(capacity)
+        """Pods of a row told when they started: of no account but for preemption, and therefore apart."""
+        self.exists: Mask = np.zeros(capacity, dtype=np.bool_)
+        self.unschedulable: Mask = np.zeros(capacity, dtype=np.bool_)
+        self.taint_ids: Ids = np.zeros(capacity, dtype=np.int32)
+        self.resources: Interner[str] = Interner()
+        for name in _FIRST_RESOURCES:
+            self.resources.id_of(name)
+        self.allocatable: Ints = np.zeros((len(self.resources), capacity), dtype=np.int64)
+        self.requested: Ints = np.zeros((len(self.resources), capacity), dtype=np.int64)
+        self.scored_usage: Ints = np.zeros((2, capacity), dtype=np.int64)
+        """CPU and memory as scores see them, with something assumed for pods that do not say."""
+        self.taints: Interner[tuple[Taint, ...]] = Interner()
+        """Sets of taints, without the times at which they were added: those would make every set one of a kind."""
+        self.taints.id_of(())
+        self.labels = LabelColumns(capacity)
+        self.ports = HostPorts()
+        self.images = Images()
+        self.workloads = Workloads()
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        """Labels by namespace."""
+        self.nodes: list[Node | None] = []
+        self.row_of: dict[str, int] = {}
+        self.residents: list[dict[str, PodInfo]] = []
+        """By row: the pods there, by uid."""
+        self.orphans: dict[str, dict[str, PodInfo]] = {}
+        self._home: dict[str, str] = {}  # uid -> node name, of every pod we hold
+        self._free: list[int] = []
+        self._observers: list[Observer] = []
+        self._views: dict[Callable[[Cluster], Any], Any] = {}
+        self.storage = Storage()
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def all_rows(self) -> slice:
+        return slice(0, self.size)
+
+    @property
+    def capacity(self) -> int:
+        """How long every column is; rows from `size` on are blank."""
+        return len(self.exists)
+
+    @property
+    def tick(self) -> int:
+        """Moves with every change."""
+        return self.changes.tick
+
+    @property
+    def version(self) -> Ints:
+        """By row, the tick of its last change."""
+        return self.changes.version
+
+    def name(self, row: int) -> str:
+        node = self.nodes[row]
+        return node.metadata.name if node is not None else ""
+
+    def names(self) -> list[str]:
+        """The nodes that exist, by row."""
+        return [node.metadata.name for node in self.nodes if node is not None]
+
+    def resource_id(self, name: str) -> int:
+        """The row of a resource in `allocatable` and `requested`; a new resource gets a new one."""
+        found = self.resources.id_of(name)
+        if found >= self.allocatable.shape[0]:
+            missing = found + 1 - self.allocatable.shape[0]
+            blank = np.zeros((missing, self.allocatable.shape[1]), dtype=np.int64)
+            self.allocatable = np.vstack((self.allocatable, blank))
+            self.requested = np.vstack((self.requested, blank))
+        return found
+
+    def node_of(self, uid: str) -> str | None:
+        """Where a pod is, or is taken to be."""
+        return self._home.get(uid)
+
+    def pods(self) -> Iterator[PodInfo]:
+        """Every visible pod."""
+        for residents in self.residents:
+            yield from residents.values()
+
+    def view(self, made: Callable[[Cluster], V]) -> V:
+        """The one thing of a kind that is kept beside this cluster, such as an index; made when first asked for."""
+        found: V | None = self._views.get(made)
+        if found is None:
+            found = self._views[made] = made(self)
+        return found
+
+    def note_rows(self, rows: npt.NDArray[np.intp]) -> None:
+        """Something that row-local plugins read of these rows changed elsewhere, in storage say."""
+        self.changes.note_many(rows)
+
+    def observe(self, observer: Observer) -> None:
+        """Tell somebody about pods from now on, starting with those that are here."""
+        observer.grown(len(self.exists))
+        for row, residents in enumerate(self.residents):
+            for info in residents.values():
+                observer.resident_added(info, row)
+        self._observers.append(observer)
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def put_node(self, node: Node) -> None:
+        """A node came or changed."""
+        row = self.row_of.get(node.metadata.name)
+        if row is None:
+            self._add_node(node)
+            return
+        before = self.nodes[row]
+        self.nodes[row] = node
+        if self._write_node(row, before, node):
+            self._note_node(row)
+
+    def remove_node(self, name: str) -> None:
+        """A node is gone; its pods stay as orphans, for they may outlive it in the API."""
+        row = self.row_of.pop(name, None)
+        if row is None:
+            return
+        for info in list(self.residents[row].values()):
+            self._leave(info, row)
+            self.orphans.setdefault(name, {})[info.uid] = info
+        before = self.nodes[row]
+        self._write_node(row, before, Node())
+        self.nodes[row] = None
+        self.exists[row] = False
+        self.count -= 1
+        self._free.append(row)
+        self._note_node(row)
+
+    def _add_node(self, node: Node) -> None:
+        row = self._free.pop() if self._free else self._new_row()
+        name = node.metadata.name
+        self.row_of[name] = row
+        self.nodes[row] = node
+        self.exists[row] = True
+        self.count += 1
+        self._write_node(row, None, node)
+        self._note_node(row)
+        for info in self.orphans.pop(name, {}).values():
+            self._enter(info, row)
+
+    def _new_row(self) -> int:
+        row = self.size
+        if row == len(self.exists):
+            self._grow(2 * row)
+        self.size += 1
+        self.nodes.append(None)
+        self.residents.append({})
+        return row
+
+    def _grow(self, capacity: int) -> None:
+        for name in ("exists", "unschedulable", "taint_ids", "allocatable", "requested", "scored_usage"):
+            setattr(self, name, grown(getattr(self, name), capacity))
+        for growing in (self.labels, self.changes, self.node_changes, self.start_changes):
+            growing.grow(capacity)
+        for observer in self._observers:
+            observer.grown(capacity)
+
+    def _write_node(self, row: int, before: Node | None, after: Node) -> bool:
+        """Bring a row's columns to what a node says; tells whether anything changed."""
+        changed = self.labels.replace(row, before.metadata.labels if before else _NO_LABELS, after.metadata.labels)
+        if before is None or before.spec.taints != after.spec.taints:
+            taints, had = self.taints.hold(timeless(after.spec.taints)), int(self.taint_ids[row])
+            self.taint_ids[row] = taints
+            changed = changed or taints != had
+            if before is not None:  # a blank row holds nothing
+                self.taints.release(had)
+        if after.spec.unschedulable != self.unschedulable[row]:
+            self.unschedulable[row] = after.spec.unschedulable
+            changed = True
+        if before is None or before.status.allocatable != after.status.allocatable:
+            offered = {self.resource_id(name): value for name, value in amounts(after.status.allocatable).items()}
+            column = self.allocatable[:, row]
+            fresh = np.zeros_like(column)
+            fresh[list(offered)] = list(offered.values())
+            changed = changed or not np.array_equal(column, fresh)
+            self.allocatable[:, row] = fresh
+        if self.images.replace(row, before.status.images if before else (), after.status.images):
+            changed = True
+        return changed
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def put_pod(self, info: PodInfo, node_name: str) -> None:
+        """A pod is on a node, or is taken to be; replaces what was known of the same uid."""
+        row = self.row_of.get(node_name)
+        home = self._home.get(info.uid)
+        if home is not None:
+            if home == node_name and row is not None and info.counts_like(known := self.residents[row][info.uid]):
+                self.residents[row][info.uid] = info
+                if info.pod.status.start_time != known.pod.status.start_time:
+                    self.start_changes.note(row)
+                return
+            self.remove_pod(info.uid)
+        self._home[info.uid] = node_name
+        if row is None:
+            self.orphans.setdefault(node_name, {})[info.uid] = info
+        else:
+            self._enter(info, row)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """A pod is gone, or has ended; None when it was not known."""
+        name = self._home.pop(uid, None)
+        if name is None:
+            return None
+        row = self.row_of.get(name)
+        if row is not None:
+            info = self.residents[row][uid]
+            self._leave(info, row)
+            return info
+        waiting = self.orphans[name]
+        info = waiting.pop(uid)
+        if not waiting:
+            del self.orphans[name]
+        return info
+
+    def _enter(self, info: PodInfo, row: int) -> None:
+        self.residents[row][info.uid] = info
+        self._account(info, row, 1)
+        self.ports.add(info.host_ports, row)
+        for observer in self._observers:
+            observer.resident_added(info, row)
+
+    def _leave(self, info: PodInfo, row: int) -> None:
+        del self.residents[row][info.uid]
+        self._account(info, row, -1)
+        self.ports.remove(info.host_ports, row)
+        for observer in self._observers:
+            observer.resident_removed(info, row)
+
+    def _account(self, info: PodInfo, row: int, sign: int) -> None:
+        for name, value in info.requests.items():
+            number = self.resource_id(name)  # may make room for a new resource: look before the column is named
+            self.requested[number, row] += sign * value
+        self.requested[_PODS_ID, row] += sign
+        cpu, memory = info.scored_usage
+        self.scored_usage[0, row] += sign * cpu
+        self.scored_usage[1, row] += sign * memory
+        self.changes.note(row)
+
+    def _note_node(self, row: int) -> None:
+        self.node_changes.note(row)
+        self.changes.note(row)
+
+
+def timeless(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    """Taints as plugins read them, without the times they were added at."""
+    if all(taint.time_added is None for taint in taints):
+        return taints
+    return tuple(Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in taints)
+
+
+def place(cluster: Cluster, pod: Pod) -> None:
+    """What an assigned pod's event means: it is there, unless it has ended."""
+    info = PodInfo(pod)
+    if pod.is_terminal:
+        cluster.remove_pod(info.uid)
+    else:
+        cluster.put_pod(info, pod.spec.node_name)

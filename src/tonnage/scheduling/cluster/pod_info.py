@@ -1,0 +1,186 @@
+"""A pod as decisions see it: everything derived from its spec, derived once.
+
+`PodInfo` is immutable by convention. Two of its parts say what row-local plugins read of a pod (framework.py says what
+that means). `wishes` is what it asks of a node as such: a name, labels, taints it puts up with. `signature` is that and
+how much of the node it takes. Pods with equal signatures get equal masks and scores on equal rows; pods with equal
+wishes share what does not depend on how full a node is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Generic, TypeVar, overload
+
+import msgspec
+
+from tonnage.objects.core_v1 import Container, Pod
+from tonnage.objects.node_selectors import NodeSelector
+from tonnage.scheduling.cluster.amounts import (
+    CPU,
+    MEMORY,
+    Amounts,
+    is_outspoken,
+    requests_of,
+    scored_amounts_of,
+    scored_requests_of,
+)
+from tonnage.scheduling.cluster.images import canonical
+
+HostPort = tuple[str, str, int]
+"""(protocol, address, port); the address is "0.0.0.0" when all are meant."""
+
+ANY_ADDRESS = "0.0.0.0"
+
+T = TypeVar("T")
+
+
+class derived(Generic[T]):  # lower case, because it is used as a decorator, like property
+    """An attribute that is worked out when it is first read: functools.cached_property without its lock.
+
+    A new pod has half a dozen of these read within one decision; the lock made each three times as dear.
+    """
+
+    def __init__(self, derive: Callable[[Any], T]) -> None:
+        self._derive = derive
+        self._name = derive.__name__
+        self.__doc__ = derive.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> derived[T]: ...
+
+    @overload
+    def __get__(self, owner: object, kind: type) -> T: ...
+
+    def __get__(self, owner: object | None, kind: type) -> derived[T] | T:
+        if owner is None:
+            return self
+        found = owner.__dict__[self._name] = self._derive(owner)
+        return found
+
+
+class PodInfo:
+    """One pod, with what filters and scores ask of it over and over."""
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.uid: str = pod.metadata.uid or pod.key
+        self.key: str = pod.key
+        self.namespace: str = pod.metadata.namespace
+        self.labels: Mapping[str, str] = pod.metadata.labels
+        self.priority: int = pod.spec.priority
+
+    def __repr__(self) -> str:
+        return f"PodInfo({self.key})"
+
+    @derived
+    def requests(self) -> Amounts:
+        return requests_of(self.pod)
+
+    @derived
+    def ordered_requests(self) -> tuple[tuple[str, int], ...]:
+        """The same, by name."""
+        return tuple(sorted(self.requests.items()))
+
+    @derived
+    def scored_amounts(self) -> Amounts:
+        """What it asks for as NodeResourcesFit scores a newcomer."""
+        return self.requests if self.is_outspoken else scored_amounts_of(self.pod)
+
+    @derived
+    def is_outspoken(self) -> bool:
+        """Scores and filters see the same amounts of it."""
+        return is_outspoken(self.pod)
+
+    @derived
+    def scored_requests(self) -> tuple[int, int]:
+        """(CPU, memory) of this pod as a scored newcomer."""
+        return scored_requests_of(self.pod, pod_level=False)
+
+    @derived
+    def scored_usage(self) -> tuple[int, int]:
+        """(CPU, memory) of this pod as a resident, for other pods' scores."""
+        if self.is_outspoken:
+            return self.requests[CPU], self.requests[MEMORY]
+        return scored_requests_of(self.pod, pod_level=True)
+
+    @derived
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """Ports it takes on its node. Those of sidecars count, those of init containers that end do not."""
+        spec = self.pod.spec
+        sidecars = [each for each in spec.init_containers if each.is_sidecar] if spec.init_containers else ()
+        found = [port for each in (*spec.containers, *sidecars) for port in each.ports if port.host_port > 0]
+        return tuple([(port.protocol or "TCP", port.host_ip or ANY_ADDRESS, port.host_port) for port in found])
+
+    @derived
+    def has_claims(self) -> bool:
+        """It mounts a claim, its own or a generic ephemeral one."""
+        volumes = self.pod.spec.volumes
+        return any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in volumes)
+
+    @derived
+    def named_claims(self) -> tuple[tuple[str, str], ...]:
+        """(name, namespace/name) of the claims it mounts by name, in the order of its volumes; not ephemeral ones."""
+        named = [each.persistent_volume_claim for each in self.pod.spec.volumes]
+        return tuple([(each.claim_name, f"{self.namespace}/{each.claim_name}") for each in named if each is not None])
+
+    @derived
+    def claim_keys(self) -> tuple[str, ...]:
+        """The claims it mounts, as namespace/name, each once."""
+        if not self.has_claims:
+            return ()
+        return tuple(dict.fromkeys([f"{self.namespace}/{name}" for name in self.pod.claim_names()]))
+
+    @derived
+    def all_containers(self) -> tuple[Container, ...]:
+        return (*self.pod.spec.init_containers, *self.pod.spec.containers)
+
+    @derived
+    def images(self) -> tuple[str, ...]:
+        """The images its containers run, by their canonical names; one run twice is there twice."""
+        return tuple(canonical(container.image) for container in self.all_containers)
+
+    @derived
+    def required_nodes(self) -> NodeSelector | None:
+        """The required node affinity terms it names itself; None when it names none."""
+        return self.pod.spec.affinity.node_affinity.required
+
+    @derived
+    def is_terminating(self) -> bool:
+        return self.pod.metadata.deletion_timestamp is not None
+
+    @derived
+    def wishes(self) -> Hashable:
+        """Equal for pods that ask the same of a node as such, whatever they take of it."""
+        spec = self.pod.spec
+        return (
+            spec.node_name,
+            tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
+            spec.affinity.node_affinity,
+            spec.tolerations,
+        )
+
+    @derived
+    def signature(self) -> Hashable:
+        """Equal for pods that row-local plugins cannot tell apart."""
+        return (
+            self.wishes,
+            self.ordered_requests,
+            self.ordered_requests if self.is_outspoken else tuple(sorted(self.scored_amounts.items())),
+            self.host_ports,
+        )
+
+    def counts_like(self, other: PodInfo) -> bool:
+        """Whether, on the same node, nobody who counts residents could tell this pod from another of its own uid.
+
+        What a pod says about itself in its status is of no account, but for what it holds while it is resized.
+        """
+        mine, theirs = self.pod, other.pod
+        if self.labels != other.labels or self.is_terminating != other.is_terminating:
+            return False
+        if self.requests != other.requests or self.scored_usage != other.scored_usage:
+            return False
+        # An assumed pod differs from the same pod bound in this one field.
+        spec = mine.spec
+        if spec.node_name != theirs.spec.node_name:
+            spec = msgspec.structs.replace(spec, node_name=theirs.spec.node_name)
+        return spec == theirs.spec and mine.metadata.owner_references == theirs.metadata.owner_references

@@ -1,0 +1,170 @@
+"""How many of the pods that are there does a selector mean, and on which rows?
+
+Asked for the first time, a selector gets a tally; from then on every pod that comes or goes is counted in the tallies
+that mean it, so that a decision reads an array and scans nothing. Two things keep both sides cheap:
+
+    pods ──► lookalikes ◄──► tallies
+
+Pods with the same namespace and labels are one group, for no selector can tell them apart: a selector is asked about a
+group once, and a pod's coming costs one look-up and one addition for each tally that means it. Groups are found by
+namespace and label, tallies through a `MatcherIndex`; the tallies asked for least recently are forgotten.
+
+`Residents.of(cluster)` is the one observer of this kind that a cluster has. It starts counting when a plugin first
+asks, and a cluster where no pod has constraints never pays for it. The terms that residents carry themselves are
+counted in `affinity_terms.py`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from weakref import WeakKeyDictionary
+
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_matching import Labels, MatcherIndex, PodMatcher
+from tonnage.scheduling.cluster.row_counts import RowCounts
+
+MAX_TALLIES = 2048
+"""Selectors that are kept counted. One costs what its pods occupy, and a forgotten one is quickly counted again."""
+
+_NO_LABELS: Labels = {}
+
+
+class _Lookalikes:
+    """Pods that no selector can tell apart, by row, and the tallies that mean them."""
+
+    __slots__ = ("is_terminating", "labels", "namespace", "tallies", "where")
+
+    def __init__(self, namespace: str, labels: Labels, is_terminating: bool) -> None:
+        self.namespace = namespace
+        self.labels = labels
+        self.is_terminating = is_terminating
+        self.where = RowCounts()
+        self.tallies: dict[_Tally, None] = {}
+
+
+class _Tally:
+    """The pods that all of `matchers` mean, by row; those that are terminating only if asked for."""
+
+    __slots__ = ("counts_terminating", "groups", "matchers", "where")
+
+    def __init__(self, matchers: tuple[PodMatcher, ...], counts_terminating: bool) -> None:
+        self.matchers = matchers
+        self.counts_terminating = counts_terminating
+        self.where = RowCounts()
+        self.groups: dict[_Lookalikes, None] = {}
+
+    def means(self, group: _Lookalikes) -> bool:
+        if group.is_terminating and not self.counts_terminating:
+            return False
+        # A tally's matchers are settled: they do not ask for a namespace's labels.
+        return all(matcher.matches(group.namespace, group.labels, _NO_LABELS) for matcher in self.matchers)
+
+
+class Residents:
+    """An observer of a cluster that counts pods by selector."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str, frozenset[tuple[str, str]], bool], _Lookalikes] = {}
+        self._labelled: dict[tuple[str, str, str], dict[_Lookalikes, None]] = {}
+        self._tallies: OrderedDict[tuple[tuple[PodMatcher, ...], bool], _Tally] = OrderedDict()
+        self._index: MatcherIndex[_Tally] = MatcherIndex()
+
+    @staticmethod
+    def of(cluster: Cluster) -> Residents:
+        """The counts of a cluster; made, and told of the pods that are there, when nobody asked before."""
+        found = _OF.get(cluster)
+        if found is None:
+            found = _OF[cluster] = Residents()
+            cluster.observe(found)
+        return found
+
+    def counted(self, matchers: tuple[PodMatcher, ...], *, terminating: bool) -> RowCounts:
+        """The pods that every one of the matchers means, by row; `terminating` says whether those count as well.
+
+        The matchers must be settled, and at least one. What is returned stays up to date, and is not to be changed.
+        """
+        key = (matchers, terminating)
+        tally = self._tallies.get(key)
+        if tally is None:
+            tally = self._tallies[key] = self._counted_now(matchers, terminating)
+            if len(self._tallies) > MAX_TALLIES:
+                self._forget(self._tallies.popitem(last=False)[1])
+        else:
+            self._tallies.move_to_end(key)
+        return tally.where
+
+    # -- observing ----------------------------------------------------------------------------------------------------
+
+    def resident_added(self, info: PodInfo, row: int) -> None:
+        key = (info.namespace, frozenset(info.labels.items()), info.is_terminating)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = self._new_group(info)
+        group.where.add(row, 1)
+        for tally in group.tallies:
+            tally.where.add(row, 1)
+
+    def resident_removed(self, info: PodInfo, row: int) -> None:
+        key = (info.namespace, frozenset(info.labels.items()), info.is_terminating)
+        group = self._groups[key]
+        group.where.add(row, -1)
+        for tally in group.tallies:
+            tally.where.add(row, -1)
+        if not group.where:
+            del self._groups[key]
+            self._drop_group(group)
+
+    def grown(self, capacity: int) -> None:
+        """Nothing here is as long as the table of nodes."""
+
+    # -- groups and tallies -------------------------------------------------------------------------------------------
+
+    def _new_group(self, info: PodInfo) -> _Lookalikes:
+        group = _Lookalikes(info.namespace, info.labels, info.is_terminating)
+        for key, value in group.labels.items():
+            self._labelled.setdefault((group.namespace, key, value), {})[group] = None
+        for tally in self._index.candidates(group.namespace, group.labels):
+            if tally.means(group):
+                _link(tally, group)
+        return group
+
+    def _drop_group(self, group: _Lookalikes) -> None:
+        for tally in group.tallies:
+            del tally.groups[group]
+        for key, value in group.labels.items():
+            sharing = self._labelled[group.namespace, key, value]
+            del sharing[group]
+            if not sharing:
+                del self._labelled[group.namespace, key, value]
+
+    def _counted_now(self, matchers: tuple[PodMatcher, ...], terminating: bool) -> _Tally:
+        tally = _Tally(matchers, terminating)
+        for group in self._may_mean(matchers[0]):
+            if tally.means(group):
+                _link(tally, group)
+        tally.where = RowCounts.sum_of([group.where for group in tally.groups])
+        self._index.add(matchers[0], tally)
+        return tally
+
+    def _may_mean(self, matcher: PodMatcher) -> list[_Lookalikes]:
+        """The groups a matcher may mean: those with a label it insists on, else all."""
+        found: list[_Lookalikes] = []
+        for namespace, (key, value) in matcher.anchors():
+            if matcher.namespace_requirements is not None or not key:
+                return list(self._groups.values())
+            found.extend(self._labelled.get((namespace, key, value), ()))
+        return found
+
+    def _forget(self, tally: _Tally) -> None:
+        self._index.remove(tally.matchers[0], tally)
+        for group in tally.groups:
+            del group.tallies[tally]
+
+
+def _link(tally: _Tally, group: _Lookalikes) -> None:
+    tally.groups[group] = None
+    group.tallies[tally] = None
+
+
+_OF: WeakKeyDictionary[Cluster, Residents] = WeakKeyDictionary()

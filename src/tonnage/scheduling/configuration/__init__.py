@@ -1,0 +1,1 @@
+"""KubeSchedulerConfiguration: files read strictly, profiles, the plugins they run and their arguments."""

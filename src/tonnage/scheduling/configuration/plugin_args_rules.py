@@ -1,0 +1,144 @@
+"""Rules that the arguments of several plugins share: shapes, weighted resources, node selectors, default constraints.
+
+Each returns the field errors it finds, in kube-scheduler's wording (pkg/scheduler/apis/config/validation and
+component-helpers' nodeaffinity, of 1.36). The arguments themselves stand in `plugin_args`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tonnage.objects import names
+from tonnage.objects.core_v1 import NodeAffinity, TopologySpreadConstraint
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
+from tonnage.objects.field_rules import unsupported, validate_label_name
+from tonnage.objects.node_selectors import NodeSelectorTerm
+from tonnage.objects.requirements import EMPTY_SET, NOT_EMPTY, NOT_INTEGER, NOT_ONE, Requirement, integer
+from tonnage.scheduling.configuration.strict_decoding import Int64, Section
+
+MAX_SHAPE_SCORE = 10
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
+
+
+class UtilizationShapePoint(Section):
+    """At `utilization` percent the score is `score`, 0 to 10; between two points it runs in a straight line."""
+
+    utilization: int = 0
+    score: int = 0
+
+
+class ResourceSpec(Section):
+    """A resource that counts `weight` times."""
+
+    name: str = ""
+    weight: Int64 = 1
+
+
+def shape_errors(shape: Sequence[UtilizationShapePoint], path: str) -> Errors:
+    """At least one point, by rising utilization. Mirrors validateFunctionShape."""
+    if not shape:
+        return [required(path, "at least one point must be specified")]
+    errors: Errors = []
+    for idx in range(1, len(shape)):
+        if shape[idx - 1].utilization >= shape[idx].utilization:
+            told = "values must be sorted in increasing order"
+            errors.append(invalid(f"{path}[{idx}].utilization", shape[idx].utilization, told))
+            break  # the first step down says it; those after it follow from it more often than not
+    for idx, point in enumerate(shape):
+        if not 0 <= point.utilization <= 100:
+            errors.append(invalid(f"{path}[{idx}].utilization", point.utilization, "not in valid range [0, 100]"))
+        if not 0 <= point.score <= MAX_SHAPE_SCORE:
+            told = f"not in valid range [0, {MAX_SHAPE_SCORE}]"
+            errors.append(invalid(f"{path}[{idx}].score", point.score, told))
+    return errors
+
+
+def resource_errors(resources: Sequence[ResourceSpec], path: str) -> Errors:
+    """Mirrors validateResources."""
+    return [
+        invalid(f"{path}[{idx}].weight", each.weight, f"resource weight of {each.name} not in valid range (0, 100]")
+        for idx, each in enumerate(resources)
+        if not 0 < each.weight <= 100
+    ]
+
+
+def constraint_errors(constraints: Sequence[TopologySpreadConstraint], path: str) -> Errors:
+    """Default constraints have no selector: each pod brings its own. Mirrors ValidatePodTopologySpreadArgs."""
+    errors: Errors = []
+    for idx, each in enumerate(constraints):
+        at = f"{path}[{idx}]"
+        if each.max_skew <= 0:
+            errors.append(invalid(f"{at}.maxSkew", each.max_skew, "not in valid range (0, inf)"))
+        if not each.topology_key:
+            errors.append(required(f"{at}.topologyKey", "can not be empty"))
+        else:
+            errors += validate_label_name(each.topology_key, f"{at}.topologyKey")
+        if not each.when_unsatisfiable:
+            errors.append(required(f"{at}.whenUnsatisfiable", "can not be empty"))
+        elif each.when_unsatisfiable not in _ACTIONS:
+            errors.append(unsupported(f"{at}.whenUnsatisfiable", each.when_unsatisfiable, _ACTIONS))
+        if each.label_selector is not None:
+            told = "constraint must not define a selector, as they deduced for each pod"
+            errors.append(forbidden(f"{at}.labelSelector", told))
+        pair = (each.topology_key, each.when_unsatisfiable)
+        if any((other.topology_key, other.when_unsatisfiable) == pair for other in constraints[:idx]):
+            errors.append(duplicate(at, f"{{{pair[0]}, {pair[1]}}}"))
+    return errors
+
+
+def node_affinity_errors(affinity: NodeAffinity, path: str) -> Errors:
+    """What cannot be parsed in an affinity for all pods.
+
+    Looser than the API server is with a pod's own: there may be no terms, and any field may be named. Mirrors
+    NewNodeSelector and NewPreferredSchedulingTerms; empty terms, and preferences worth nothing, are not looked at.
+    """
+    errors: Errors = []
+    if affinity.required is not None:
+        at = f"{path}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+        for idx, term in enumerate(affinity.required.node_selector_terms):
+            errors += _term_errors(term, f"{at}[{idx}]")
+    for idx, preferred in enumerate(affinity.preferred):
+        if preferred.weight != 0:
+            # Upstream leaves `preference` out of the path.
+            at = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{idx}]"
+            errors += _term_errors(preferred.preference, at)
+    return errors
+
+
+def _term_errors(term: NodeSelectorTerm, path: str) -> Errors:
+    errors: Errors = []
+    for idx, requirement in enumerate(term.match_expressions):
+        errors += _label_errors(requirement, f"{path}.matchExpressions[{idx}]")
+    for idx, requirement in enumerate(term.match_fields):
+        at = f"{path}.matchFields[{idx}]"
+        if requirement.operator not in ("In", "NotIn"):
+            errors.append(unsupported(f"{at}.operator", requirement.operator, ("In", "NotIn")))
+        elif len(requirement.values) != 1:
+            errors.append(invalid(f"{at}.values", requirement.values or None, "must have one element"))
+    return errors
+
+
+def _label_errors(requirement: Requirement, path: str) -> Errors:
+    """Mirrors labels.NewRequirement."""
+    key, values = requirement.key, requirement.values
+    if requirement.operator not in _OPERATORS:
+        return [unsupported(f"{path}.operator", requirement.operator, _OPERATORS)]
+    errors: Errors = []
+    if wrong := names.label_key(key):
+        errors.append(invalid(f"{path}.key", key, "; ".join(wrong)))
+    match requirement.operator:
+        case "In" | "NotIn" if not values:
+            errors.append(invalid(f"{path}.values", None, EMPTY_SET))
+        case "Exists" | "DoesNotExist" if values:
+            errors.append(invalid(f"{path}.values", values, NOT_EMPTY))
+        case "Gt" | "Lt":
+            if len(values) != 1:
+                errors.append(invalid(f"{path}.values", values or None, NOT_ONE))
+            for idx, value in enumerate(values):
+                if integer(value) is None:
+                    errors.append(invalid(f"{path}.values[{idx}]", value, NOT_INTEGER))
+    for idx, value in enumerate(values):
+        if wrong := names.label_value(value):
+            errors.append(invalid(f"{path}.values[{idx}][{key}]", value, "; ".join(wrong)))
+    return errors

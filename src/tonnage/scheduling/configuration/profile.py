@@ -1,0 +1,268 @@
+"""One scheduling profile: what a file says about it, what is wrong with that, and what comes out.
+
+Pods choose a profile by their schedulerName. `Profile` is the file's word, `resolved` makes a `ResolvedProfile` of it:
+the plugins of every extension point in order (`profile_plugins`), and the arguments of those that take any
+(`plugin_args`). All profiles share one queue, so that they must sort it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from tonnage.gates import Gates
+from tonnage.objects.field_errors import Errors, duplicate, invalid, required
+from tonnage.objects.meta import Record
+from tonnage.scheduling.configuration.errors import Problem, Problems, broken_rules, did_you_mean
+from tonnage.scheduling.configuration.plugin_args import (
+    GROUP_VERSION,
+    DefaultPreemptionArgs,
+    DynamicResourcesArgs,
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PluginArgs,
+    PodTopologySpreadArgs,
+    VolumeBindingArgs,
+)
+from tonnage.scheduling.configuration.plugin_catalogue import CATALOGUE, REMOVED_PLUGINS, ExtensionPoint, KnownPlugin
+from tonnage.scheduling.configuration.profile_plugins import (
+    EVERY,
+    Plugins,
+    PluginSet,
+    PluginWeight,
+    Points,
+    expanded,
+    merged,
+)
+from tonnage.scheduling.configuration.storage_capacity_args import StorageCapacityArgs
+from tonnage.scheduling.configuration.strict_decoding import Section, read
+
+A = TypeVar("A", bound=PluginArgs)
+
+ARGS_OF: Mapping[str, type[PluginArgs]] = {
+    cls.plugin: cls
+    for cls in (
+        DefaultPreemptionArgs,
+        DynamicResourcesArgs,
+        InterPodAffinityArgs,
+        NodeAffinityArgs,
+        NodeResourcesBalancedAllocationArgs,
+        NodeResourcesFitArgs,
+        PodTopologySpreadArgs,
+        StorageCapacityArgs,
+        VolumeBindingArgs,
+    )
+}
+"""The class of a plugin's arguments; plugins that are not here take none, or read their own."""
+
+DEFAULT_SCHEDULER_NAME = "default-scheduler"
+_REMOVED = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{GROUP_VERSION}")'
+
+
+class PluginConfig(Section):
+    """The arguments of one plugin, as they stand in the file."""
+
+    name: str = ""
+    args: Any = None
+
+
+class Profile(Section):
+    """A profile as it stands in the file; `plugins` says what differs from the default set."""
+
+    scheduler_name: str | None = None
+    percentage_of_nodes_to_score: int | None = None
+    plugins: Plugins | None = None
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
+class ResolvedProfile(Record):
+    """What a profile comes to.
+
+    `points` are all plugins by extension point, in order, with the weight they score with; `left_out` names those of
+    them that Tonnage does not have, each with the reason. `args` holds the arguments by plugin: typed ones of the
+    plugins that run, raw ones of somebody else's plugins that were given any. `gates` are those it was read under.
+    """
+
+    scheduler_name: str
+    points: Points
+    args: Mapping[str, Any]
+    left_out: Mapping[str, str] = {}
+    gates: Gates = Gates()
+
+    def plugins_at(self, point: str) -> tuple[PluginWeight, ...]:
+        """The plugins that can run at a point, in order."""
+        return tuple(plugin for plugin in self.points[point] if plugin.name not in self.left_out)
+
+    def args_of(self, cls: type[A]) -> A:
+        """The arguments of one kind. KeyError when the profile does not run their plugin."""
+        found: A = self.args[cls.plugin]
+        return found
+
+
+def read_args(given: Profile, path: str, gates: Gates, problems: Problems) -> list[Any]:
+    """The arguments of each pluginConfig entry: typed and with defaults where we have a class, else as they stand."""
+    found: list[Any] = []
+    for idx, entry in enumerate(given.plugin_config):
+        cls = ARGS_OF.get(entry.name)
+        at = f"{path}.pluginConfig[{idx}].args"
+        found.append(entry.args if cls is None else _read_typed(cls, entry.args, at, problems).with_defaults(gates))
+    return found
+
+
+def _read_typed(cls: type[PluginArgs], value: Any, path: str, problems: Problems) -> PluginArgs:
+    """Arguments may say what they are; if they do, it must be true."""
+    if not isinstance(value, dict):
+        return read(cls, value, path, problems)
+    fields = {name: item for name, item in value.items() if name not in ("apiVersion", "kind")}
+    version, kind = value.get("apiVersion") or cls.api_version, value.get("kind") or cls.__name__
+    remedy = f"write apiVersion: {cls.api_version} and kind: {cls.__name__}, or leave both out"
+    if kind != cls.__name__:
+        group = cls.api_version.partition("/")[0]
+        told = f"{path}: args for plugin {cls.plugin} were not of type {cls.__name__}.{group}, got {kind}"
+        problems.append(Problem(f"{path}.kind", kind, told, remedy))
+    elif version != cls.api_version:
+        told = f'{path}: no kind "{kind}" is registered for version "{version}"'
+        problems.append(Problem(f"{path}.apiVersion", version, told, remedy))
+    return read(cls, fields, path, problems)
+
+
+def profile_errors(given: Profile, args: Sequence[Any], path: str, gates: Gates) -> Errors:
+    """What is wrong with one profile by itself. Mirrors validateKubeSchedulerProfile; `args` are from `read_args`."""
+    errors: Errors = []
+    if not given.scheduler_name:
+        errors.append(required(f"{path}.schedulerName"))
+    errors += percentage_errors(given.percentage_of_nodes_to_score, f"{path}.percentageOfNodesToScore")
+    for point in ExtensionPoint:
+        for idx, plugin in enumerate(given.plugins.at(point).enabled if given.plugins is not None else ()):
+            if plugin.name in REMOVED_PLUGINS:
+                errors.append(invalid(f"{path}.plugins.{point}.enabled[{idx}]", plugin.name, _REMOVED))
+    seen: set[str] = set()
+    for idx, (entry, found) in enumerate(zip(given.plugin_config, args, strict=True)):
+        at = f"{path}.pluginConfig[{idx}]"
+        if entry.name in seen:
+            errors.append(duplicate(at, entry.name))
+        seen.add(entry.name)
+        if entry.name in REMOVED_PLUGINS:
+            errors.append(invalid(at, entry.name, _REMOVED))
+        if isinstance(found, PluginArgs) and found.is_judged_when_unused:
+            errors += found.errors(f"{at}.args", gates)
+    return errors
+
+
+def percentage_errors(percentage: int | None, path: str) -> Errors:
+    if percentage is None or 0 <= percentage <= 100:
+        return []
+    return [invalid(path, percentage, "not in valid range [0-100]")]
+
+
+def queue_sort_errors(given: Sequence[Profile]) -> Errors:
+    """There is one queue for all profiles. Mirrors validateCommonQueueSort."""
+    first = merged(given[0].plugins).queue_sort
+    name = first.enabled[0].name if first.enabled else ""
+    errors: Errors = []
+    if len(first.enabled) > 1:
+        told = "only one queue sort plugin can be enabled"
+        errors.append(invalid("profiles[0].plugins.queueSort.Enabled", len(first.enabled), told))
+    args = next((entry.args for entry in reversed(given[0].plugin_config) if name and entry.name == name), None)
+    for idx, other in enumerate(given[1:], 1):
+        current = merged(other.plugins).queue_sort
+        if current != first:
+            at = f"profiles[{idx}].plugins.queueSort"
+            errors.append(invalid(at, _as_go_shows(current), "must be the same for all profiles"))
+        for entry in other.plugin_config:
+            if entry.name == name and entry.args != args:
+                at = f"profiles[{idx}].pluginConfig.args"
+                errors.append(invalid(at, entry.args, "queueSort must be the same for all profiles"))
+    return errors
+
+
+def _as_go_shows(plugins: PluginSet) -> Any:
+    def listed(each: Iterable[Any]) -> Any:
+        return [{"Name": plugin.name, "Weight": plugin.weight} for plugin in each] or None
+
+    return {"Enabled": listed(plugins.enabled), "Disabled": listed(plugins.disabled)}
+
+
+def resolved(
+    given: Profile,
+    args: Sequence[Any],
+    path: str,
+    catalogue: Mapping[str, KnownPlugin],
+    gates: Gates,
+    problems: Problems,
+) -> ResolvedProfile:
+    """What a profile comes to, or the problems that keep a scheduler from starting with it."""
+    plugins = merged(given.plugins)
+    name = given.scheduler_name or ""
+    used = plugins.enabled_names | {StorageCapacityArgs.plugin}
+    found: Problems = []
+    for idx, (entry, late) in enumerate(zip(given.plugin_config, args, strict=True)):
+        if entry.name in used and isinstance(late, PluginArgs) and not late.is_judged_when_unused:
+            found += broken_rules(late.errors(f"{path}.pluginConfig[{idx}].args", gates))
+    points = expanded(plugins, name, catalogue, f"{path}.plugins", found)
+    problems += found
+    all_args: dict[str, Any] = {each: cls().with_defaults(gates) for each, cls in ARGS_OF.items()}
+    all_args |= {entry.name: each for entry, each in zip(given.plugin_config, args, strict=True)}
+    return ResolvedProfile(
+        scheduler_name=name,
+        points=points,
+        args={each: all_args[each] for each in sorted(used & all_args.keys()) if all_args[each] is not None},
+        left_out={
+            each: catalogue[each].absent_because
+            for each in sorted(used & catalogue.keys())
+            if catalogue[each].absent_because
+        },
+        gates=gates,
+    )
+
+
+def queue_sort_problems(profiles: Sequence[ResolvedProfile]) -> Iterator[Problem]:
+    """What queue_sort_errors cannot see, because multiPoint decided it. Mirrors profile.cfgValidator."""
+    (first,) = profiles[0].points[ExtensionPoint.QUEUE_SORT]
+    for idx, other in enumerate(profiles[1:], 1):
+        (current,) = other.points[ExtensionPoint.QUEUE_SORT]
+        at, whose = f"profiles[{idx}].plugins.queueSort", f'for profile "{other.scheduler_name}"'
+        if current.name != first.name:
+            told = f'{at}: different queue sort plugins {whose}: "{current.name}", first: "{first.name}"'
+            yield Problem(at, current.name, told, f"enable {first.name} there")
+        elif other.args.get(current.name) != profiles[0].args.get(first.name):
+            at = f"profiles[{idx}].pluginConfig"
+            told = f"{at}: different queue sort plugin args {whose}"
+            yield Problem(at, other.args.get(current.name), told, f"give {first.name} the same args in all profiles")
+
+
+def notes_on(given: Profile, path: str, catalogue: Mapping[str, KnownPlugin]) -> Iterator[str]:
+    """What a profile says without effect; kube-scheduler takes it in silence, and people wonder."""
+    plugins = given.plugins or Plugins()
+    used = merged(given.plugins).enabled_names | {StorageCapacityArgs.plugin}
+    if given.percentage_of_nodes_to_score is not None:
+        yield from percentage_notes(given.percentage_of_nodes_to_score, f"{path}.percentageOfNodesToScore")
+    sets = (("multiPoint", plugins.multi_point), *((str(point), plugins.at(point)) for point in ExtensionPoint))
+    for where, plugin_set in sets:
+        for idx, plugin in enumerate(plugin_set.enabled):
+            if plugin.name in catalogue and (reason := catalogue[plugin.name].absent_because):
+                yield f"{path}.plugins.{where}.enabled[{idx}]: {plugin.name} is left out: {reason}"
+        for idx, plugin in enumerate(plugin_set.disabled):
+            if plugin.name not in catalogue and plugin.name != EVERY:
+                at = f"{path}.plugins.{where}.disabled[{idx}]"
+                yield f'{at}: there is no plugin "{plugin.name}" to disable{_guess(plugin.name, catalogue)}'
+    for idx, entry in enumerate(given.plugin_config):
+        at = f"{path}.pluginConfig[{idx}]"
+        if entry.name not in catalogue and entry.name not in ARGS_OF:
+            yield f'{at}: there is no plugin "{entry.name}", its args have no effect{_guess(entry.name, catalogue)}'
+        elif entry.name not in used:
+            yield f"{at}: {entry.name} is not enabled, its args have no effect"
+        elif entry.args is not None and entry.name not in ARGS_OF and catalogue[entry.name] in CATALOGUE.values():
+            yield f"{at}: {entry.name} takes no args, these have no effect"
+
+
+def percentage_notes(percentage: int, path: str) -> Iterator[str]:
+    if percentage != 100:
+        yield f"{path}={percentage} has no effect: every node is considered, always"
+
+
+def _guess(name: str, known: Iterable[str]) -> str:
+    guess = did_you_mean(name, known)
+    return f"; {guess}" if guess else ""

@@ -1,0 +1,250 @@
+"""Which plugins a profile runs, in which order and with what weight.
+
+A profile in a file says only what differs from the default set. `merged` puts the two together as upstream's defaulting
+does (pkg/scheduler/apis/config/v1/default_plugins.go), `expanded` spreads `multiPoint` over the extension points as its
+framework does (framework/runtime, expandMultiPointPlugins). The order of the result, point by point:
+
+    1. plugins named at the point that multiPoint has too, in the point's order (they override it);
+    2. the other multiPoint plugins that take part there, unless the point disables them, in the order of the default
+       set, then of the file;
+    3. plugins that the point alone names.
+
+A weight is the one at `score`, else that of `multiPoint`, else 1. So a plugin that the file names again without a
+weight counts once, whatever its default weight was; that is upstream's rule, and it surprises people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tonnage.scheduling.configuration.errors import Problem, Problems, did_you_mean
+from tonnage.scheduling.configuration.plugin_catalogue import (
+    DEFAULT_PLUGINS,
+    DEFAULT_WEIGHTS,
+    REMOVED_PLUGINS,
+    WEIGHTED_POINTS,
+    ExtensionPoint,
+    KnownPlugin,
+)
+from tonnage.scheduling.configuration.strict_decoding import Section
+from tonnage.scheduling.framework import MAX_SCORE
+
+EVERY = "*"
+_MAX_TOTAL = 2**63 - 1
+
+
+class Plugin(Section):
+    """A plugin's name in a list; a weight of 0 means that none is given."""
+
+    name: str = ""
+    weight: int = 0
+
+
+class PluginSet(Section):
+    """What is added at a point, and what of the default set is not wanted there."""
+
+    enabled: tuple[Plugin, ...] = ()
+    disabled: tuple[Plugin, ...] = ()
+
+    @property
+    def disabled_names(self) -> frozenset[str]:
+        return frozenset(plugin.name for plugin in self.disabled)
+
+
+class Plugins(Section):
+    """A set for each extension point, and one for all of them at once."""
+
+    multi_point: PluginSet = PluginSet()
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    placement_generate: PluginSet = PluginSet()
+    placement_score: PluginSet = PluginSet()
+
+    def at(self, point: ExtensionPoint) -> PluginSet:
+        found: PluginSet = getattr(self, point.field)
+        return found
+
+    @property
+    def enabled_names(self) -> frozenset[str]:
+        """Every plugin that is enabled anywhere."""
+        sets = (self.multi_point, *(self.at(point) for point in ExtensionPoint))
+        return frozenset(plugin.name for each in sets for plugin in each.enabled)
+
+
+class PluginWeight(NamedTuple):
+    """A plugin at an extension point; the weight is 0 where nothing is weighed."""
+
+    name: str
+    weight: int
+
+
+Points = Mapping[str, tuple[PluginWeight, ...]]
+"""By ExtensionPoint, which is the point's name in the file."""
+
+DEFAULT_SET = Plugins(
+    multi_point=PluginSet(
+        enabled=tuple(Plugin(name=name, weight=DEFAULT_WEIGHTS.get(name, 0)) for name in DEFAULT_PLUGINS)
+    )
+)
+
+
+def merged(custom: Plugins | None) -> Plugins:
+    """The default set with what a profile says about it."""
+    if custom is None:
+        return DEFAULT_SET
+    return Plugins(
+        multi_point=_merged_set(DEFAULT_SET.multi_point, custom.multi_point),
+        **{point.field: _merged_set(DEFAULT_SET.at(point), custom.at(point)) for point in ExtensionPoint},
+    )
+
+
+def _merged_set(default: PluginSet, custom: PluginSet) -> PluginSet:
+    """Mirrors mergePluginSet: a default plugin named again is replaced in its place, the rest of the file follows."""
+    disabled = custom.disabled_names
+    # Of a name that stands there twice the last replaces the default; the others follow and are refused later.
+    places = {plugin.name: idx for idx, plugin in enumerate(custom.enabled)}
+    replaced: set[int] = set()
+    enabled: list[Plugin] = []
+    for plugin in default.enabled if EVERY not in disabled else ():
+        if plugin.name in disabled:
+            continue
+        if plugin.name in places:
+            replaced.add(places[plugin.name])
+            plugin = custom.enabled[places[plugin.name]]
+        enabled.append(plugin)
+    enabled += (plugin for idx, plugin in enumerate(custom.enabled) if idx not in replaced)
+    return PluginSet(enabled=tuple(enabled), disabled=tuple(Plugin(name=each.name) for each in custom.disabled))
+
+
+def expanded(
+    plugins: Plugins, scheduler_name: str, catalogue: Mapping[str, KnownPlugin], path: str, problems: Problems
+) -> Points:
+    """The plugins of each point, `multiPoint` spread out; `plugins` are merged. Appends what upstream would refuse."""
+    unknown = _unknown_plugins(plugins, catalogue, path)
+    problems += unknown
+    if unknown:
+        return {}
+    weights = {point: _weights(plugins, point, catalogue, path, problems) for point in WEIGHTED_POINTS}
+    points: dict[str, tuple[PluginWeight, ...]] = {}
+    for point in ExtensionPoint:
+        names = _names_at(plugins, point, catalogue, path, problems)
+        weight_of = weights.get(point, {})
+        points[point] = tuple(PluginWeight(name, weight_of.get(name, 0)) for name in names)
+    if not problems:
+        problems += _missing(points, scheduler_name, path)
+    return points
+
+
+def _unknown_plugins(plugins: Plugins, catalogue: Mapping[str, KnownPlugin], path: str) -> Problems:
+    found: Problems = []
+    for where, plugin_set, interface in _sets(plugins):
+        for plugin in plugin_set.enabled:
+            if plugin.name not in catalogue:
+                message = f'{path}.{where}: {interface} "{plugin.name}" does not exist'
+                found.append(Problem(f"{path}.{where}", plugin.name, message, _remedy(plugin.name, catalogue)))
+    return found
+
+
+def _remedy(name: str, catalogue: Iterable[str]) -> str:
+    if name == "StorageCapacity":
+        return "leave it out: it is no plugin but an entry of pluginConfig, which VolumeBinding reads"
+    if name in REMOVED_PLUGINS:
+        return "leave it out: NodeVolumeLimits does what it did"
+    return did_you_mean(name, catalogue) or "install the package that registers it, or leave it out"
+
+
+def _sets(plugins: Plugins) -> Iterable[tuple[str, PluginSet, str]]:
+    for point in ExtensionPoint:
+        yield f"{point}.enabled", plugins.at(point), point.interface
+    # Upstream stumbles over it at the first point it expands, and speaks of that.
+    first = next((point for point in ExtensionPoint if EVERY not in plugins.at(point).disabled_names), None)
+    yield "multiPoint.enabled", plugins.multi_point, (first or ExtensionPoint.PRE_FILTER).interface
+
+
+def _names_at(
+    plugins: Plugins, point: ExtensionPoint, catalogue: Mapping[str, KnownPlugin], path: str, problems: Problems
+) -> list[str]:
+    """Mirrors updatePluginList and expandMultiPointPlugins for one point."""
+    here, disabled = plugins.at(point), plugins.at(point).disabled_names
+    named: list[str] = []
+    for plugin in here.enabled:
+        at = f"{path}.{point}.enabled"
+        if point not in catalogue[plugin.name].points:
+            told = f'{at}: plugin "{plugin.name}" does not extend {point.interface} plugin'
+            remedy = f"it takes part in {', '.join(sorted(catalogue[plugin.name].points))}"
+            problems.append(Problem(at, plugin.name, told, remedy))
+        elif plugin.name in named:
+            problems.append(_registered_twice(plugin.name, point, at))
+        named.append(plugin.name)
+    if EVERY in disabled:
+        return named
+
+    overridden: set[str] = set()
+    added: list[str] = []
+    for plugin in plugins.multi_point.enabled:
+        if point not in catalogue[plugin.name].points or plugin.name in disabled:
+            continue
+        if plugin.name in named:
+            overridden.add(plugin.name)
+        elif plugin.name in added:
+            problems.append(_registered_twice(plugin.name, point, f"{path}.multiPoint.enabled"))
+        else:
+            added.append(plugin.name)
+    first = [name for name in named if name in overridden]
+    return [*first, *added, *(name for name in named if name not in overridden)]
+
+
+def _registered_twice(name: str, point: ExtensionPoint, path: str) -> Problem:
+    told = f'{path}: plugin "{name}" already registered as "{point.interface}"'
+    return Problem(path, name, told, f"leave one {name} there")
+
+
+def _weights(
+    plugins: Plugins, point: ExtensionPoint, catalogue: Mapping[str, KnownPlugin], path: str, problems: Problems
+) -> dict[str, int]:
+    """Mirrors getValidScoreWeights, whose 64 bits must hold the sum of all scores."""
+    weights: dict[str, int] = {}
+    total = 0
+    for plugin in (*plugins.at(point).enabled, *plugins.multi_point.enabled):
+        if plugin.name in weights or point not in catalogue[plugin.name].points:
+            continue
+        weights[plugin.name] = plugin.weight or 1
+        left = _MAX_TOTAL - total
+        # A negative total wraps around, and so the next plugin is refused. It takes a last place to be let through.
+        if weights[plugin.name] * MAX_SCORE > (left if left <= _MAX_TOTAL else left - 2**64):
+            message = f"{path}.{point}: total score of {point[0].upper()}{point[1:]} plugins could overflow"
+            problems.append(Problem(f"{path}.{point}", weights, message, "write weights from 1 to 100"))
+            break
+        total += weights[plugin.name] * MAX_SCORE
+    return weights
+
+
+def _missing(points: Points, scheduler_name: str, path: str) -> Problems:
+    whose = f'for profile with scheduler name "{scheduler_name}"'
+    found: Problems = []
+
+    def needs(point: ExtensionPoint, told: str, remedy: str) -> None:
+        at = f"{path}.{point}"
+        found.append(Problem(at, [name for name, _ in points[point]], f"{at}: {told}", remedy))
+
+    sorts = len(points[ExtensionPoint.QUEUE_SORT])
+    if sorts != 1:
+        told = f"only one queue sort plugin required {whose}, but got {sorts}"
+        needs(ExtensionPoint.QUEUE_SORT, told, "enable PrioritySort there and disable the others")
+    if not points[ExtensionPoint.BIND]:
+        needs(ExtensionPoint.BIND, f"at least one bind plugin is needed {whose}", "enable DefaultBinder there")
+    if len(points[ExtensionPoint.PLACEMENT_GENERATE]) > 1:
+        told = f"at most one placement generate plugin is allowed {whose}"
+        needs(ExtensionPoint.PLACEMENT_GENERATE, told, "leave one there")
+    return found

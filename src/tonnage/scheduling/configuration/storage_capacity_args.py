@@ -1,0 +1,61 @@
+"""The settings of ours: how storage capacity is packed and reserved.
+
+They stand in a pluginConfig entry of their own, which the volume plugins read; there is no plugin of that name, so that
+kube-scheduler ignores the entry and one file can serve both:
+
+    pluginConfig:
+    - name: StorageCapacity
+      args: {apiVersion: tonnage.dev/v1alpha1, kind: StorageCapacityArgs, reservation: Ledger}
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from tonnage.gates import Gates
+from tonnage.objects.field_errors import Errors, invalid
+from tonnage.scheduling.configuration.plugin_args import PluginArgs
+from tonnage.scheduling.configuration.strict_decoding import Int64
+
+
+class Reservation(StrEnum):
+    """What is kept back for pods that are on their way (KEP-5925)."""
+
+    OBJECT = "Object"
+    """The whole capacity object until it is refreshed: the KEP."""
+    LEDGER = "Ledger"
+    """The bytes promised, claim by claim, until they are seen in the object."""
+    NONE = "None"
+
+
+class PoolFit(StrEnum):
+    """How sure it must be that a pod's volumes find room, given that the driver picks the pools."""
+
+    POSSIBLE = "Possible"
+    GUARANTEED = "Guaranteed"
+
+
+class LegacyPools(StrEnum):
+    """How a capacity object without pools is read: one pool of its maximum, bounded by its sum, or claim by claim."""
+
+    STRICT = "Strict"
+    BOUNDED = "Bounded"
+    INDEPENDENT = "Independent"
+
+
+class StorageCapacityArgs(PluginArgs):
+    """A capacity held for bound claims is let go after `reservation_timeout_seconds`, refreshed or not."""
+
+    plugin = "StorageCapacity"
+    api_version = "tonnage.dev/v1alpha1"
+
+    reservation: Reservation = Reservation.OBJECT
+    reservation_timeout_seconds: Int64 = 60
+    pool_fit: PoolFit = PoolFit.POSSIBLE
+    legacy_pools: LegacyPools = LegacyPools.STRICT
+
+    def errors(self, path: str, gates: Gates) -> Errors:
+        if self.reservation_timeout_seconds >= 0:
+            return []
+        told = "must be greater than or equal to 0"
+        return [invalid(f"{path}.reservationTimeoutSeconds", self.reservation_timeout_seconds, told)]

@@ -1,0 +1,182 @@
+"""From a plain document to typed records, strictly: every field is known and has its type.
+
+`read` walks a document along a record's annotations and appends a `Problem` for each thing it does not like, then goes
+on with the field's default, so that all mistakes are told at once. Its rules are those of Go's decoder, because a file
+that kube-scheduler reads must be read here:
+
+- A field that is absent or null takes its default; in a list, null is the empty value of its type.
+- No field is required by the decoder. Without a default it is empty, and validation has its say later.
+- Names are compared with their capitals. Numbers are not text, text is not a number.
+
+Two annotations say more than Python's types: a plain `int` is 32 bits wide, `Int64` is wider; `Seconds` is a duration,
+written like `15s`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from tonnage.durations import parse_duration
+from tonnage.objects.field_errors import go_value
+from tonnage.objects.field_rules import unsupported
+from tonnage.objects.meta import Record
+from tonnage.scheduling.configuration.errors import Problem, Problems, did_you_mean
+
+R = TypeVar("R", bound=Record)
+
+Int64 = Annotated[int, "int64"]
+Seconds = Annotated[float, "duration"]
+
+_MAX_FLOAT32 = 3.4028235677973366e38
+_SHOWN = 60
+
+
+class Section(Record):
+    """A part of a configuration file; `gone` says what became of fields that older versions had."""
+
+    gone: ClassVar[Mapping[str, str]] = {}
+
+
+def read(cls: type[R], value: Any, path: str, problems: Problems) -> R:
+    """The record in a document at `path`; where a problem was found, it holds defaults instead."""
+    if not isinstance(value, dict):
+        if value is not None:
+            problems.append(_mismatch(value, path, "a map", "write a name and a colon before each of its values"))
+        value = {}
+    fields = {field.encode_name: field for field in msgspec.structs.fields(cls)}
+    for name in value:
+        if name not in fields:
+            problems.append(_unknown(cls, name, value[name], _join(path, name), list(fields)))
+    found: dict[str, Any] = {}
+    for name, field in fields.items():
+        if value.get(name) is not None or (name in value and _refuses_null(field.type)):
+            found[field.name] = _read_as(field.type, value[name], _join(path, name), problems)
+        elif field.required:
+            found[field.name] = _empty(field.type)
+    return cls(**found)
+
+
+def _read_as(type_: Any, value: Any, path: str, problems: Problems) -> Any:
+    type_, detail = _plain(type_)
+    if type_ is Any:
+        return value
+    origin = get_origin(type_)
+    if origin is tuple:
+        return _read_items(get_args(type_)[0], value, path, problems)
+    if origin is not None and issubclass(origin, Mapping):
+        return _read_map(get_args(type_)[1], value, path, problems)
+    if issubclass(type_, Record):
+        return read(type_, value, path, problems)
+    if issubclass(type_, StrEnum):
+        if value in list(type_):
+            return type_(value)
+        error = unsupported(path, value, [str(each) for each in type_])
+        problems.append(Problem(path, value, str(error), f"write one of {', '.join(type_)}"))
+        return next(iter(type_))
+    return _read_scalar(type_, detail, value, path, problems)
+
+
+def _read_items(item: Any, value: Any, path: str, problems: Problems) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        problems.append(_mismatch(value, path, "a list", "write a dash and a blank before each of its items"))
+        return ()
+    return tuple(
+        _empty(item) if each is None else _read_as(item, each, f"{path}[{position}]", problems)
+        for position, each in enumerate(value)
+    )
+
+
+def _read_map(item: Any, value: Any, path: str, problems: Problems) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        problems.append(_mismatch(value, path, "a map", "write a name and a colon before each of its values"))
+        return {}
+    return {
+        key: _empty(item) if each is None else _read_as(item, each, f"{path}[{key}]", problems)
+        for key, each in value.items()
+    }
+
+
+def _read_scalar(type_: type, detail: str, value: Any, path: str, problems: Problems) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if detail == "duration":
+        seconds = parse_duration(value) if isinstance(value, str) else None
+        if seconds is None:
+            problems.append(_mismatch(value, path, "a duration", "write a number with its unit, such as 15s or 1m30s"))
+        return seconds or 0.0
+    if type_ is int:
+        bits = 64 if detail == "int64" else 32
+        if is_number and isinstance(value, int):
+            if -(1 << bits - 1) <= value < 1 << bits - 1:
+                return value
+            most = f"write a number up to {(1 << bits - 1) - 1}"
+            problems.append(_mismatch(value, path, f"a whole number of {bits} bits", most))
+        else:
+            problems.append(_mismatch(value, path, "a whole number", _unquoted(value) or "write a number such as 3"))
+    elif type_ is float:
+        if is_number and abs(value) < _MAX_FLOAT32:
+            return float(value)
+        wanted = "a number of 32 bits" if is_number else "a number"
+        problems.append(_mismatch(value, path, wanted, _unquoted(value) or "write a number such as 3 or 0.5"))
+    elif isinstance(value, type_):
+        return value
+    elif type_ is bool:
+        remedy = "write true or false, without quotes"
+        problems.append(_mismatch(value, path, "true or false", remedy))
+    else:
+        quoted = f'write "{go_value(value)}", in quotes' if is_number or isinstance(value, bool) else "write text there"
+        problems.append(_mismatch(value, path, "text", quoted))
+    return _empty(type_)
+
+
+# -- types -------------------------------------------------------------------------------------------------------------
+
+
+def _plain(type_: Any) -> tuple[Any, str]:
+    """A type without `| None` and annotations, and what the annotation said."""
+    if get_origin(type_) in (Union, UnionType):
+        return _plain(next(each for each in get_args(type_) if each is not NoneType))
+    if get_origin(type_) is Annotated:
+        return get_args(type_)[0], str(get_args(type_)[1])
+    return type_, ""
+
+
+def _refuses_null(type_: Any) -> bool:
+    """A duration that is there must be one; upstream's decoder sees null as an empty text, which is none."""
+    return get_origin(type_) is Annotated and _plain(type_)[1] == "duration"
+
+
+def _empty(type_: Any) -> Any:
+    type_, _ = _plain(type_)
+    if get_origin(type_) is not None:
+        return () if get_origin(type_) is tuple else {}
+    if issubclass(type_, Record):
+        return read(type_, {}, "", [])
+    return next(iter(type_)) if issubclass(type_, StrEnum) else type_()
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def _unknown(cls: type[Record], name: str, value: Any, path: str, known: list[str]) -> Problem:
+    gone = cls.gone.get(name, "") if issubclass(cls, Section) else ""
+    remedy = gone or did_you_mean(name, known) or f"take it away; the fields there are {', '.join(sorted(known))}"
+    return Problem(path, value, f'unknown field "{path}"', remedy)
+
+
+def _mismatch(value: Any, path: str, wanted: str, remedy: str) -> Problem:
+    shown = go_value(value)
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+    return Problem(path, value, f"{path}={shown} is not {wanted}", remedy)
+
+
+def _unquoted(value: Any) -> str:
+    return f"write {value}, without quotes" if isinstance(value, str) and value.isdecimal() else ""
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,125 @@
+"""Why a pod does not fit: for every node the plugin that refused it, and its reasons; for the pod one sentence.
+
+    0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). preemption: …
+
+The first plugin in order to object to a node is the one that counts. A node with two reasons counts in both. Items are
+sorted as text. A refusal by PreFilter speaks for all nodes at once, without numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY, Objections
+from tonnage.scheduling.framework import Code, Status
+
+__all__ = ["NARROWED", "NOBODY", "Diagnosis"]
+
+
+class Diagnosis(Objections):
+    """Objections to every row of a cluster by the filters named in `plugins`, or a `refusal` of all rows at once."""
+
+    __slots__ = ("cluster", "narrowed_by", "plugins", "refusal")
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        refusal: Status | None = None,
+        plugins: tuple[str, ...] = (),
+        objections: Objections | None = None,
+    ) -> None:
+        held = objections if objections is not None else Objections.none(cluster.size, len(plugins))
+        super().__init__(held.first, held.bits, held.final, held.reasons)
+        self.cluster = cluster
+        self.refusal = refusal
+        self.plugins = plugins
+        self.narrowed_by = ""
+
+    def narrow(self, narrowed: Mapping[str, frozenset[int]]) -> None:
+        """Leave out the rows that PreFilter plugins did not name; the names of those plugins are the reason."""
+        left = frozenset.intersection(*narrowed.values())
+        out = np.ones(len(self.first), dtype=np.bool_)
+        out[list(left)] = False
+        self.first[out] = NARROWED
+        self.bits[out] = 0
+        self.final[out] = True
+        self.narrowed_by = ", ".join(sorted(narrowed))
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def rejected_by(self, row: int) -> str:
+        """The plugin that refused a node; empty when none did."""
+        position = int(self.first[row])
+        if position == NOBODY:
+            return ""
+        return self.narrowed_by if position == NARROWED else self.plugins[position]
+
+    def reasons_of(self, row: int) -> tuple[str, ...]:
+        position = int(self.first[row])
+        if position == NOBODY:
+            return ()
+        if position == NARROWED:
+            return (self._narrowed_reason,)
+        bits = int(self.bits[row])
+        return tuple(reason for i, reason in enumerate(self.reasons[position]) if bits >> i & 1)
+
+    @property
+    def _narrowed_reason(self) -> str:
+        return f"node(s) didn't satisfy plugin(s) [{self.narrowed_by.replace(',', '')}]"
+
+    def rejecting_plugins(self) -> frozenset[str]:
+        """Every plugin that refused a node: whose events may help the pod."""
+        if self.refusal is not None:
+            return frozenset(self.refusal.plugin.split(", ")) if self.refusal.plugin else frozenset()
+        positions = np.unique(self.first[self.cluster.exists[: len(self.first)]])
+        named = {self.plugins[p] for p in positions.tolist() if p < NARROWED}
+        return frozenset(named | ({*self.narrowed_by.split(", ")} if NARROWED in positions else set()))
+
+    def resolvable_rows(self) -> npt.NDArray[np.intp]:
+        """Rows that were refused for reasons preemption may remove."""
+        exists = self.cluster.exists[: len(self.first)]
+        if self.refusal is not None:
+            return np.flatnonzero(exists & (self.refusal.code is Code.UNSCHEDULABLE))
+        return np.flatnonzero((self.first != NOBODY) & ~self.final & exists)
+
+    def counts(self) -> dict[str, int]:
+        """How many nodes each reason holds against."""
+        counted: dict[str, int] = {}
+        exists = self.cluster.exists[: len(self.first)]
+        for position, reasons in enumerate(self.reasons):
+            refused = exists & (self.first == position)
+            if not refused.any():
+                continue
+            bits = self.bits[refused]
+            for i, reason in enumerate(reasons):
+                held = int(((bits >> i) & 1).sum())
+                if held:
+                    counted[reason] = counted.get(reason, 0) + held
+        narrowed = int((exists & (self.first == NARROWED)).sum())
+        if narrowed:
+            counted[self._narrowed_reason] = narrowed
+        return counted
+
+    def message(self, after: str = "") -> str:
+        """The sentence kube-scheduler would write; `after` is what preemption has to add."""
+        if self.refusal is not None and not self.refusal.plugin:
+            return self.refusal.message
+        if self.refusal is not None:
+            told = self.refusal.message
+        else:
+            told = ", ".join(sorted(f"{count} {reason}" for reason, count in self.counts().items()))
+        text = (
+            f"0/{self.cluster.count} nodes are available: {told}."
+            if told
+            else f"0/{self.cluster.count} nodes are available."
+        )
+        return f"{text} {after}" if after else text
+
+    @property
+    def code(self) -> Code:
+        return self.refusal.code if self.refusal is not None else Code.UNSCHEDULABLE

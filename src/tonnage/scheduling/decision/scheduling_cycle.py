@@ -1,0 +1,359 @@
+"""One decision: which node a pod goes to, or why none.
+
+    PreFilter ─► nominated node alone? ─► Filter all rows ─► nominated pods counted in ─► one left: that one
+                                                                                      └► Score ─► best, ties by lot
+
+Filters keep upstream's order: a row is refused by the first plugin that objects, and that plugin's reasons are what the
+message counts. What row-local plugins say is remembered for equal pods (memory.py); the others are asked every time.
+Everything is considered; no sampling.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.scheduling.cluster.amounts import CPU, MEMORY
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ints
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.answer_cache import Answer, Memory
+from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY
+from tonnage.scheduling.framework import (
+    Code,
+    Cycle,
+    FilterPlugin,
+    Judgement,
+    Narrowing,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    Status,
+)
+
+_NATIVE = ((CPU, 0), (MEMORY, 1))
+"""Resources that every node has from its first day, with their places in `Cluster.allocatable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The plugins of one profile that take part in a decision, in order. A score comes with its weight."""
+
+    pre_filter: tuple[PreFilterPlugin, ...] = ()
+    filter: tuple[FilterPlugin, ...] = ()
+    pre_score: tuple[PreScorePlugin, ...] = ()
+    score: tuple[tuple[ScorePlugin, int], ...] = ()
+
+
+@dataclass(slots=True)
+class Decision:
+    """What came out. `row` and `node` are set when the pod fits somewhere.
+
+    `diagnosis` says who refused which node, when no node is left or when it was asked for; never when the pod goes to
+    the node it is nominated to, because the others were not asked.
+    """
+
+    cycle: Cycle
+    node: str = ""
+    row: int = -1
+    feasible: int = 0
+    """How many nodes passed the filters."""
+    diagnosis: Diagnosis | None = None
+    error: Status | None = None
+
+    @property
+    def fits(self) -> bool:
+        return self.row >= 0
+
+
+class Decider:
+    """Decides for one profile. Keeps memory between decisions; all state of the cluster is the cluster's."""
+
+    def __init__(self, pipeline: Pipeline, rng: random.Random) -> None:
+        self._pipeline = pipeline
+        self._rng = rng
+        self._memory = Memory(pipeline.filter, pipeline.score)
+        self._names = tuple(plugin.name for plugin in pipeline.filter)
+        self._cross_filters = tuple(
+            (position, plugin) for position, plugin in enumerate(pipeline.filter) if not plugin.row_local
+        )
+        self._cross_scores = tuple(each for each in pipeline.score if not each[0].row_local)
+        self._tie_breakers = tuple(
+            plugin for plugin, _ in pipeline.score if type(plugin).tie_break is not ScorePlugin.tie_break
+        )
+        self._normalised = tuple(each for each in pipeline.score if each[0].row_local and each[0].normalizes)
+
+    def decide(
+        self,
+        cluster: Cluster,
+        pod: PodInfo,
+        nominated: Iterable[tuple[str, PodInfo]] = (),
+        *,
+        diagnose: bool = False,
+    ) -> Decision:
+        """Find a node. `nominated` are (node name, pod) of other pods whose room must be respected.
+
+        With `diagnose`, a pod that fits is also told who refused the other nodes.
+        """
+        cycle = Cycle(pod, cluster)
+        held = cycle.held = _by_row(cluster, nominated, pod)
+        if not cluster.count:
+            refusal = Status(Code.UNSCHEDULABLE, ("no nodes available to schedule pods",))
+            return Decision(cycle, diagnosis=Diagnosis(cluster, refusal=refusal))
+        narrowed = self._pre_filter(cycle)
+        if isinstance(narrowed, Status):
+            return _refused(cycle, narrowed)
+        wanted = cluster.row_of.get(pod.pod.status.nominated_node_name, -1)
+        if wanted >= 0 and self._fits(cycle, wanted, held.get(wanted, ())):
+            return Decision(cycle, cluster.name(wanted), wanted, 1)
+        answer = self._memory.recall(cycle)
+        found, diagnosis = answer.count, None
+        asked = [each for each in self._asked_anew(cycle) if each[1].name not in cycle.skip_filter]
+        if asked or narrowed or held or diagnose or not found:
+            diagnosis = self._diagnose(cycle, answer, asked, narrowed, held)
+            cycle.passing = (diagnosis.first == NOBODY) & cluster.exists[: cluster.size]
+            found = int(np.count_nonzero(cycle.passing))
+            if not found:
+                return Decision(cycle, diagnosis=diagnosis)
+        else:
+            cycle.passing = answer.passes[: cluster.size].copy()  # the memory's own changes with the next pod
+        if found == 1:
+            row = int(cycle.passing.argmax())
+        elif (failure := self._pre_score(cycle)) is not None:
+            return Decision(cycle, error=failure)
+        else:
+            row = self._best(cycle, answer, found)
+        return Decision(cycle, cluster.name(row), row, found, diagnosis if diagnose else None)
+
+    def _asked_anew(self, cycle: Cycle) -> Iterable[tuple[int, FilterPlugin]]:
+        """The filters whose answers are not remembered: those that look across rows, and those this pod has alone."""
+        if not cycle.unshared:
+            return self._cross_filters
+        return [
+            (position, plugin)
+            for position, plugin in enumerate(self._pipeline.filter)
+            if not plugin.row_local or plugin.name in cycle.unshared
+        ]
+
+    # -- filtering ----------------------------------------------------------------------------------------------------
+
+    def _pre_filter(self, cycle: Cycle) -> Status | dict[str, frozenset[int]]:
+        """Every plugin's first look; rows left in the race by plugin, or the refusal that ends the attempt.
+
+        Mirrors RunPreFilterPlugins: a refusal that preemption may help lets the others look all the same.
+        """
+        narrowed: dict[str, frozenset[int]] = {}
+        refusal: Status | None = None
+        for plugin in self._pipeline.pre_filter:
+            answer = plugin.pre_filter(cycle)
+            if answer is None:
+                continue
+            if isinstance(answer, Narrowing):
+                narrowed[plugin.name] = answer.rows
+                if len(narrowed) > 1 and all(narrowed.values()) and not frozenset.intersection(*narrowed.values()):
+                    return _contradiction(narrowed)
+            elif answer.code is Code.SKIP:
+                cycle.skip_filter.add(plugin.name)
+            elif answer.code is Code.UNSCHEDULABLE:
+                refusal = Status(answer.code, answer.reasons, plugin.name)
+            elif answer.code is Code.ERROR:
+                return _failure("PreFilter", plugin.name, answer)
+            elif not answer.is_success:
+                return Status(answer.code, answer.reasons, plugin.name)
+        return narrowed if refusal is None else refusal
+
+    def _diagnose(
+        self,
+        cycle: Cycle,
+        answer: Answer,
+        cross_filters: Sequence[tuple[int, FilterPlugin]],
+        narrowed: dict[str, frozenset[int]],
+        held: dict[int, list[PodInfo]],
+    ) -> Diagnosis:
+        """What everybody holds against each row."""
+        cluster = cycle.cluster
+        diagnosis = Diagnosis(cluster, plugins=self._names, objections=answer.told(cluster.size))
+        for position, plugin in cross_filters:
+            judgement = plugin.filter(cycle, cluster.all_rows)
+            if judgement is not None:
+                diagnosis.add(position, judgement, cluster.all_rows)
+        if narrowed:
+            diagnosis.narrow(narrowed)
+        for row, guests in held.items():
+            self._hold(cycle, diagnosis, row, guests)
+        return diagnosis
+
+    def _fits(self, cycle: Cycle, row: int, held: Sequence[PodInfo]) -> bool:
+        """Does this one row pass, also with the pods that are nominated to it?"""
+        if self.objection(cycle, row) is not None:
+            return False
+        return not held or self._objection_with(cycle, row, held) is None
+
+    @property
+    def filters(self) -> tuple[FilterPlugin, ...]:
+        return self._pipeline.filter
+
+    def looked_anew(self, cluster: Cluster, pod: PodInfo, guests: Sequence[PodInfo] = ()) -> Cycle | Status:
+        """A cycle of its own, PreFilter done, for questions about a cluster as it might be; or who refuses the pod.
+
+        `guests` are pods that were put on the row in question, and what they still need of storage is theirs too.
+        """
+        cycle = Cycle(pod, cluster)
+        cycle.guests = guests
+        refusal = self._pre_filter(cycle)
+        return refusal if isinstance(refusal, Status) else cycle
+
+    def objection(self, cycle: Cycle, row: int) -> tuple[int, Judgement] | None:
+        """The first filter to object to a row, by its position, and what it says; asked now, nothing is remembered."""
+        for position, plugin in enumerate(self._pipeline.filter):
+            if plugin.name not in cycle.skip_filter:
+                judgement = plugin.filter(cycle, slice(row, row + 1))
+                if judgement is not None and judgement.bits[0]:
+                    return position, judgement
+        return None
+
+    def _objection_with(self, cycle: Cycle, row: int, held: Sequence[PodInfo]) -> tuple[int, Judgement] | None:
+        """Judge a row as if the pods nominated to it were there already.
+
+        They are put there for the question and taken away again; plugins that count pods look anew, in a cycle of
+        their own, so that nothing of it stays.
+        """
+        cluster = cycle.cluster
+        guests = still_to_come(cluster, row, held)
+        if not guests:
+            return None
+        try:
+            for guest in guests:
+                cluster.put_pod(guest, cluster.name(row))
+            inner = self.looked_anew(cluster, cycle.pod, guests)
+            if isinstance(inner, Status):
+                return None  # the pod-level answer stands already; it does not depend on who is where
+            return self.objection(inner, row)
+        finally:
+            for guest in guests:
+                cluster.remove_pod(guest.uid)
+
+    def _hold(self, cycle: Cycle, diagnosis: Diagnosis, row: int, held: Sequence[PodInfo]) -> None:
+        """A row is judged with its nominated pods first: what is held against it then is what is told."""
+        if diagnosis.first[row] == NARROWED:
+            return
+        objection = self._objection_with(cycle, row, held)
+        if objection is not None:
+            position, judgement = objection
+            diagnosis.clear(slice(row, row + 1))
+            diagnosis.add(position, judgement, slice(row, row + 1))
+
+    # -- scoring ------------------------------------------------------------------------------------------------------
+
+    def _best(self, cycle: Cycle, answer: Answer, found: int) -> int:
+        """The feasible row with the highest sum, ties by lot. PreScore has run.
+
+        The sum of row-local scores lies ready, with rows that do not pass far below all others, so that mostly the
+        largest of one array is all there is to find. Only scores that are normalised, and refusals that the answer
+        does not know of, make it necessary to list the feasible rows; a normalised score that is 0 everywhere moves
+        all nodes alike and is left out.
+        """
+        cluster = cycle.cluster
+        self._memory.score(cycle, answer)
+        total = answer.total[: cluster.size]
+        parts: list[tuple[ScorePlugin, int, Ints | None]] = []
+        for plugin, weight in self._normalised:
+            raw = answer.raw_scores(plugin.name)
+            if raw is not None and plugin.name not in cycle.skip_score:
+                parts.append((plugin, weight, raw))
+        anew = self._cross_scores
+        if cycle.unshared:
+            anew = tuple(
+                each for each in self._pipeline.score if not each[0].row_local or each[0].name in cycle.unshared
+            )
+        for plugin, weight in anew:
+            if plugin.name in cycle.skip_score or plugin.is_silent(cycle):
+                continue
+            if plugin.scores_all_rows and not plugin.normalizes:
+                scores = plugin.score(cycle, cluster.all_rows)
+                total = total + (scores if weight == 1 else weight * scores)
+            else:
+                parts.append((plugin, weight, None))
+        if not parts and found == answer.count:
+            return self._drawn(cycle, (total == total.max()).nonzero()[0])
+        feasible = cycle.feasible
+        total = total[feasible]
+        for plugin, weight, known in parts:
+            scores = plugin.score(cycle, feasible) if known is None else known[feasible]
+            total = total + weight * (plugin.normalize(cycle, scores) if plugin.normalizes else scores)
+        return self._drawn(cycle, feasible[total == total.max()])
+
+    def _drawn(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> int:
+        """One of the rows with the best total: one that a plugin prefers, else by lot."""
+        if len(rows) > 1:
+            for plugin in self._tie_breakers:
+                preference = None if plugin.name in cycle.skip_score else plugin.tie_break(cycle, rows)
+                if preference is not None:
+                    rows = rows[preference == preference.max()]
+        return int(rows[0] if len(rows) == 1 else rows[self._rng.randrange(len(rows))])
+
+    def scores(self, cycle: Cycle) -> list[tuple[str, int, Ints]]:
+        """(plugin, weight, normalised score of every feasible row) of all plugins that have a say, for `explain`."""
+        self._pre_score(cycle)
+        found = []
+        for plugin, weight in self._pipeline.score:
+            if plugin.name not in cycle.skip_score:
+                raw = plugin.score(cycle, cycle.feasible)
+                found.append((plugin.name, weight, plugin.normalize(cycle, raw) if plugin.normalizes else raw))
+        return found
+
+    def _pre_score(self, cycle: Cycle) -> Status | None:
+        """Every plugin's look at the feasible rows; the failure of one that does not succeed."""
+        for plugin in self._pipeline.pre_score:
+            answer = plugin.pre_score(cycle)
+            if answer is None:
+                continue
+            if answer.code is Code.SKIP:
+                cycle.skip_score.add(plugin.name)
+            elif not answer.is_success:
+                return _failure("PreScore", plugin.name, answer)
+        return None
+
+
+def still_to_come(cluster: Cluster, row: int, expected: Iterable[PodInfo]) -> list[PodInfo]:
+    """The pods expected on a row that are not counted anywhere yet.
+
+    One that asks for more than the whole node has will never be there: it must not keep others out.
+    """
+    return [
+        pod
+        for pod in expected
+        if cluster.node_of(pod.uid) is None
+        and all(pod.requests.get(name, 0) <= cluster.allocatable.item(number, row) for name, number in _NATIVE)
+    ]
+
+
+def _by_row(cluster: Cluster, nominated: Iterable[tuple[str, PodInfo]], pod: PodInfo) -> dict[int, list[PodInfo]]:
+    """Pods of at least this pod's priority that are expected somewhere; those of lower priority have to wait."""
+    held: dict[int, list[PodInfo]] = {}
+    for name, other in nominated:
+        row = cluster.row_of.get(name)
+        if row is not None and other.priority >= pod.priority and other.uid != pod.uid:
+            held.setdefault(row, []).append(other)
+    return held
+
+
+def _failure(point: str, plugin: str, status: Status) -> Status:
+    return Status(Code.ERROR, (f'running {point} plugin "{plugin}": {status.message}',), plugin)
+
+
+def _refused(cycle: Cycle, status: Status) -> Decision:
+    if status.code is Code.ERROR:
+        return Decision(cycle, error=status)
+    return Decision(cycle, diagnosis=Diagnosis(cycle.cluster, refusal=status))
+
+
+def _contradiction(narrowed: dict[str, frozenset[int]]) -> Status:
+    names = sorted(narrowed)
+    reason = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
+    return Status(Code.UNRESOLVABLE, (reason,), ", ".join(names))

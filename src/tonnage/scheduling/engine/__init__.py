@@ -1,0 +1,1 @@
+"""One scheduler without I/O. The live scheduler, replay, explain, the node scaler and tests all drive this one."""

@@ -1,0 +1,112 @@
+"""A profile with its plugins made: everything a program needs to run one `schedulerName`.
+
+    ResolvedProfile (names, weights, arguments)  ──►  Assembled (instances by extension point, decider, queueing rules)
+
+A plugin is made once and takes part at every point the profile gives it. Those that cannot take part are left out with
+their reason in `left_out`, so that a program can say so once, at its start.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
+from tonnage.scheduling.framework import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
+from tonnage.scheduling.plugins.out_of_scope import OutOfScope
+from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
+from tonnage.scheduling.queue.queued_pod import SortKey, by_priority
+from tonnage.scheduling.queue.queueing_hints import QueueingRules
+
+NOT_OFFERED = "no installed package offers it; one that does names it in the entry-point group tonnage.plugins"
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """One profile, ready to run."""
+
+    scheduler_name: str
+    decider: Decider
+    pipeline: Pipeline
+    rules: QueueingRules
+    sort_key: SortKey
+    post_filter: tuple[PostFilterPlugin, ...]
+    reserve: tuple[ReservePlugin, ...]
+    permit: tuple[PermitPlugin, ...]
+    pre_bind: tuple[PreBindPlugin, ...]
+    bind: tuple[BindPlugin, ...]
+    post_bind: tuple[PostBindPlugin, ...]
+    left_out: Mapping[str, str]
+
+
+def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugins | None = None) -> Assembled:
+    """Make the plugins of a profile. `foreign` are the plugins of others that may take part."""
+    made: dict[str, Plugin] = {}
+    left_out: dict[str, str] = dict(profile.left_out)
+
+    def plugin_named(name: str) -> Plugin | None:
+        if name in made or name in left_out:
+            return made.get(name)
+        if name in FACTORIES:
+            made[name] = FACTORIES[name](profile)
+        elif foreign and name in foreign:
+            made[name] = foreign[name](profile.args.get(name))  # type: ignore[call-arg]  # their constructors take args
+        else:
+            left_out[name] = NOT_OFFERED
+        return made.get(name)
+
+    # The kinds are abstract classes, which mypy does not take as type[P]; what comes out is of that kind all the same.
+    def at(point: str, kind: Any) -> Any:
+        found = ((plugin_named(each.name), each.weight) for each in profile.plugins_at(point))
+        return tuple((plugin, weight) for plugin, weight in found if isinstance(plugin, kind))
+
+    def plain(point: str, kind: Any) -> Any:
+        return tuple(plugin for plugin, _ in at(point, kind))
+
+    pipeline = Pipeline(
+        pre_filter=(OutOfScope(), *plain("preFilter", PreFilterPlugin)),
+        filter=plain("filter", FilterPlugin),
+        pre_score=plain("preScore", PreScorePlugin),
+        score=at("score", ScorePlugin),
+    )
+    sorts = plain("queueSort", QueueSortPlugin)
+    pre_enqueue = plain("preEnqueue", PreEnqueuePlugin)
+    rest: dict[str, Any] = {
+        "post_filter": plain("postFilter", PostFilterPlugin),
+        "reserve": plain("reserve", ReservePlugin),
+        "permit": plain("permit", PermitPlugin),
+        "pre_bind": plain("preBind", PreBindPlugin),
+        "bind": plain("bind", BindPlugin),
+        "post_bind": plain("postBind", PostBindPlugin),
+    }
+    decider = Decider(pipeline, rng)
+    for plugin in made.values():
+        if isinstance(plugin, DefaultPreemption):
+            plugin.search_with(decider, rng)
+    return Assembled(
+        scheduler_name=profile.scheduler_name,
+        decider=decider,
+        pipeline=pipeline,
+        rules=QueueingRules(pre_enqueue, {name: tuple(plugin.events()) for name, plugin in made.items()}),
+        sort_key=sorts[0].sort_key if sorts else by_priority,
+        left_out=left_out,
+        **rest,
+    )

@@ -1,0 +1,154 @@
+"""Who has to go from each of many nodes, where nothing but sums decides: all nodes at once.
+
+On a row that every filter but NodeResourcesFit lets pass, and would let pass whoever of it goes (`only_relents`), a
+victim is a matter of arithmetic. For every resource r that the pod asks for:
+
+    room[r] = allocatable[r] - requested[r] - expected[r] - asked[r]          negative where the row is too full
+    all pods of lower priority go:   room[r] += their amounts; where it is still negative, nothing helps
+    one comes back:                  if room[r] >= its amount for every r, room[r] -= that amount; else it is a victim
+
+One pass over the slots of `ranked_residents.py` does that to all rows, the pods that violate a budget in a pass of
+their own before. The answer is what `preemption_victims.py` finds by trying.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.scheduling.cluster.amounts import PODS
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ints, Mask
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.plugins.node_resources_fit import reasons_for
+from tonnage.scheduling.preemption.budgets_by_kind import BudgetsByKind
+from tonnage.scheduling.preemption.candidates import PRIORITY_OFFSET, Candidate
+from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.preemption.ranked_residents import RankedResidents
+from tonnage.scheduling.preemption.victims import NO_VICTIMS
+
+RowNumbers = npt.NDArray[np.intp]
+
+
+class CandidatesBySums:
+    """The rows of `rows` where sums say that a preemption helps. `refusals` counts the reasons of the others."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        priority: int,
+        asked: Sequence[tuple[str, int]],
+        rows: RowNumbers,
+        expected: Mapping[int, Sequence[PodInfo]],
+    ) -> None:
+        self.refusals: Counter[str] = Counter()
+        self._cluster = cluster
+        self._ranked = cluster.view(RankedResidents)
+        has_lesser: Mask = np.logical_or.reduce(self._ranked.priorities[:, rows] < priority, axis=0)
+        self._refuse(NO_VICTIMS, ~has_lesser)
+        rows = rows[has_lesser]
+        slots = self._ranked.depth(rows)
+        is_lesser = self._ranked.priorities[:slots, rows] < priority
+        rooms, amounts = self._with_all_gone(asked, rows, is_lesser, expected)
+        fits = np.ones(len(rows), dtype=np.bool_)
+        reasons = reasons_for(asked)
+        for place, room in enumerate(rooms):
+            is_short = room < 0
+            self._refuse(reasons[min(place, len(reasons) - 1)], is_short)
+            fits &= ~is_short
+        self.rows = rows[fits]
+        self._victims, self._dear = self._brought_back(
+            [room[fits] for room in rooms], [each[:, fits] for each in amounts], is_lesser[:, fits]
+        )
+        self._count_costs()
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._is_open))
+
+    @property
+    def has_clean(self) -> bool:
+        """There is one that violates no budget."""
+        return bool((self._violations[self._is_open] == 0).any())
+
+    def best(self) -> Candidate | None:
+        """The cheapest of those that were not dropped."""
+        left = np.flatnonzero(self._is_open)
+        if not len(left):
+            return None
+        for costs in self._costs:
+            of_left = costs[left]
+            left = left[of_left == of_left.min()]
+        place = int(left[0])  # rows ascend
+        row = int(self.rows[place])
+        there = self._cluster.residents[row]
+        going = np.flatnonzero(self._victims[:, place]).tolist()
+        victims = tuple(there[self._ranked.pods[row][slot].uid] for slot in going)
+        return Candidate(row, victims, int(self._violations[place]))
+
+    def drop(self, row: int) -> None:
+        """Leave a row out: trying it gave another answer."""
+        self._is_open[self.rows == row] = False
+
+    # -- sums ---------------------------------------------------------------------------------------------------------
+
+    def _refuse(self, reason: str, refused: Mask) -> None:
+        count = int(np.count_nonzero(refused))
+        if count:
+            self.refusals[reason] += count
+
+    def _with_all_gone(
+        self,
+        asked: Sequence[tuple[str, int]],
+        rows: RowNumbers,
+        is_lesser: Mask,
+        expected: Mapping[int, Sequence[PodInfo]],
+    ) -> tuple[list[Ints], list[Ints]]:
+        """By resource: the room on each row with nobody of lower priority there, and what each of those takes of it."""
+        cluster, rooms, amounts = self._cluster, [], []
+        visited = [(place, expected[row]) for place, row in enumerate(rows.tolist()) if row in expected]
+        for resource, amount in asked:
+            number = cluster.resource_id(resource)
+            room = cluster.allocatable[number, rows] - cluster.requested[number, rows] - amount
+            for place, guests in visited:
+                room[place] -= sum(1 if resource == PODS else each.requests.get(resource, 0) for each in guests)
+            taken = self._ranked.amounts(resource)[: len(is_lesser), rows] * is_lesser
+            rooms.append(room + taken.sum(axis=0))
+            amounts.append(taken)
+        return rooms, amounts
+
+    def _brought_back(self, rooms: list[Ints], amounts: list[Ints], is_lesser: Mask) -> tuple[Mask, Mask]:
+        """(who does not come back, who violates a budget by going), both by slot and place in `rows`."""
+        # What suffices for all of them together holds nobody back.
+        scarce = [(room, each) for room, each in zip(rooms, amounts, strict=True) if (room < each.sum(axis=0)).any()]
+        cluster, victims = self._cluster, np.zeros_like(is_lesser)
+        has_budgets = len(cluster.view(DisruptionBudgets)) > 0
+        dear = cluster.view(BudgetsByKind).violating(self.rows, is_lesser) if has_budgets else victims.copy()
+        passes = (dear, is_lesser & ~dear) if dear.any() else (is_lesser,)
+        for asking in passes:
+            for slot in np.flatnonzero(asking.any(axis=1)).tolist():
+                comes_back = asking[slot].copy()
+                for room, each in scarce:
+                    comes_back &= room >= each[slot]
+                for room, each in scarce:
+                    room -= each[slot] * comes_back
+                victims[slot] |= asking[slot] & ~comes_back
+        return victims, dear
+
+    def _count_costs(self) -> None:
+        """The parts of Candidate.cost as columns, but for the row, in whose order they stand."""
+        victims, rows = self._victims, self.rows
+        count = victims.sum(axis=0)
+        # A row without victims is one where the pod fits by now: the diagnosis is older than the cluster.
+        self._is_open: Mask = count > 0
+        self._violations: Ints = (victims & self._dear).sum(axis=0)
+        if not len(rows):
+            self._costs: tuple[npt.NDArray[np.generic], ...] = ()
+            return
+        priorities = self._ranked.priorities[: len(victims), rows]
+        total = (np.where(victims, priorities, -PRIORITY_OFFSET) + PRIORITY_OFFSET).sum(axis=0)
+        first = victims.argmax(axis=0), np.arange(len(rows))
+        start = self._ranked.starts[: len(victims), rows][first]
+        self._costs = (self._violations, priorities[first], total, count, -start)

@@ -1,0 +1,100 @@
+"""PodDisruptionBudgets as preemption sees them: who would break which promise by going.
+
+    cluster.view(DisruptionBudgets).put(budget)        remove(budget)
+
+A budget allows so many disruptions of the pods it means, as its status says; who keeps that number true is the
+disruption controller. Pods that are asked about together use it up in their order, and each that finds nothing left
+violates it. A pod counts in all the budgets that mean it; one that a budget lists as disrupted was counted there
+already.
+
+Mirrors filterPodsWithPDBViolation: a selector that is absent, empty or makes no sense means nobody, and nobody means a
+pod without labels. Which pods a budget means changes seldom, and `meaning_tick` moves when it does, so that answers by
+label may be kept; how much it allows changes all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tonnage.objects.meta import Key
+from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.requirements import InvalidSelector
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, MatcherIndex, PodMatcher, requirements_of
+
+_NO_LABELS: Labels = {}
+
+
+class _Known(NamedTuple):
+    budget: PodDisruptionBudget
+    matcher: PodMatcher
+
+
+class DisruptionBudgets:
+    """The budgets of a cluster: `cluster.view(DisruptionBudgets)`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._known: dict[Key, _Known] = {}
+        self._index: MatcherIndex[Key] = MatcherIndex()
+        self.meaning_tick = 0
+        """Moves when pods come to be meant by other budgets than before."""
+
+    def put(self, budget: PodDisruptionBudget) -> None:
+        """A budget came or changed."""
+        matcher = _matcher_of(budget)
+        before = self._known.get(budget.key)
+        self._known[budget.key] = _Known(budget, matcher)
+        if before is None or before.matcher != matcher:
+            if before is not None:
+                self._index.remove(before.matcher, budget.key)
+            self._index.add(matcher, budget.key)
+            self.meaning_tick += 1
+
+    def remove(self, budget: PodDisruptionBudget) -> None:
+        """A budget is gone."""
+        before = self._known.pop(budget.key, None)
+        if before is not None:
+            self._index.remove(before.matcher, budget.key)
+            self.meaning_tick += 1
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __getitem__(self, key: Key) -> PodDisruptionBudget:
+        return self._known[key].budget
+
+    def meaning(self, namespace: str, labels: Labels) -> tuple[Key, ...]:
+        """The budgets that mean a pod of this namespace with these labels."""
+        if not self._known or not labels:
+            return ()
+        candidates = self._index.candidates(namespace, labels)
+        return tuple(key for key in candidates if self._known[key].matcher.matches(namespace, labels, _NO_LABELS))
+
+    def violated_by(self, pods: Sequence[PodInfo]) -> list[bool]:
+        """If these pods went, in this order: which of them would find nothing left of a budget that means them?"""
+        if not self._known:
+            return [False] * len(pods)
+        left: dict[Key, int] = {}
+        violated = []
+        for pod in pods:
+            is_violated = False
+            for key in self.meaning(pod.namespace, pod.labels):
+                status = self._known[key].budget.status
+                if pod.pod.name in status.disrupted_pods:
+                    continue
+                left[key] = left.get(key, status.disruptions_allowed) - 1
+                is_violated = is_violated or left[key] < 0
+            violated.append(is_violated)
+        return violated
+
+
+def _matcher_of(budget: PodDisruptionBudget) -> PodMatcher:
+    selector = budget.spec.selector
+    if selector is None or selector.is_empty:
+        return NOBODY
+    try:
+        return PodMatcher(frozenset((budget.namespace,)), requirements_of(selector))
+    except InvalidSelector:
+        return NOBODY

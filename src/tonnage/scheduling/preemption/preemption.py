@@ -1,0 +1,189 @@
+"""Preemption: a pod that fits nowhere may take the place of lesser ones. Which node, and who has to go?
+
+    may the pod preempt? ─► rows that were refused for reasons pods can remove
+                               ├─ NodeResourcesFit alone is in the way: all of them at once   (preemption_sums.py)
+                               └─ anything else: one by one, by trying                        (preemption_victims.py)
+                            ─► the cheapest                                                   (preemption_choice.py)
+
+Mirrors the Evaluator of kube-scheduler 1.36 with its DefaultPreemption, messages included. Nothing is done here: the
+answer names a node and its victims, and the cluster is afterwards as it was before.
+
+Rows that sums decide are all considered, where upstream takes a sample. Trying is dear, so that rows which have to be
+tried are, as upstream has it, taken from a random one on, until there are `min_candidates` and one of them violates no
+PodDisruptionBudget; those that sums gave count. Of so many rows or fewer, all are tried.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Final
+
+import numpy as np
+
+from tonnage.scheduling.cluster.columns import Mask
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
+from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.scheduling_cycle import Decider
+from tonnage.scheduling.framework import SUCCESS, Code, Cycle, FilterPlugin, PostFilterResult, Status
+from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from tonnage.scheduling.preemption.candidates import Candidate
+from tonnage.scheduling.preemption.candidates_by_sums import CandidatesBySums, RowNumbers
+from tonnage.scheduling.preemption.ranked_residents import RankedResidents
+from tonnage.scheduling.preemption.victims import expected_on, fits_without, relents_but_for, victims_on
+
+NEVER: Final = "not eligible due to preemptionPolicy=Never."
+TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
+NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+PREEMPTED: Final = "PreemptionByScheduler"
+
+
+class Preemption:
+    """Finds preemptions for the pods of one profile."""
+
+    def __init__(self, decider: Decider, args: DefaultPreemptionArgs, rng: random.Random) -> None:
+        self._decider = decider
+        self._args = args
+        self._rng = rng
+        self._fit: NodeResourcesFit | None = None
+        self._fit_position = -1
+        for position, plugin in enumerate(decider.filters):
+            if type(plugin) is NodeResourcesFit:  # a class made from it may judge otherwise
+                self._fit, self._fit_position = plugin, position
+
+    def attempt(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
+        """Find a node and its victims for a pod that was refused everywhere. `diagnosis` says why, as of now."""
+        if told := ineligible(cycle, diagnosis):
+            return _refused(told)
+        cluster, rows = cycle.cluster, diagnosis.resolvable_rows()
+        refusals: Counter[str] = Counter()
+        summed, to_try = self._by_sums(cycle, diagnosis, rows)
+        if summed is not None:
+            refusals += summed.refusals
+        tried = self._by_trying(cycle, to_try, self.min_candidates(len(rows)), summed, refusals)
+        best = self._cheapest(cycle, summed, tried)
+        if best is not None:
+            return PostFilterResult(SUCCESS, cluster.name(best.row), best.victims, best.violations)
+        looked_at = len(rows)
+        if looked_at < cluster.count:
+            refusals[NOT_HELPFUL] += cluster.count - looked_at
+        told = ", ".join(sorted(f"{count} {reason}" for reason, count in refusals.items()))
+        return _refused(f"0/{cluster.count} nodes are available: {told}.", withdraws=True)
+
+    def min_candidates(self, rows: int) -> int:
+        """After how many candidates the search may end. Mirrors calculateNumCandidates."""
+        share = rows * self._args.min_candidate_nodes_percentage // 100
+        return min(max(share, self._args.min_candidate_nodes_absolute), rows)
+
+    # -- candidates ---------------------------------------------------------------------------------------------------
+
+    def _by_sums(
+        self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers
+    ) -> tuple[CandidatesBySums | None, RowNumbers]:
+        """The candidates among the rows that sums decide, and the rows that they do not."""
+        fit = self._fit
+        if fit is None or diagnosis.refusal is not None:
+            return None, rows
+        is_summed = self._is_summed(cycle, diagnosis, rows, fit)
+        if not is_summed.any():
+            return None, rows
+        cycle.cluster.view(RankedResidents).catch_up()
+        asked = fit.asked(cycle.pod)
+        found = CandidatesBySums(cycle.cluster, cycle.pod.priority, asked, rows[is_summed], expected_on(cycle))
+        return found, rows[~is_summed]
+
+    def _is_summed(self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers, fit: FilterPlugin) -> Mask:
+        """Which rows everybody but NodeResourcesFit lets pass, and would let pass whoever of them goes.
+
+        Filters that come before it let them pass, for it was the first to object; those after it are asked.
+        """
+        found: Mask = diagnosis.first[rows] == self._fit_position
+        taking_part = [each for each in self._decider.filters if each.name not in cycle.skip_filter]
+        if not all(each.only_relents(cycle) for each in taking_part):
+            return np.zeros_like(found)
+        for plugin in self._decider.filters[self._fit_position + 1 :]:
+            if plugin.name not in cycle.skip_filter and found.any():
+                judgement = plugin.filter(cycle, rows[found])
+                if judgement is not None:
+                    found[found] = judgement.bits == 0
+        for row in expected_on(cycle):
+            places = np.flatnonzero(rows == row)
+            if len(places) and found[places[0]]:
+                found[places[0]] = relents_but_for(self._decider, cycle, row, fit)
+        return found
+
+    def _by_trying(
+        self,
+        cycle: Cycle,
+        rows: RowNumbers,
+        enough: int,
+        summed: CandidatesBySums | None,
+        refusals: Counter[str],
+    ) -> list[Candidate]:
+        found: list[Candidate] = []
+        counted = len(summed) if summed is not None else 0
+        is_clean = summed is not None and summed.has_clean
+        if counted + len(rows) > enough and len(rows):
+            rows = np.roll(rows, -self._rng.randrange(len(rows)))
+        for row in rows.tolist():
+            if is_clean and counted >= enough:
+                break
+            answer = victims_on(self._decider, cycle, row)
+            if isinstance(answer, Candidate):
+                found.append(answer)
+                counted += 1
+                is_clean = is_clean or not answer.violations
+            else:
+                refusals.update(answer)
+        return found
+
+    def _cheapest(self, cycle: Cycle, summed: CandidatesBySums | None, tried: list[Candidate]) -> Candidate | None:
+        """The candidate that costs least. One that sums gave is tried once, for plugins may promise what they do not
+        keep; if it does not hold, what trying gives for its row takes its place.
+        """
+        best_tried = min(tried, key=lambda each: each.cost, default=None)
+        while summed is not None and (best := summed.best()) is not None:
+            if best_tried is not None and best_tried.cost < best.cost:
+                break
+            if fits_without(self._decider, cycle, best.row, best.victims):
+                return best
+            summed.drop(best.row)
+            answer = victims_on(self._decider, cycle, best.row)
+            if isinstance(answer, Candidate) and (best_tried is None or answer.cost < best_tried.cost):
+                best_tried = answer
+        return best_tried
+
+
+def ineligible(cycle: Cycle, diagnosis: Diagnosis) -> str:
+    """Why the pod may not preempt; empty when it may. Mirrors PodEligibleToPreemptOthers.
+
+    While pods that had to go for it are on their way out of the node it is nominated to, it waits for them, unless that
+    node has become impossible for it.
+    """
+    pod, cluster = cycle.pod, cycle.cluster
+    if pod.pod.spec.preemption_policy == "Never":
+        return NEVER
+    row = cluster.row_of.get(pod.pod.status.nominated_node_name, -1)
+    if row < 0:
+        return ""
+    refusal = diagnosis.refusal
+    if refusal.code is Code.UNRESOLVABLE if refusal is not None else diagnosis.final[row]:
+        return ""
+    there = cluster.residents[row].values()
+    return TERMINATING if any(each.priority < pod.priority and is_being_preempted(each) for each in there) else ""
+
+
+def is_being_preempted(pod: PodInfo) -> bool:
+    """The pod is terminating because a scheduler preempted it. Mirrors podTerminatingByPreemption."""
+    if not pod.is_terminating:
+        return False
+    target = pod.pod.condition(DISRUPTION_TARGET)
+    return target is not None and target.status == "True" and target.reason == PREEMPTED
+
+
+def _refused(told: str, *, withdraws: bool = False) -> PostFilterResult:
+    status = Status(Code.UNSCHEDULABLE, (f"preemption: {told}",))
+    return PostFilterResult(status, withdraws_nomination=withdraws)

@@ -1,0 +1,154 @@
+"""Who has to go from one node: the exact answer, by trying.
+
+    all pods of lower priority go ─► does the pod fit? ─► they come back, the dearest first, each if the pod still fits
+
+Those whose going would violate a PodDisruptionBudget come back before all others. Who does not come back is a victim.
+Mirrors SelectVictimsOnNode.
+
+The pods are taken out of the cluster itself and put back when all is done, so that every plugin, also somebody else's,
+answers as it always does; PreFilter is run anew for each question, for plugins count pods there. That costs some tens
+of microseconds a question. Where sums decide, `preemption_sums.py` gives the same answer for all rows at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.scheduling_cycle import Decider, still_to_come
+from tonnage.scheduling.framework import Cycle, FilterPlugin, Status
+from tonnage.scheduling.preemption.candidates import Candidate, importance
+from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+
+NO_VICTIMS = "No preemption victims found for incoming pod"
+
+Reasons = tuple[str, ...]
+
+
+def victims_on(decider: Decider, cycle: Cycle, row: int) -> Candidate | Reasons:
+    """The least that has to go from a row for the cycle's pod to fit there; or why that would not help."""
+    cluster, pod = cycle.cluster, cycle.pod
+    lesser = sorted((each for each in cluster.residents[row].values() if each.priority < pod.priority), key=importance)
+    if not lesser:
+        return (NO_VICTIMS,)
+    with away(cluster, lesser, row) as gone:
+        if refused := reasons_against(decider, cycle, row):
+            return refused
+        is_violating = cluster.view(DisruptionBudgets).violated_by(lesser)
+        dear = [each for each, violates in zip(lesser, is_violating, strict=True) if violates]
+        others = [each for each, violates in zip(lesser, is_violating, strict=True) if not violates]
+        for each in (*dear, *others):
+            gone.come_back(each)
+            if reasons_against(decider, cycle, row):
+                gone.leave(each)
+        victims = tuple(each for each in lesser if each.uid in gone.uids)
+        violations = sum(each.uid in gone.uids for each in dear)
+    if not victims:  # it would fit as things are, and was refused: a plugin that does not answer alike twice
+        return (f'expected at least one victim pod on node "{cluster.name(row)}"',)
+    return Candidate(row, victims, violations)
+
+
+def fits_without(decider: Decider, cycle: Cycle, row: int, gone: Sequence[PodInfo]) -> bool:
+    """Whether the cycle's pod fits on a row when these pods of it are gone."""
+    with away(cycle.cluster, gone, row):
+        return not reasons_against(decider, cycle, row)
+
+
+def reasons_against(decider: Decider, cycle: Cycle, row: int) -> Reasons:
+    """Why the pod does not fit on a row as things are this moment; empty when it does.
+
+    It has to fit with the pods that are expected there, and then without them, for they may never come.
+    """
+    cluster = cycle.cluster
+    expected = _still_to_come(cycle, row)
+    if expected:
+        with visiting(cluster, expected, row):
+            if refused := _refusal(decider, cycle, row, expected):
+                return refused
+    return _refusal(decider, cycle, row)
+
+
+def relents_but_for(decider: Decider, cycle: Cycle, row: int, fit: FilterPlugin) -> bool:
+    """With the pods expected there: does everybody but one filter let the row pass, and will, whoever of it goes?"""
+    cluster = cycle.cluster
+    expected = _still_to_come(cycle, row)
+    with visiting(cluster, expected, row):
+        inner = decider.looked_anew(cluster, cycle.pod, expected)
+        if isinstance(inner, Status):
+            return False
+        inner.skip_filter.add(fit.name)
+        asked = (plugin for plugin in decider.filters if plugin.name not in inner.skip_filter)
+        return all(plugin.only_relents(inner) for plugin in asked) and decider.objection(inner, row) is None
+
+
+def expected_on(cycle: Cycle) -> dict[int, list[PodInfo]]:
+    """By row, the pods that count there although they have not come."""
+    found = {row: _still_to_come(cycle, row) for row in cycle.held}
+    return {row: pods for row, pods in found.items() if pods}
+
+
+def _still_to_come(cycle: Cycle, row: int) -> list[PodInfo]:
+    return still_to_come(cycle.cluster, row, cycle.held.get(row, ()))
+
+
+def _refusal(decider: Decider, cycle: Cycle, row: int, guests: Sequence[PodInfo] = ()) -> Reasons:
+    inner = decider.looked_anew(cycle.cluster, cycle.pod, guests)
+    if isinstance(inner, Status):
+        return inner.reasons or (f"pod was refused by plugin {inner.plugin}",)
+    objection = decider.objection(inner, row)
+    if objection is None:
+        return ()
+    judgement = objection[1]
+    bits = int(judgement.bits[0])
+    return tuple(reason for place, reason in enumerate(judgement.reasons) if bits >> place & 1)
+
+
+# -- the cluster as it might be ---------------------------------------------------------------------------------------
+
+
+class _Gone:
+    """Pods that are thought away from a node."""
+
+    def __init__(self, cluster: Cluster, node_name: str) -> None:
+        self._cluster = cluster
+        self._node_name = node_name
+        self.uids: set[str] = set()
+
+    def leave(self, pod: PodInfo) -> None:
+        self._cluster.remove_pod(pod.uid)
+        self.uids.add(pod.uid)
+
+    def come_back(self, pod: PodInfo) -> None:
+        self._cluster.put_pod(pod, self._node_name)
+        self.uids.discard(pod.uid)
+
+
+@contextmanager
+def away(cluster: Cluster, pods: Sequence[PodInfo], row: int) -> Iterator[_Gone]:
+    """Think pods away from their row; all of them are there again afterwards, whatever happened."""
+    gone = _Gone(cluster, cluster.name(row))
+    order = tuple(cluster.residents[row])
+    try:
+        for pod in pods:
+            gone.leave(pod)
+        yield gone
+    finally:
+        for pod in pods:
+            if pod.uid in gone.uids:
+                gone.come_back(pod)
+        there = cluster.residents[row]
+        cluster.residents[row] = {uid: there[uid] for uid in order}  # nobody is to notice that they were away
+
+
+@contextmanager
+def visiting(cluster: Cluster, pods: Sequence[PodInfo], row: int) -> Iterator[None]:
+    """Think pods onto a row; none of them is there afterwards."""
+    try:
+        for pod in pods:
+            cluster.put_pod(pod, cluster.name(row))
+        yield
+    finally:
+        for pod in pods:
+            cluster.remove_pod(pod.uid)

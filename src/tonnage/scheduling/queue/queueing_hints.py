@@ -1,0 +1,143 @@
+"""Which plugins want to hear of which events, and whether an event is worth another try.
+
+Each profile has its `QueueingRules`: the PreEnqueue plugins that may hold a pod back, and for each plugin the events
+that may change its mind. `HintTable` answers, for an event, which plugins care: the answer depends on the event's words
+alone and is kept, so that asking again costs a dictionary look-up. `worth` then asks the hints of those plugins that
+stand in the way of a pod, and no others. Mirrors PriorityQueue.isPodWorthRequeuing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Self, TypeAlias
+
+from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, HintFn
+from tonnage.scheduling.framework import EventHint, Plugin, PreEnqueuePlugin
+from tonnage.scheduling.queue.queued_pod import QueuedPod
+
+PreCheck: TypeAlias = Callable[[Pod], bool]
+"""Which waiting pods an event is for at all."""
+
+PluginErrorHook: TypeAlias = Callable[[str, QueuedPod, Exception], None]
+"""(plugin, pod, what it raised): a plugin broke its promise. The pod is not to suffer for it; somebody should know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An event that came while pods were in flight; `only` is the uid of the pod it is for, where it is for one."""
+
+    event: ClusterEvent
+    old: Any
+    new: Any
+    pre_check: PreCheck | None = None
+    only: str = ""
+
+
+class Requeue(Enum):
+    """What an event does for a waiting pod."""
+
+    NOT = auto()
+    AFTER_BACKOFF = auto()
+    AT_ONCE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueingRules:
+    """What one profile tells the queue.
+
+    A hint is a mask of events and a closer look at those it covers; without the look, each of them is worth a try. A
+    plugin that is missing from `hints`, or has none, is never asked: pods it refused wait for the periodic flush. One
+    that does not know what it waits for registers `EVERY_EVENT`.
+    """
+
+    pre_enqueue: Sequence[PreEnqueuePlugin] = ()
+    hints: Mapping[str, Sequence[EventHint]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plugins: Iterable[Plugin]) -> Self:
+        """The rules that these plugins, in the profile's order, state themselves."""
+        every = tuple(plugins)
+        return cls(
+            tuple(plugin for plugin in every if isinstance(plugin, PreEnqueuePlugin)),
+            {plugin.name: tuple(plugin.events()) for plugin in every},
+        )
+
+
+_Caring: TypeAlias = Mapping[str, Sequence[HintFn | None]]
+
+
+class HintTable:
+    """The hints of one profile, by the events they are for."""
+
+    def __init__(self, rules: QueueingRules, on_plugin_error: PluginErrorHook) -> None:
+        self._rules = rules
+        self._on_plugin_error = on_plugin_error
+        self._caring: dict[tuple[EventResource, ActionType], _Caring] = {}
+
+    def caring(self, event: ClusterEvent) -> _Caring:
+        """The plugins that registered for such an event, with their hints."""
+        words = (event.resource, event.action)
+        found = self._caring.get(words)
+        if found is None:
+            by_plugin = {
+                plugin: [hint for mask, hint in registered if mask.covers(event)]
+                for plugin, registered in self._rules.hints.items()
+            }
+            found = self._caring[words] = {plugin: hints for plugin, hints in by_plugin.items() if hints}
+        return found
+
+    def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
+        """Is the event worth another try of this pod?
+
+        Yes if one of the plugins in its way says so; at once, without backoff, if that one was only waiting for
+        somebody to act. A pod in nobody's way (it met an error) is always worth it, and a wildcard asks nobody.
+        """
+        if event.is_wildcard:
+            return Requeue.AFTER_BACKOFF
+        return self._answer(queued, self.caring(event), event, old, new)
+
+    def those_helped(
+        self, waiting: Iterable[QueuedPod], event: ClusterEvent, old: Any, new: Any
+    ) -> Iterator[tuple[QueuedPod, Requeue]]:
+        """The pods that an event is worth another try of, and how."""
+        caring = self.caring(event)
+        for queued in waiting:
+            how = self._answer(queued, caring, event, old, new)
+            if how is not Requeue.NOT:
+                yield queued, how
+
+    def worth_since(self, queued: QueuedPod, events: Iterable[Seen]) -> Requeue:
+        """Was any of these worth it? For a pod that was refused while they came."""
+        best = Requeue.NOT
+        for seen in events:
+            if seen.pre_check is not None and not seen.pre_check(queued.pod):
+                continue
+            how = self.worth(queued, seen.event, seen.old, seen.new)
+            if how is Requeue.AT_ONCE or (how is Requeue.AFTER_BACKOFF and not queued.pending_plugins):
+                return how
+            best = Requeue.AFTER_BACKOFF if how is Requeue.AFTER_BACKOFF else best
+        return best
+
+    def _answer(self, queued: QueuedPod, caring: _Caring, event: ClusterEvent, old: Any, new: Any) -> Requeue:
+        refused_by, pending = queued.unschedulable_plugins, queued.pending_plugins
+        if not refused_by and not pending:
+            return Requeue.AFTER_BACKOFF
+        answer = Requeue.NOT
+        for plugin, hints in caring.items():
+            if plugin not in refused_by and plugin not in pending:
+                continue
+            try:
+                if not any(hint is None or hint(queued.info, event, old, new) is QUEUE for hint in hints):
+                    continue
+            except Exception as exc:
+                # One try too many is better than a pod that is never tried again.
+                self._on_plugin_error(plugin, queued, exc)
+            if plugin in pending:
+                return Requeue.AT_ONCE
+            answer = Requeue.AFTER_BACKOFF
+            if not pending:
+                break
+        return answer

@@ -1,0 +1,422 @@
+"""Which pod is tried next, and when a pod that failed is tried again.
+
+    add ──► gates ──► active ───────────────────── pop_nowait ─────────────────────► in flight ──► done
+              │         ▲                                                             ▲  │
+              │         ├── its backoff is over ──── backoff ── nobody is active ─────┘  │
+              │ held    │                              ▲  ▲                              │
+              ▼         │                              │  └─── an error, or an event ────┤
+           unschedulable ── an event its refusers ─────┘       came meanwhile            │ add_unschedulable_
+               ▲            think worth a try                                            │ if_not_present
+               └──────────────────────── nothing that helps came ────────────────────────┘
+
+A pod is in exactly one of these places, or not known at all. Active pods are ordered by the QueueSort plugin. When none
+is left, the refused pod whose backoff ends next is taken early. An unschedulable pod leaves its pool when an event
+comes that a plugin which refused it thinks worth a try, when it is activated, or after five minutes. Events that come
+while a pod is in flight are kept for it, so that none is lost.
+
+Everything here is synchronous, on the clock it is handed. The program that runs it calls the two flushes, wakes up on
+`on_active`, and pops. One thing it has to see to: after `done` for a pod that is being bound, updates of that pod are
+not to be handed in until it has its node or has come back; the queue would take it for a new one.
+
+Mirrors PriorityQueue of kube-scheduler 1.36. Read on in `places`, `backoff`, `inflight`, `hints`, `nominator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.clock import Clock
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Object
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.events import (
+    ASSIGNED_POD_DELETE,
+    BACKOFF_COMPLETE,
+    FORCE_ACTIVATE,
+    SCHEDULE_ATTEMPT_FAILURE,
+    UNSCHEDULABLE_TIMEOUT,
+    UNSCHEDULED_POD_ADD,
+    UNSCHEDULED_POD_UPDATE,
+    ClusterEvent,
+    changes_of,
+    pod_events,
+)
+from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOFF_S, BackoffQueue
+from tonnage.scheduling.queue.in_flight import InFlight
+from tonnage.scheduling.queue.nominator import Nominator
+from tonnage.scheduling.queue.queued_pod import QueuedPod, SortKey, by_priority, uid_of
+from tonnage.scheduling.queue.queueing_hints import HintTable, PluginErrorHook, PreCheck, QueueingRules, Requeue, Seen
+from tonnage.scheduling.queue.queues import Places, QueuedHook, QueueName
+
+MAX_UNSCHEDULABLE_S: Final = 300.0
+"""No pod waits longer than this for an event that may never come."""
+FLUSH_BACKOFF_EVERY_S: Final = 1.0
+FLUSH_UNSCHEDULABLE_EVERY_S: Final = 30.0
+"""How often to call the two flushes."""
+
+_CAN_BE_POPPED: Final = (QueueName.ACTIVE, QueueName.BACKOFF)
+
+
+class SchedulingQueue:
+    """The pods that wait for a node; `profiles` are the rules by schedulerName.
+
+    `on_active` is called when there may be something to pop, `on_queued` for each pod that is put somewhere, and
+    `on_plugin_error` when a hint or a PreEnqueue plugin raises.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        profiles: Mapping[str, QueueingRules],
+        *,
+        sort_key: SortKey = by_priority,
+        initial_backoff_s: float = INITIAL_BACKOFF_S,
+        max_backoff_s: float = MAX_BACKOFF_S,
+        max_unschedulable_s: float = MAX_UNSCHEDULABLE_S,
+        on_active: Callable[[], None] = lambda: None,
+        on_queued: QueuedHook = lambda queued, queue, why: None,
+        on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
+    ) -> None:
+        self.nominator = Nominator()
+        self.on_active = on_active
+        self._clock = clock
+        self._max_unschedulable_s = max_unschedulable_s
+        self._sequence = count()
+        self._tables = {name: HintTable(rules, on_plugin_error) for name, rules in profiles.items()}
+        self._no_table = HintTable(QueueingRules(), on_plugin_error)
+        self._in_flight = InFlight()
+        self._places = Places(
+            clock,
+            profiles,
+            BackoffQueue(sort_key, initial_s=initial_backoff_s, max_s=max_backoff_s),
+            sort_key=sort_key,
+            on_queued=on_queued,
+            on_plugin_error=on_plugin_error,
+        )
+
+    # -- pods come, change and go -------------------------------------------------------------------------------------
+
+    def add(self, pod: Pod) -> None:
+        """A pod without a node was seen for the first time. One that is known already counts as updated."""
+        known = self._known(uid_of(pod))
+        if known is not None:
+            self.update(known.pod, pod)
+        else:
+            self._enter(pod, UNSCHEDULED_POD_ADD)
+
+    def update(self, old: Pod, new: Pod) -> None:
+        """A pod without a node changed. It keeps its place, unless the change lets it out of the unschedulable pool.
+
+        A pod in flight keeps the version it was popped with, and comes back with the newest. One that is not known is
+        added. Wherever the pod is, its nomination counts at once, and when `status.nominatedNodeName` leaves a node,
+        pods that left room there are tried again.
+        """
+        uid = uid_of(new)
+        if uid_of(old) != uid:  # deleted and made again between two looks
+            self.delete(old)
+            self.add(new)
+            return
+        flight = self._in_flight.get(uid)
+        if flight is not None:
+            flight.info, flight.is_gone = PodInfo(new), False
+            self.nominator.update(old, new)
+            for event in pod_events(old, new):
+                self._in_flight.record(Seen(event, old, new, only=uid))
+        elif (queued := self._places.get(uid)) is not None:
+            queued.info = PodInfo(new)
+            self.nominator.update(old, new)
+            if uid in self._places.pool:
+                self._reconsider(queued, old, new)
+            else:
+                self._places.reorder(queued)
+        else:
+            self._enter(new, UNSCHEDULED_POD_UPDATE)
+        if old.status.nominated_node_name not in ("", new.status.nominated_node_name):
+            self._room_was_given_up(old, old.status.nominated_node_name)
+
+    def delete(self, pod: Pod, *, bound_to: str = "") -> None:
+        """A pod was deleted or has ended, or, with `bound_to`, has got its node. One in flight will not come back.
+
+        Pods that left room for it where it was nominated are tried again, unless that is where it went.
+        """
+        nominated_to = self.nominator.node_of(pod) or pod.status.nominated_node_name
+        self.nominator.remove(pod)
+        flight = self._in_flight.get(uid_of(pod))
+        if flight is not None:
+            flight.is_gone = True
+        self._places.remove(uid_of(pod))
+        if nominated_to not in ("", bound_to):
+            self._room_was_given_up(pod, nominated_to)
+
+    # -- who is expected where ----------------------------------------------------------------------------------------
+
+    def nominate(self, pod: Pod, node_name: str | None = None) -> None:
+        """As Nominator.nominate, for a pod that still waits: one that is gone or has its node is expected nowhere.
+
+        Others that left room for it where it was expected before are tried again.
+        """
+        known = self._known(uid_of(pod))
+        if known is not None:
+            before = self.nominator.node_of(pod)
+            self.nominator.nominate(known.pod, node_name)
+            if before not in ("", self.nominator.node_of(pod)):
+                self._room_was_given_up(known.pod, before, but_not_for=known.uid)
+
+    def settle_on(self, pod: Pod, node_name: str) -> None:
+        """The pod is on its way to a node. It is counted there from now on, and expected nowhere."""
+        expected_on = self.nominator.node_of(pod)
+        if expected_on:
+            self.nominator.remove(pod)
+            if expected_on != node_name:
+                self._room_was_given_up(pod, expected_on, but_not_for=uid_of(pod))
+
+    def release(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
+        """Expect no pod of lower priority than `below` on a node any more, and try those again; who they were."""
+        lesser = tuple(each for each in self.nominator.pods_on(node_name) if each.priority < below)
+        for each in lesser:
+            self.nominator.remove(each.pod)
+        self.activate(each.pod for each in lesser)
+        return lesser
+
+    def _room_was_given_up(self, pod: Pod, node_name: str, *, but_not_for: str = "") -> None:
+        """For pods of its priority or lower, a nominated pod is as good as there; now it is as good as deleted."""
+        if pod.status.nominated_node_name != node_name:
+            # Hints ask the pod where it was expected, and the nomination may not have reached the API.
+            status = msgspec.structs.replace(pod.status, nominated_node_name=node_name)
+            pod = msgspec.structs.replace(pod, status=status)
+        priority = pod.spec.priority
+        self.move_all_to_active_or_backoff(
+            ASSIGNED_POD_DELETE,
+            pod,
+            None,
+            pre_check=lambda other: other.spec.priority <= priority and uid_of(other) != but_not_for,
+        )
+
+    # -- pods in their places -----------------------------------------------------------------------------------------
+
+    def _enter(self, pod: Pod, event: ClusterEvent) -> None:
+        queued = QueuedPod(PodInfo(pod), self._clock.monotonic(), next(self._sequence))
+        # Gated or not: whoever nominated it wants the room kept.
+        self.nominator.nominate(pod)
+        self._tell(self._places.to_active(queued, event.label))
+
+    def _reconsider(self, queued: QueuedPod, old: Pod, new: Pod) -> None:
+        """An unschedulable pod was changed: do those who refused it think differently of it now?"""
+        for event in pod_events(old, new):
+            how = self._table(queued).worth(queued, event, old, new)
+            if how is not Requeue.NOT:
+                self._tell(self._places.requeue(queued, how, event.label))
+            if queued.uid not in self._places.pool:
+                return
+
+    # -- attempts -----------------------------------------------------------------------------------------------------
+
+    def pop_nowait(self) -> QueuedPod | None:
+        """The pod to try next, or None. It is in flight until `done` or `add_unschedulable_if_not_present`.
+
+        With no active pod left, a refused one that is backing off is taken early: its turn costs nobody anything.
+        """
+        queued = self._places.pop()
+        if queued is None:
+            return None
+        queued.attempts += 1
+        self._in_flight.start(queued.info)
+        return queued
+
+    def done(self, pod: Pod) -> None:
+        """No plugin will refuse the pod any more: events need not be kept for it. Twice does no harm.
+
+        Binding may still fail; then it comes back by `add_unschedulable_if_not_present`, with no plugin named.
+        """
+        self._in_flight.done(uid_of(pod))
+
+    def add_unschedulable_if_not_present(
+        self,
+        queued: QueuedPod,
+        *,
+        unschedulable_plugins: Iterable[str] = (),
+        pending_plugins: Iterable[str] = (),
+        pod: Pod | None = None,
+    ) -> QueueName | None:
+        """A popped pod failed: refused by these plugins, or, when none is named, by something that broke.
+
+        It goes where the events since its pop send it. Returns where that is; None if the pod is gone, has got a node,
+        or is in the queue already. Hand in its newest version as `pod`: after `done` the queue has lost sight of it,
+        and without one it counts as gone.
+        """
+        uid, before, newest = queued.uid, queued.pod, self._newest(queued, pod)
+        if newest is None:
+            self._in_flight.done(uid)
+            return None
+        queued.info = newest
+        if self.nominator.node_of(before):
+            self.nominator.update(before, newest.pod)
+        else:  # it may have been nominated meanwhile, or was taken off the list when it was assumed
+            self.nominator.nominate(newest.pod)
+        queued.failed(
+            self._clock.monotonic(),
+            next(self._sequence),
+            unschedulable_plugins=frozenset(unschedulable_plugins),
+            pending_plugins=frozenset(pending_plugins),
+        )
+        # Without a refusal there is nobody to ask, and after `done` nothing was kept: better tried once too often.
+        how = Requeue.AFTER_BACKOFF
+        if queued.rejectors and uid in self._in_flight:
+            how = self._table(queued).worth_since(queued, self._in_flight.events_for(uid))
+        self._in_flight.done(uid)
+        return self._tell(self._places.take_back(queued, how, SCHEDULE_ATTEMPT_FAILURE))
+
+    def _newest(self, queued: QueuedPod, pod: Pod | None) -> PodInfo | None:
+        """The popped pod as it is now; None if it is not to come back."""
+        if self._places.get(queued.uid) is not None:
+            return None
+        flight = self._in_flight.get(queued.uid)
+        if flight is not None and (flight.is_gone or pod is None or pod is flight.info.pod):
+            return None if flight.is_gone else flight.info
+        if pod is None or uid_of(pod) != queued.uid or pod.spec.node_name:
+            return None
+        return PodInfo(pod)
+
+    # -- what makes pods move -----------------------------------------------------------------------------------------
+
+    def move_all_to_active_or_backoff(
+        self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None = None
+    ) -> None:
+        """Something happened: try the unschedulable pods it may help, and remember it for those in flight.
+
+        `pre_check` leaves out pods that it cannot concern, whatever hints would say. A wildcard is for every pod.
+        """
+        if event.is_wildcard or any(table.caring(event) for table in self._tables.values()):
+            self._move(self._those_helped(event, old, new, pre_check), event)
+            self._in_flight.record(Seen(event, old, new, pre_check))
+
+    def _those_helped(
+        self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None
+    ) -> Iterator[tuple[QueuedPod, Requeue]]:
+        pool = self._places.pool
+        if event.is_wildcard:
+            waiting = [queued for queued in pool if pre_check is None or pre_check(queued.pod)]
+            yield from ((queued, Requeue.AFTER_BACKOFF) for queued in waiting)
+            return
+        for profile, table in self._tables.items():
+            found: dict[str, QueuedPod] = {}
+            for plugin in table.caring(event):
+                found.update(pool.refused_by(profile, plugin))
+            waiting = [queued for queued in found.values() if pre_check is None or pre_check(queued.pod)]
+            yield from table.those_helped(waiting, event, old, new)
+
+    def cluster_changed(self, old: Object | None, new: Object | None) -> None:
+        """An object that is not a waiting pod was added (`old` is None), changed, or deleted (`new` is None)."""
+        for change in changes_of(old, new):
+            self.move_all_to_active_or_backoff(*change)
+
+    def assigned_pod_added(self, pod: Pod) -> None:
+        """A pod with a node was seen, or one has got its node."""
+        self.cluster_changed(None, pod)
+
+    def assigned_pod_updated(self, old: Pod, new: Pod) -> None:
+        """A pod with a node changed, or ended."""
+        self.cluster_changed(old, new)
+
+    def assigned_pod_deleted(self, pod: Pod, *, assumed_on: str = "") -> None:
+        """A pod that took room on a node has given it up.
+
+        One that was only assumed there does not name its node, and hints pass over pods without one: hand the node in
+        as `assumed_on`.
+        """
+        if assumed_on:
+            pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=assumed_on))
+        self.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod, None)
+
+    def activate(self, pods: Iterable[Pod]) -> None:
+        """Try these pods now, whatever they wait for; one in flight is tried again when it comes back."""
+        places, why = self._places, FORCE_ACTIVATE.label
+        for uid in map(uid_of, pods):
+            if (queued := places.pool.get(uid)) is not None:
+                self._tell(places.to_active(queued, why))
+            elif (queued := places.backoff.remove(uid)) is not None:
+                self._tell(places.to_active(queued, why, has_passed_gates=True))
+            elif uid in self._in_flight:
+                self._in_flight.record(Seen(FORCE_ACTIVATE, None, None, only=uid))
+
+    def gate_opened(self, pod: Pod, plugin: str) -> None:
+        """A PreEnqueue plugin lets this pod past from now on: if it held it, what it was kept from is made up for."""
+        queued = self._places.pool.get(uid_of(pod))
+        if queued is not None and queued.gating_plugin == plugin:
+            self._tell(self._places.requeue(queued, Requeue.AFTER_BACKOFF, FORCE_ACTIVATE.label))
+
+    def let_down(self, pod: Pod) -> None:
+        """What was begun for an unschedulable pod has failed: it is tried again, after a backoff as for an error."""
+        queued = self._places.pool.get(uid_of(pod))
+        if queued is not None:
+            queued.queued_at, queued.backoff_until = self._clock.monotonic(), None
+            queued.consecutive_errors += 1
+            self._tell(self._places.requeue(queued, Requeue.AFTER_BACKOFF, SCHEDULE_ATTEMPT_FAILURE))
+
+    def flush_backoff_completed(self, now_s: float) -> None:
+        """Make pods active whose backoff is over. Call it every second, or at `next_backoff_completion_at`."""
+        for queued in self._places.backoff.pop_completed(now_s):
+            self._tell(self._places.to_active(queued, BACKOFF_COMPLETE, has_passed_gates=True))
+
+    def next_backoff_completion_at(self) -> float | None:
+        """The first instant at which `flush_backoff_completed` will find something; None when nobody backs off."""
+        return self._places.backoff.next_completion_at()
+
+    def flush_unschedulable_leftover(self, now_s: float) -> None:
+        """Try pods again that have waited for an event too long. Call it every 30 seconds."""
+        overdue = [queued for queued in self._places.pool if now_s - queued.waiting_since() > self._max_unschedulable_s]
+        for queued in overdue:
+            queued.was_flushed, queued.flushed_at = True, now_s
+        self._move(((queued, Requeue.AFTER_BACKOFF) for queued in overdue), UNSCHEDULABLE_TIMEOUT)
+
+    def _move(self, helped: Iterable[tuple[QueuedPod, Requeue]], event: ClusterEvent) -> None:
+        why = event.label
+        landed = {self._places.requeue(queued, how, why) for queued, how in helped}
+        if not landed.isdisjoint(_CAN_BE_POPPED):
+            self.on_active()
+
+    # -- looking in ---------------------------------------------------------------------------------------------------
+
+    def pending_pods(self) -> dict[QueueName, int]:
+        """How many pods wait where: what scheduler_pending_pods shows. Those in flight wait nowhere."""
+        return self._places.counts()
+
+    def refusals(self) -> dict[tuple[str, str], int]:
+        """(plugin, profile) -> in the way of how many waiting pods: what scheduler_unschedulable_pods shows."""
+        return dict(self._places.refusals)
+
+    def pods_in(self, queue: QueueName) -> list[QueuedPod]:
+        """The pods of one place, in its order."""
+        return list(self._places.pods_in(queue))
+
+    def in_flight(self) -> list[Pod]:
+        """The newest versions of the pods that are being tried, in the order they were popped."""
+        return [info.pod for info in self._in_flight]
+
+    @property
+    def in_flight_events(self) -> int:
+        """How many events are kept for the pods in flight."""
+        return self._in_flight.events_kept
+
+    def get(self, pod: Pod) -> QueuedPod | None:
+        """The pod as it waits; None when it is in flight or not known."""
+        return self._places.get(uid_of(pod))
+
+    def _known(self, uid: str) -> PodInfo | None:
+        flight = self._in_flight.get(uid)
+        if flight is not None:
+            return None if flight.is_gone else flight.info
+        queued = self._places.get(uid)
+        return queued.info if queued is not None else None
+
+    def _table(self, queued: QueuedPod) -> HintTable:
+        return self._tables.get(queued.profile, self._no_table)
+
+    def _tell(self, landed: QueueName) -> QueueName:
+        if landed in _CAN_BE_POPPED:
+            self.on_active()
+        return landed

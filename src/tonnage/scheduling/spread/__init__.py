@@ -1,0 +1,1 @@
+"""Pods in relation to other pods: topology spread constraints and inter-pod affinity terms, as columns."""

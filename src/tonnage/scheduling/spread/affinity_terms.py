@@ -1,0 +1,183 @@
+"""The affinity terms that pods carry: read from a pod, and counted for the pods that are there.
+
+`terms_of(pod)` reads the four lists of a pod's spec into matchers (pod_matching.py). Upstream's defaults: with neither
+namespaces nor a selector of them, a term means the pod's own namespace; without a label selector it means no pod. Its
+`matchLabelKeys` are not looked at, because the API server has merged them into the label selector.
+
+`CarriedTerms` knows which terms the residents of a cluster carry, and on which rows. Terms written alike are one, with
+a count by row, so that ten thousand replicas with one anti-affinity term are one question to an incoming pod. Which
+terms concern a pod is found through an index by label; a pod that concerns none of them learns so in a microsecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+from tonnage.objects.core_v1 import Pod, PodAffinityTerm
+from tonnage.objects.requirements import InvalidSelector
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, MatcherIndex, PodMatcher, requirements_of
+from tonnage.scheduling.cluster.row_counts import RowCounts
+
+
+class Term(NamedTuple):
+    """Pods that `matcher` means, within the nodes that share a value of `topology_key`.
+
+    `weight` is what a preference is worth, negative when it is one to keep away; 0 for what is required.
+    """
+
+    topology_key: str
+    matcher: PodMatcher
+    weight: int = 0
+
+    def matches(self, info: PodInfo, namespace_labels: Labels) -> bool:
+        return self.matcher.matches(info.namespace, info.labels, namespace_labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Everything a pod says about other pods."""
+
+    near: tuple[Term, ...] = ()
+    """Required affinity: one pod has to match all of them."""
+    apart: tuple[Term, ...] = ()
+    """Required anti-affinity."""
+    preferred: tuple[Term, ...] = ()
+    """Both kinds of preference."""
+    errors: tuple[str, ...] = ()
+    """What could not be understood; the list it stands in is then taken to be empty."""
+
+
+NO_TERMS: Final = Terms()
+
+
+def terms_of(pod: Pod) -> Terms:
+    """Read a pod's terms. Mirrors framework.PodInfo.Update."""
+    near, apart = pod.spec.affinity.pod_affinity, pod.spec.affinity.pod_anti_affinity
+    if not (near.required or apart.required or near.preferred or apart.preferred):
+        return NO_TERMS
+    errors: list[str] = []
+
+    def read(name: str, terms: Iterable[tuple[PodAffinityTerm, int]]) -> tuple[Term, ...]:
+        try:
+            return tuple(Term(term.topology_key, _matcher(pod, term), weight) for term, weight in terms)
+        except InvalidSelector as exc:
+            errors.append(f"{name}: {exc.message}")
+            return ()
+
+    return Terms(
+        near=read("requiredAffinityTerms", ((term, 0) for term in near.required)),
+        apart=read("requiredAntiAffinityTerms", ((term, 0) for term in apart.required)),
+        preferred=(
+            *read("preferredAffinityTerms", ((each.pod_affinity_term, each.weight) for each in near.preferred)),
+            *read("preferredAntiAffinityTerms", ((each.pod_affinity_term, -each.weight) for each in apart.preferred)),
+        ),
+        errors=tuple(errors),
+    )
+
+
+def _matcher(pod: Pod, term: PodAffinityTerm) -> PodMatcher:
+    if term.label_selector is None:
+        return NOBODY
+    chosen = term.namespace_selector
+    own = (pod.metadata.namespace,) if not term.namespaces and chosen is None else term.namespaces
+    return PodMatcher(
+        frozenset(own),
+        requirements_of(term.label_selector),
+        None if chosen is None else requirements_of(chosen),
+    )
+
+
+@dataclass(eq=False, slots=True)
+class CarriedTerm:
+    """A term and where the pods are that carry it."""
+
+    term: Term
+    where: RowCounts = field(default_factory=RowCounts)
+
+
+class _Register:
+    """Terms of one kind, each once."""
+
+    def __init__(self) -> None:
+        self._carried: dict[Term, CarriedTerm] = {}
+        self._index: MatcherIndex[CarriedTerm] = MatcherIndex()
+
+    def add(self, terms: Iterable[Term], row: int, count: int) -> None:
+        for term in terms:
+            carried = self._carried.get(term)
+            if carried is None:
+                carried = self._carried[term] = CarriedTerm(term)
+                self._index.add(term.matcher, carried)
+            carried.where.add(row, count)
+            if not carried.where:
+                del self._carried[term]
+                self._index.remove(term.matcher, carried)
+
+    def concerning(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
+        if not self._carried:
+            return ()
+        return [
+            carried
+            for carried in self._index.candidates(info.namespace, info.labels)
+            if carried.term.matches(info, namespace_labels)
+        ]
+
+
+class CarriedTerms:
+    """An observer of a cluster that counts the terms residents carry."""
+
+    def __init__(self) -> None:
+        self._terms: dict[str, Terms] = {}  # by uid, of the pods that have any
+        self._near = _Register()
+        self._apart = _Register()
+        self._preferred = _Register()
+
+    @staticmethod
+    def of(cluster: Cluster) -> CarriedTerms:
+        """The terms carried in a cluster; made, and told of the pods that are there, when nobody asked before."""
+        found = _OF.get(cluster)
+        if found is None:
+            found = _OF[cluster] = CarriedTerms()
+            cluster.observe(found)
+        return found
+
+    def near(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
+        """Required affinity of residents to a pod like this one."""
+        return self._near.concerning(info, namespace_labels)
+
+    def apart(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
+        """Required anti-affinity of residents to a pod like this one."""
+        return self._apart.concerning(info, namespace_labels)
+
+    def preferred(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
+        """What residents would like of a pod like this one, of both kinds."""
+        return self._preferred.concerning(info, namespace_labels)
+
+    # -- observing ----------------------------------------------------------------------------------------------------
+
+    def resident_added(self, info: PodInfo, row: int) -> None:
+        terms = terms_of(info.pod)
+        if terms is not NO_TERMS:
+            self._terms[info.uid] = terms
+            self._count(terms, row, 1)
+
+    def resident_removed(self, info: PodInfo, row: int) -> None:
+        terms = self._terms.pop(info.uid, None)
+        if terms is not None:
+            self._count(terms, row, -1)
+
+    def grown(self, capacity: int) -> None:
+        """Nothing here is as long as the table of nodes."""
+
+    def _count(self, terms: Terms, row: int, count: int) -> None:
+        self._near.add(terms.near, row, count)
+        self._apart.add(terms.apart, row, count)
+        self._preferred.add(terms.preferred, row, count)
+
+
+_OF: WeakKeyDictionary[Cluster, CarriedTerms] = WeakKeyDictionary()

@@ -1,0 +1,300 @@
+"""Which volumes are on which node: counted as pods, claims, volumes and attachments come and go.
+
+    mounted     by a pod on the row: through a claim, its own or a generic ephemeral one, or as an in-tree disk
+    attached    told of by a VolumeAttachment, whatever its status, also when the pod that wanted it is gone
+    used        by driver and row: how many different volumes are mounted or attached; what limits are compared with
+
+A claim shared by ten pods of a node is one volume, and so are two claims for one handle (`volume_ids.py`). A pending
+claim becomes another volume when it is bound, so that the claims residents mount are indexed here: an event costs the
+rows it touches. Rows whose answer changes without a pod's coming or going are noted (`Cluster.note_rows`).
+
+The cluster tells of pods but not of nodes; which node stands in a row is looked up by `catch_up`, when rows changed
+since. A resident's ephemeral claim that was made for another pod is not counted. (Upstream ends every decision that
+looks at that node in an error; one stray claim should not stop the others.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ints, grown, row_numbers
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.volumes.attach.attach_limits import NO_LIMIT, AttachLimits
+from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline
+from tonnage.scheduling.volumes.pod_claims import is_made_for
+
+K = TypeVar("K", bound=Hashable)
+M = TypeVar("M", bound=Hashable)
+
+_NOWHERE: Mapping[int, int] = {}
+
+
+class _Mount:
+    """One claim of one resident, and the volume it is counted as."""
+
+    __slots__ = ("counted", "is_ephemeral", "pod", "row")
+
+    def __init__(self, pod: Pod, row: int, is_ephemeral: bool) -> None:
+        self.pod = pod
+        self.row = row
+        self.is_ephemeral = is_ephemeral
+        self.counted: VolumeId | None = None
+
+
+class _UsedClaim:
+    """A claim that residents mount; `volume_name` is what it was indexed under."""
+
+    __slots__ = ("mounts", "volume_name")
+
+    def __init__(self) -> None:
+        self.mounts: dict[tuple[str, bool], _Mount] = {}  # by the pod's uid, and whether it is ephemeral there
+        self.volume_name = ""
+
+
+class AttachedVolumes:
+    """An observer of a cluster and its storage. `Cluster.view(AttachedVolumes)` is the one of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._storage = storage = cluster.storage
+        self.limits = AttachLimits()
+        self._capacity = 0
+        self._used: dict[str, Ints] = {}
+        self._mounted: dict[VolumeId, dict[int, int]] = {}  # volume -> row -> mounts
+        self._attached: dict[int, frozenset[VolumeId]] = {}
+        self._claims: dict[Key, _UsedClaim] = {}
+        self._claims_of: dict[str, dict[Key, None]] = {}  # volume name -> used claims that name it
+        self._attachments: dict[str, dict[str, VolumeAttachment]] = {}  # node name -> by name
+        self._nodes_of: dict[str, dict[str, str]] = {}  # volume name -> attachment -> node name
+        self._caught_up_at = 0
+        storage.on_change(PersistentVolumeClaim, self._claim_changed)
+        storage.on_change(PersistentVolume, self._volume_changed)
+        storage.on_change(StorageClass, self._class_changed)
+        storage.on_change(CSINode, self._csi_node_changed)
+        storage.on_change(VolumeAttachment, self._attachment_changed)
+        for each in storage.attachments.values():
+            self._index_attachment(each)
+        cluster.observe(self)
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def on(self, row: int, driver: str) -> tuple[int, int | None]:
+        """How many volumes of a driver a node has, and how many it may have; None for no limit."""
+        self.catch_up()
+        limit = int(self.limits.limits(driver)[row])
+        return int(self.used(driver)[row]), None if limit == NO_LIMIT else limit
+
+    def used(self, driver: str) -> Ints:
+        """By row, how many different volumes of a driver are mounted or attached there."""
+        found = self._used.get(driver)
+        if found is None:
+            found = self._used[driver] = np.zeros(self._capacity, dtype=np.int64)
+        return found
+
+    def rows_with(self, volume: VolumeId) -> Mapping[int, int]:
+        """The rows where a resident mounts a volume. One that is merely attached is as good as elsewhere."""
+        return self._mounted.get(volume, _NOWHERE)
+
+    def is_mounted(self, claim: Key) -> bool:
+        """A resident mounts this claim by name; one that was made for its pod is nobody else's affair."""
+        used = self._claims.get(claim)
+        return used is not None and not all(mount.is_ephemeral for mount in used.mounts.values())
+
+    def catch_up(self) -> None:
+        """Read the CSINodes and attachments of nodes that came, went, or took another's row. Before any question."""
+        changes = self._cluster.node_changes
+        if changes.tick == self._caught_up_at:
+            return
+        for row in row_numbers(changes.since(self._caught_up_at, self._cluster.size)).tolist():
+            name = self._cluster.name(row)  # empty for a hole: it has neither
+            self.limits.write(row, self._storage.csi_nodes.get(name))
+            self._read_attachments(row)
+        self._caught_up_at = changes.tick
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def resident_added(self, info: PodInfo, row: int) -> None:
+        for volume in info.pod.spec.volumes:
+            name = volume.claim_name(info.pod.name)
+            if name is not None:
+                self._use(f"{info.namespace}/{name}", info, volume.ephemeral is not None, row)
+            elif (found := id_of_inline(volume)) is not None:
+                self._mount(found, row)
+
+    def resident_removed(self, info: PodInfo, row: int) -> None:
+        for volume in info.pod.spec.volumes:
+            name = volume.claim_name(info.pod.name)
+            if name is not None:
+                self._leave(f"{info.namespace}/{name}", info, volume.ephemeral is not None)
+            elif (found := id_of_inline(volume)) is not None:
+                self._unmount(found, row)
+
+    def grown(self, capacity: int) -> None:
+        self._used = {driver: grown(column, capacity) for driver, column in self._used.items()}
+        self.limits.grow(capacity)
+        self._capacity = capacity
+
+    # -- storage ------------------------------------------------------------------------------------------------------
+
+    def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        known = new or old
+        if known is not None and known.key in self._claims:
+            self._look_again((known.key,))
+
+    def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        known = new or old
+        if known is None:
+            return
+        name = known.metadata.name
+        self._look_again(tuple(self._claims_of.get(name, ())))
+        for node in set(self._nodes_of.get(name, {}).values()):
+            self._attachments_changed(node)
+
+    def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
+        """Classes are few and their provisioner is for good: when one comes or goes, all used claims are looked at."""
+        if old is None or new is None or old.provisioner != new.provisioner:
+            self._look_again(tuple(self._claims))
+
+    def _csi_node_changed(self, old: CSINode | None, new: CSINode | None) -> None:
+        known = new or old
+        row = self._cluster.row_of.get(known.metadata.name) if known is not None else None
+        if row is not None and self.limits.write(row, new):
+            self._note((row,))
+
+    def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
+        if old is not None and new is not None and old.spec == new.spec:
+            return  # how far it has come is of no account
+        if old is not None:
+            node, volume = old.spec.node_name, old.spec.source.persistent_volume_name
+            _drop(self._attachments, node, old.metadata.name)
+            _drop(self._nodes_of, volume, old.metadata.name)
+            self._attachments_changed(node)
+        if new is not None:
+            self._index_attachment(new)
+            self._attachments_changed(new.spec.node_name)
+
+    # -- claims that residents mount ----------------------------------------------------------------------------------
+
+    def _use(self, key: Key, info: PodInfo, is_ephemeral: bool, row: int) -> None:
+        claim = self._storage.claims.get(key)
+        used = self._claims.get(key)
+        if used is None:
+            used = self._claims[key] = _UsedClaim()
+            self._index_claim(key, used, claim)
+        if (info.uid, is_ephemeral) in used.mounts:
+            return  # mounted twice, under two names
+        mount = used.mounts[info.uid, is_ephemeral] = _Mount(info.pod, row, is_ephemeral)
+        if claim is not None and _is_good_for(claim, mount):
+            self._count_as(mount, id_of_claim(claim, self._storage))
+
+    def _leave(self, key: Key, info: PodInfo, is_ephemeral: bool) -> None:
+        used = self._claims.get(key)
+        mount = used.mounts.pop((info.uid, is_ephemeral), None) if used is not None else None
+        if used is None or mount is None:
+            return  # mounted twice, left already
+        self._count_as(mount, None)
+        if not used.mounts:
+            del self._claims[key]
+            _drop(self._claims_of, used.volume_name, key)
+
+    def _look_again(self, keys: Iterable[Key]) -> None:
+        """Count the mounts of these claims as what the claims stand for now."""
+        touched = []
+        for key in keys:
+            used, claim = self._claims[key], self._storage.claims.get(key)
+            self._index_claim(key, used, claim)
+            wanted = id_of_claim(claim, self._storage) if claim is not None else None
+            for mount in used.mounts.values():
+                volume = wanted if claim is not None and _is_good_for(claim, mount) else None
+                if volume != mount.counted:
+                    self._count_as(mount, volume)
+                    touched.append(mount.row)
+        self._note(touched)
+
+    def _index_claim(self, key: Key, used: _UsedClaim, claim: PersistentVolumeClaim | None) -> None:
+        name = claim.spec.volume_name if claim is not None else ""
+        if name != used.volume_name:
+            _drop(self._claims_of, used.volume_name, key)
+            if name:
+                self._claims_of.setdefault(name, {})[key] = None
+            used.volume_name = name
+
+    # -- attachments --------------------------------------------------------------------------------------------------
+
+    def _index_attachment(self, each: VolumeAttachment) -> None:
+        node, volume = each.spec.node_name, each.spec.source.persistent_volume_name
+        if each.spec.attacher and volume:  # neither is ever missing on a volume that is attached for a claim
+            self._attachments.setdefault(node, {})[each.metadata.name] = each
+            self._nodes_of.setdefault(volume, {})[each.metadata.name] = node
+
+    def _attachments_changed(self, node: str) -> None:
+        row = self._cluster.row_of.get(node)
+        if row is not None and self._read_attachments(row):
+            self._note((row,))
+
+    def _read_attachments(self, row: int) -> bool:
+        """Take over what is attached to a row's node; tells whether anything changed.
+
+        In the attacher's name, for volumes that exist and are a CSI driver's: an in-tree one has another attacher.
+        """
+        found: set[VolumeId] = set()
+        for each in self._attachments.get(self._cluster.name(row), {}).values():
+            volume = self._storage.volumes.get(each.spec.source.persistent_volume_name)
+            if volume is not None and volume.spec.csi is not None:
+                found.add(VolumeId(each.spec.attacher, volume.spec.csi.volume_handle))
+        before = self._attached.pop(row, frozenset())
+        if found:
+            self._attached[row] = frozenset(found)
+        for volumes, more in ((before - found, -1), (found - before, 1)):
+            for volume_id in volumes:
+                if row not in self._mounted.get(volume_id, _NOWHERE):
+                    self.used(volume_id.driver)[row] += more
+        return before != found
+
+    # -- counting -----------------------------------------------------------------------------------------------------
+
+    def _count_as(self, mount: _Mount, volume: VolumeId | None) -> None:
+        if mount.counted is not None:
+            self._unmount(mount.counted, mount.row)
+        if volume is not None:
+            self._mount(volume, mount.row)
+        mount.counted = volume
+
+    def _mount(self, volume: VolumeId, row: int) -> None:
+        rows = self._mounted.setdefault(volume, {})
+        mounts = rows[row] = rows.get(row, 0) + 1
+        if mounts == 1 and volume not in self._attached.get(row, ()):
+            self.used(volume.driver)[row] += 1
+
+    def _unmount(self, volume: VolumeId, row: int) -> None:
+        rows = self._mounted[volume]
+        rows[row] -= 1
+        if not rows[row]:
+            _drop(self._mounted, volume, row)
+            if volume not in self._attached.get(row, ()):
+                self.used(volume.driver)[row] -= 1
+
+    def _note(self, rows: Iterable[int]) -> None:
+        touched = np.fromiter(rows, np.intp)
+        if len(touched):
+            self._cluster.note_rows(touched)
+
+
+def _is_good_for(claim: PersistentVolumeClaim, mount: _Mount) -> bool:
+    return not mount.is_ephemeral or is_made_for(claim, mount.pod)
+
+
+def _drop(index: dict[K, dict[M, Any]], key: K, member: M) -> None:
+    """Take a member out of an index; a key without members goes too."""
+    held = index.get(key)
+    if held is not None:
+        held.pop(member, None)
+        if not held:
+            del index[key]

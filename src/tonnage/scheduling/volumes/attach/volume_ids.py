@@ -1,0 +1,65 @@
+"""When are two volumes one volume? What attach limits count.
+
+    made       (driver, handle)                 whichever claim, pod or volume object names it
+    pending    (driver of the class, claim)     it is still to be made; the claim stands for it
+    in-tree    as the CSI driver that took the plugin over knows it (`migrated_plugins.py`)
+
+A claim that names a volume nobody knows counts as pending: the volume may be gone, or not there yet. A claim whose
+class is unknown counts nowhere, for it can only be bound by hand.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Volume
+from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.volumes.migrated_plugins import driver_of, inline_name, is_in_tree, volume_name
+from tonnage.scheduling.volumes.pod_claims import class_of
+
+
+class VolumeId(NamedTuple):
+    """Equal for the same volume. One that is pending has no handle yet, but its claim's namespace/name."""
+
+    driver: str
+    handle: str
+    claim: str = ""
+
+
+def id_of_claim(claim: PersistentVolumeClaim, storage: Storage) -> VolumeId | None:
+    """What a claim stands for; None when it is not counted."""
+    volume = _named(claim, storage)
+    if volume is not None:
+        return id_of_volume(volume)
+    found = storage.classes.get(class_of(claim))
+    driver = driver_of(found.provisioner) if found is not None else ""
+    return VolumeId(driver, "", claim.key) if driver else None
+
+
+def id_of_volume(volume: PersistentVolume) -> VolumeId | None:
+    """A volume that exists; None for one that is not a CSI driver's, nor was taken over by one."""
+    source = volume.spec.csi
+    if source is not None:
+        return VolumeId(source.driver, source.volume_handle) if source.driver and source.volume_handle else None
+    found = volume_name(volume)
+    return None if found is None else VolumeId(*found)
+
+
+def id_of_inline(volume: Volume) -> VolumeId | None:
+    """A disk that a pod names without a claim; None for everything else."""
+    found = inline_name(volume)
+    return None if found is None else VolumeId(*found)
+
+
+def is_told_in_tree(claim: PersistentVolumeClaim, storage: Storage) -> bool:
+    """Whether a claim's volume goes by an old plugin's name: a node without a CSINode does not count it at all."""
+    volume = _named(claim, storage)
+    if volume is not None:
+        return volume.spec.csi is None
+    found = storage.classes.get(class_of(claim))
+    return found is not None and is_in_tree(found.provisioner)
+
+
+def _named(claim: PersistentVolumeClaim, storage: Storage) -> PersistentVolume | None:
+    name = claim.spec.volume_name
+    return storage.volumes.get(name) if name else None

@@ -1,0 +1,235 @@
+"""From a plan to bound volumes: what Reserve takes to be so, what PreBind writes, and when the wait is over.
+
+    VolumePlan ──assume──► Assumed ──write──► API ──check──► SUCCESS │ ERROR │ None: keep waiting
+                              └──revert──► as the informer knows it
+
+A volume that exists is given to its claim by its claimRef; a volume that is to be made is asked for by the claim's
+selected-node annotation. Others do the rest (the binder, the provisioner), and `check` watches them at it. Nothing that
+was written is taken back: a provisioner that cannot make a volume removes the annotation itself, and until then the
+claim stays with its node.
+
+The order of the checks and all texts are upstream's (volumeBinder.checkBindings and its neighbours in kube-scheduler
+1.36). What differs: an object that already says what it should is not written again, and only what changes is sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1.persistent_volume import BOUND_BY_CONTROLLER, SELECTED_NODE
+from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.cluster.assumed_objects import AssumedObjects, OutOfSync, version_of
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.framework import SUCCESS, Api, Code, Status
+from tonnage.scheduling.volumes.migrated_affinity import reachable
+from tonnage.scheduling.volumes.plan import StaticBinding, VolumePlan
+
+T = TypeVar("T", bound=Object)
+
+
+@dataclass(slots=True)
+class Assumed:
+    """What was decided about a pod's volumes: each object as it is assumed and, once written, as the API answered."""
+
+    pod: PodInfo
+    node_name: str
+    bindings: list[StaticBinding] = field(default_factory=list)
+    claims: list[PersistentVolumeClaim] = field(default_factory=list)
+    """Those whose volumes are to be made on the node, or made anew there; each once."""
+    held_volumes: dict[Key, PersistentVolume] = field(default_factory=dict)
+    held_claims: dict[Key, PersistentVolumeClaim] = field(default_factory=dict)
+    """What was assumed on this pod's account: it alone is restored, and pods that share a claim keep theirs."""
+
+
+# -- Reserve ----------------------------------------------------------------------------------------------------------
+
+
+def assume(storage: Storage, pod: PodInfo, plan: VolumePlan, node_name: str) -> Assumed:
+    """Let decisions see the plan as done. Raises OutOfSync, with nothing assumed, when an object changed meanwhile."""
+    assumed = Assumed(pod, node_name)
+    try:
+        for binding in plan.static:
+            volume = given_to(binding.volume, binding.claim)
+            if volume is not binding.volume:
+                storage.volumes.assume(volume)
+                assumed.held_volumes[volume.key] = volume
+            assumed.bindings.append(StaticBinding(binding.claim, volume))
+        for claim in {each.claim.key: each.claim for each in plan.provisions}.values():
+            sent = sent_to(claim, node_name)
+            if sent is not claim:
+                storage.claims.assume(sent)
+                assumed.held_claims[sent.key] = sent
+            assumed.claims.append(sent)
+    except OutOfSync:
+        revert(storage, assumed)
+        raise
+    return assumed
+
+
+def revert(storage: Storage, assumed: Assumed) -> None:
+    """It is not going to happen: decisions see what the API has, again. Twice does no harm."""
+    _restore(storage.volumes, assumed.held_volumes)
+    _restore(storage.claims, assumed.held_claims)
+
+
+def given_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    """The volume as it says whose it is; the same object when it does already. Mirrors GetBindVolumeToClaim.
+
+    The annotation says that nobody asked for this very pair, so that the binder may part it again; a volume that was
+    kept for the claim beforehand goes without.
+    """
+    owner = volume.spec.claim_ref
+    is_named = owner is not None and (owner.namespace, owner.name) == (claim.namespace, claim.name)
+    is_kept = is_named and owner is not None and owner.uid in ("", claim.uid)
+    changed = volume
+    if not is_named or owner is None or owner.uid != claim.uid:
+        changed = msgspec.structs.replace(
+            changed, spec=msgspec.structs.replace(volume.spec, claim_ref=_reference_to(claim))
+        )
+    if not is_kept and BOUND_BY_CONTROLLER not in volume.metadata.annotations:
+        changed = _annotated(changed, BOUND_BY_CONTROLLER, "yes")
+    return changed
+
+
+def sent_to(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
+    """The claim as it asks for a volume on that node; the same object when it does already."""
+    return claim if claim.selected_node == node_name else _annotated(claim, SELECTED_NODE, node_name)
+
+
+def _reference_to(claim: PersistentVolumeClaim) -> ObjectReference:
+    return ObjectReference(
+        api_version="v1",
+        kind="PersistentVolumeClaim",
+        namespace=claim.namespace,
+        name=claim.name,
+        uid=claim.uid,
+        resource_version=claim.metadata.resource_version,
+    )
+
+
+def _annotated(each: T, key: str, value: str) -> T:
+    metadata = msgspec.structs.replace(each.metadata, annotations={**each.metadata.annotations, key: value})
+    return msgspec.structs.replace(each, metadata=metadata)
+
+
+def _restore(kept: AssumedObjects[T], held: dict[Key, T]) -> None:
+    for key, mine in held.items():
+        if kept.get(key) is mine:
+            kept.restore(key)
+    held.clear()
+
+
+# -- PreBind ----------------------------------------------------------------------------------------------------------
+
+
+async def write(api: Api, storage: Storage, assumed: Assumed) -> None:
+    """Write what was assumed: every volume, then every claim. Objects that say so already are not touched.
+
+    Raises what the API says, a Conflict when somebody else wrote first. What is not written by then, or by a
+    cancellation, is restored; what is written stays.
+    """
+    try:
+        for number, (claim, volume) in enumerate([(each.claim, each.volume) for each in assumed.bindings]):
+            known = storage.volumes.api(volume.key)
+            if known is None or given_to(known, claim) is not known:
+                known = await api.patch(volume, _volume_patch(volume))
+            assumed.bindings[number] = StaticBinding(claim, known)
+            assumed.held_volumes.pop(volume.key, None)
+        for number, claim in enumerate(list(assumed.claims)):
+            told = storage.claims.api(claim.key)
+            if told is None or told.selected_node != assumed.node_name:
+                told = await api.patch(claim, {"metadata": {"annotations": {SELECTED_NODE: assumed.node_name}}})
+            assumed.claims[number] = told
+            assumed.held_claims.pop(claim.key, None)
+    except BaseException:
+        revert(storage, assumed)
+        raise
+
+
+def _volume_patch(volume: PersistentVolume) -> dict[str, Any]:
+    """What `given_to` may have changed of a volume."""
+    patch: dict[str, Any] = {"spec": {"claimRef": msgspec.to_builtins(volume.spec.claim_ref)}}
+    if BOUND_BY_CONTROLLER in volume.metadata.annotations:
+        patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: volume.metadata.annotations[BOUND_BY_CONTROLLER]}}
+    return patch
+
+
+def check(cluster: Cluster, assumed: Assumed, api: Api) -> Status | None:
+    """Are all volumes bound, as the informers see it? SUCCESS, an ERROR that ends the wait, or None: not yet."""
+    row = cluster.row_of.get(assumed.node_name)
+    node = cluster.nodes[row] if row is not None else None
+    if node is None:
+        return _failed(f'failed to get node "{assumed.node_name}": node "{assumed.node_name}" not found')
+    if api.is_gone(assumed.pod):
+        return _failed(f'pod does not exist any more: pod "{assumed.pod.pod.name}" not found')
+    for binding in assumed.bindings:
+        answer = _static(cluster, binding, node)
+        if answer is not SUCCESS:
+            return answer
+    for claim in assumed.claims:
+        answer = _provisioned(cluster, claim, node)
+        if answer is not SUCCESS:
+            return answer
+    return SUCCESS
+
+
+def _static(cluster: Cluster, binding: StaticBinding, node: Node) -> Status | None:
+    storage = cluster.storage
+    volume, claim = storage.volumes.api(binding.volume.key), storage.claims.api(binding.claim.key)
+    if volume is None:
+        return _failed(f'failed to check binding: persistentvolumes "{binding.volume.key}" not found')
+    if claim is None:
+        return _failed(f'failed to check binding: persistentvolumeclaims "{binding.claim.key}" not found')
+    if _is_older(volume, binding.volume):
+        return None
+    if not _reaches(cluster, volume, node):
+        return _failed(_mismatch(volume, node))
+    if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
+        return _failed(f'ClaimRef got reset for pv "{volume.name}"')
+    return SUCCESS if claim.is_bound else None
+
+
+def _provisioned(cluster: Cluster, written: PersistentVolumeClaim, node: Node) -> Status | None:
+    """A claim that is being rebuilt is bound all the while: for it, what was written need only be seen."""
+    storage = cluster.storage
+    claim = storage.claims.api(written.key)
+    if claim is None:
+        return _failed(f'failed to check provisioning pvc: persistentvolumeclaims "{written.key}" not found')
+    if _is_older(claim, written):
+        return None
+    if not claim.metadata.annotations:
+        return _failed(f'selectedNode annotation reset for PVC "{claim.name}"')
+    if claim.selected_node != node.name:
+        return _failed(f'provisioning failed for PVC "{claim.name}"')
+    if claim.spec.volume_name:
+        volume = storage.volumes.api(claim.spec.volume_name)
+        if volume is None:  # not seen yet; and if it was deleted, the claim will be unbound in the end
+            return None
+        if not _reaches(cluster, volume, node):
+            return _failed(_mismatch(volume, node))
+    return SUCCESS if claim.is_bound else None
+
+
+def _is_older(known: T, written: T) -> bool:
+    """The informer does not show yet what we wrote."""
+    return version_of(known) < version_of(written)
+
+
+def _reaches(cluster: Cluster, volume: PersistentVolume, node: Node) -> bool:
+    row = cluster.row_of[node.name]
+    return bool(reachable(cluster, volume, slice(row, row + 1))[0])
+
+
+def _mismatch(volume: PersistentVolume, node: Node) -> str:
+    return f'pv "{volume.name}" node affinity doesn\'t match node "{node.name}": no matching NodeSelectorTerms'
+
+
+def _failed(text: str) -> Status:
+    return Status(Code.ERROR, (text,))

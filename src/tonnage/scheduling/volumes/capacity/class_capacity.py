@@ -1,0 +1,287 @@
+"""The capacity objects of one class laid out over nodes, and the question they exist for: where does a group fit?
+
+What an object says is judged once for all nodes it reaches (`capacity_reading.py`); the answers are laid out over rows
+by layers, one of which holds for each row the number of an object that reaches it. `capacity_index.py` shows a picture,
+and tells of objects and nodes that change.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Collection, Set
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_count
+from tonnage.scheduling.volumes.capacity.pools import Room
+from tonnage.scheduling.volumes.capacity.reading import Policy, Reading
+from tonnage.scheduling.volumes.packing import Grade, Sizes
+
+_FIRST_OBJECTS = 16
+_FEW_ROWS = 64
+"""An object of so many rows is entered row by row; past that the layers are made anew."""
+NOTHING = -1
+"""In a layer: no object reaches the row."""
+
+Numbers = npt.NDArray[np.intp]
+"""Objects by their numbers in their class, `NOTHING` for none."""
+
+
+def identity(capacity: CSIStorageCapacity) -> str:
+    """What holds on an object are kept by: its uid; its key for one from a manifest, which has none."""
+    return capacity.metadata.uid or capacity.key
+
+
+class Entry:
+    """One object, its place in its class's tables, and the rows it reaches."""
+
+    __slots__ = ("capacity", "class_name", "key", "number", "rows")
+
+    def __init__(self, capacity: CSIStorageCapacity, rows: npt.NDArray[np.intp]) -> None:
+        self.capacity = capacity
+        self.class_name = capacity.storage_class_name
+        self.key: Key = capacity.key
+        self.number = NOTHING
+        self.rows = rows
+
+
+class ClassCapacity:
+    """The objects of one class."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.entries: list[Entry] = []
+        self._free: list[int] = []
+        self._readings: dict[Policy, Reading] = {}
+        self.layers: list[Numbers] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return len(self._free) == len(self.entries)
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def fits(self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Mask:
+        """On which of these rows is there one object that holds all of a group's claims? `sizes` descend.
+
+        What is promised to the claims of `own` is not in their way.
+        """
+        reading = self._reading(policy)
+        to_others = self._to_others(reading, own)
+        count = row_count(rows)
+        found: Mask = np.zeros(count, dtype=np.bool_)
+        if count * 4 < len(self.entries):
+            for layer in self.layers:
+                numbers = layer[rows]
+                asked, place = np.unique(numbers, return_inverse=True)
+                found |= reading.fits(asked, sizes, to_others)[place] & (numbers != NOTHING)
+            return found
+        if self.layers:
+            by_object = self._by_object(reading, sizes, to_others)
+            found = by_object[self.layers[0][rows]]
+            for layer in self.layers[1:]:
+                found |= by_object[layer[rows]]
+        return found
+
+    def _by_object(self, reading: Reading, sizes: Sizes, to_others: Callable[[int], Sizes] | None) -> Mask:
+        """Which objects hold a group, by number; the last answer is that of `NOTHING`, which holds none."""
+        found: Mask = np.zeros(len(self.entries) + 1, dtype=np.bool_)
+        found[:-1] = reading.fits(slice(0, len(self.entries)), sizes, to_others)
+        return found
+
+    def choice_at(self, policy: Policy, sizes: Sizes, row: int, own: Collection[Key] = ()) -> int:
+        """The number of the object that would hold a group on a row: the first of those that do; `NOTHING` if none."""
+        reading = self._reading(policy)
+        to_others = self._to_others(reading, own)
+        for layer in self.layers:
+            number = layer.item(row)
+            if number == NOTHING:
+                break
+            promised = reading.promised.get(number, ())
+            if reading.fits_one(number, sizes, to_others(number) if promised and to_others is not None else promised):
+                return number
+        return NOTHING
+
+    def choices(self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Numbers:
+        """The same for many rows: the number of the object that would hold a group there."""
+        found: Numbers = np.full(row_count(rows), NOTHING, dtype=np.intp)
+        reading = self._reading(policy)
+        to_others = self._to_others(reading, own)
+        is_few = len(found) * 4 < len(self.entries)
+        by_object = None if is_few or not self.layers else self._by_object(reading, sizes, to_others)
+        for layer in reversed(self.layers):
+            numbers = layer[rows]
+            if by_object is not None:
+                found = np.where(by_object[numbers], numbers, found)
+            else:
+                found = np.where((numbers != NOTHING) & reading.fits(numbers, sizes, to_others), numbers, found)
+        return found
+
+    def by_choice(
+        self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key], value_of: Callable[[Ints], Ints]
+    ) -> Ints:
+        """By row, what `value_of` makes of the free bytes of the object that would hold a group; 0 where none would.
+
+        Made once for each object, however many rows it reaches.
+        """
+        reading = self._reading(policy)
+        if row_count(rows) * 4 < len(self.entries):
+            numbers = self.choices(policy, sizes, rows, own)
+            return np.where(numbers != NOTHING, value_of(reading.scored[numbers]), 0)
+        fits = self._by_object(reading, sizes, self._to_others(reading, own))
+        values = np.zeros(len(fits), dtype=np.int64)
+        values[:-1] = value_of(reading.scored[: len(self.entries)])
+        values[~fits] = 0
+        if len(self.layers) == 1:
+            return values[self.layers[0][rows]]
+        found: Ints = np.zeros(row_count(rows), dtype=np.int64)
+        for layer in reversed(self.layers):
+            numbers = layer[rows]
+            found = np.where(fits[numbers], values[numbers], found)
+        return found
+
+    def grades(self, policy: Policy, sizes: Sizes, numbers: Numbers) -> npt.NDArray[np.int8]:
+        """How sure a group's fit is on each of these objects; NONE for `NOTHING`."""
+        found = self._reading(policy).grades(numbers, sizes)
+        found[numbers == NOTHING] = Grade.NONE
+        return found
+
+    def grade_of(self, policy: Policy, sizes: Sizes, number: int) -> Grade:
+        return self._reading(policy).grade_of(number, sizes)
+
+    def has_promises(self, policy: Policy) -> bool:
+        return bool(self._reading(policy).promised)
+
+    def room_of(self, policy: Policy, number: int) -> Room:
+        return self._reading(policy).rooms[number]
+
+    def scored_bytes(self, policy: Policy, numbers: Numbers) -> Ints:
+        """The free bytes that scores are made of, of each of these objects; anything for `NOTHING`."""
+        return self._reading(policy).scored[numbers]
+
+    def scored_at(self, policy: Policy, number: int) -> int:
+        return self._reading(policy).scored.item(number)
+
+    def numbers_at(self, row: int) -> list[int]:
+        """The objects that reach a row, in order; none for one that came after the layers were laid out."""
+        found = []
+        for layer in self.layers:
+            if row >= len(layer) or (number := layer.item(row)) == NOTHING:
+                break
+            found.append(number)
+        return found
+
+    def _to_others(self, reading: Reading, own: Collection[Key]) -> Callable[[int], Sizes] | None:
+        """What is promised of an object but for what these claims were promised themselves; None: all that is."""
+        promised = reading.policy.promised
+        if not own or promised is None:
+            return None
+        return lambda number: promised(self.entries[number].capacity, own)
+
+    def _reading(self, policy: Policy) -> Reading:
+        reading = self._readings.get(policy)
+        if reading is None:
+            reading = self._readings[policy] = Reading(policy, max(_FIRST_OBJECTS, len(self.entries)))
+            gone = set(self._free)
+            for number, entry in enumerate(self.entries):
+                reading.write(number, None if number in gone else entry.capacity)
+        for place, layer in enumerate(self.layers):
+            if len(layer) < self._cluster.capacity:
+                self.layers[place] = self._widened(layer)
+        return reading
+
+    def _widened(self, layer: Numbers) -> Numbers:
+        wider = np.full(self._cluster.capacity, NOTHING, dtype=np.intp)
+        wider[: len(layer)] = layer
+        return wider
+
+    # -- changing -----------------------------------------------------------------------------------------------------
+
+    def add(self, entry: Entry) -> None:
+        if self._free:
+            entry.number = self._free.pop()
+            self.entries[entry.number] = entry
+        else:
+            entry.number = len(self.entries)
+            self.entries.append(entry)
+        for reading in self._readings.values():
+            if entry.number >= len(reading.rooms):
+                reading.grow(2 * len(reading.rooms))
+            reading.write(entry.number, entry.capacity)
+        if len(entry.rows) > _FEW_ROWS:
+            self.rebuild()
+            return
+        for row in entry.rows.tolist():
+            self._enter(row, entry)
+
+    def rewrite(self, entry: Entry) -> None:
+        """An object says something new about its room."""
+        for reading in self._readings.values():
+            reading.write(entry.number, entry.capacity)
+
+    def held_differs(self, entry: Entry) -> None:
+        for reading in self._readings.values():
+            reading.write_holds(entry.number, entry.capacity)
+
+    def drop(self, entry: Entry) -> None:
+        self._free.append(entry.number)
+        for reading in self._readings.values():
+            reading.write(entry.number, None)
+        if len(entry.rows) > _FEW_ROWS:
+            self.rebuild()
+            return
+        for row in entry.rows.tolist():
+            self._write_row(row, [number for number in self.numbers_at(row) if number != entry.number])
+
+    def set_row(self, row: int, reaching: Set[Entry]) -> None:
+        """A node came, went, or has other labels: exactly these objects (of any class) reach it now."""
+        before = [self.entries[number] for number in self.numbers_at(row)]
+        for entry in before:
+            if entry not in reaching:
+                entry.rows = entry.rows[entry.rows != row]
+        mine = [entry for entry in reaching if entry.number < len(self.entries) and self.entries[entry.number] is entry]
+        for entry in mine:
+            if entry not in before:
+                entry.rows = np.sort(np.append(entry.rows, row))
+        if before or mine:
+            self._write_row(row, self._in_order(mine))
+
+    def rebuild(self) -> None:
+        """Lay all objects out over their rows anew."""
+        gone = set(self._free)
+        live = sorted(
+            (entry for number, entry in enumerate(self.entries) if number not in gone), key=lambda each: each.key
+        )
+        self.layers = []
+        if not live:
+            return
+        rows = np.concatenate([entry.rows for entry in live])
+        numbers = np.repeat(np.array([entry.number for entry in live]), [len(entry.rows) for entry in live])
+        order = np.argsort(rows, kind="stable")  # by row, and within a row by key
+        rows, numbers = rows[order], numbers[order]
+        starts = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]]) if len(rows) else np.zeros(0, dtype=np.intp)
+        depth = np.arange(len(rows)) - np.repeat(starts, np.diff(np.r_[starts, len(rows)]))
+        for level in range(int(depth.max(initial=-1)) + 1):
+            layer = np.full(self._cluster.capacity, NOTHING, dtype=np.intp)
+            layer[rows[depth == level]] = numbers[depth == level]
+            self.layers.append(layer)
+
+    def _enter(self, row: int, entry: Entry) -> None:
+        there = [self.entries[number] for number in self.numbers_at(row)]
+        insort(there, entry, key=lambda each: each.key)
+        self._write_row(row, [each.number for each in there])
+
+    def _in_order(self, entries: Collection[Entry]) -> list[int]:
+        return [entry.number for entry in sorted(entries, key=lambda each: each.key)]
+
+    def _write_row(self, row: int, numbers: list[int]) -> None:
+        while len(self.layers) < len(numbers):
+            self.layers.append(np.full(self._cluster.capacity, NOTHING, dtype=np.intp))
+        for level, layer in enumerate(self.layers):
+            if row >= len(layer):
+                layer = self.layers[level] = self._widened(layer)
+            layer[row] = numbers[level] if level < len(numbers) else NOTHING

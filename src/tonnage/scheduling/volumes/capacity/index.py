@@ -1,0 +1,175 @@
+"""Which capacity objects reach which node: class -> rows -> objects, kept, never searched.
+
+Upstream scans every CSIStorageCapacity for every node and every claim. Here the `nodeTopology` of an object is judged
+once, against the label columns, when the object comes or its topology changes; a refresh of its figures changes its row
+in a table. A node that comes or changes its labels finds its objects through the labels they insist on.
+
+    class "fast"     objects   0: node-1's    1: node-2's    2: the zone's      (figures: capacity_reading.py)
+    rows             node-1  node-2  node-3
+    layers[0]        0       1       2          by row, the first object that reaches it, in order of their keys
+    layers[1]        2       2       -          and the second: one layer, unless objects overlap
+
+No `nodeTopology` reaches no node, an empty selector all of them. Objects of all namespaces count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.objects.meta import Key
+from tonnage.objects.requirements import InvalidSelector
+from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import row_numbers
+from tonnage.scheduling.cluster.node_matching import selected
+from tonnage.scheduling.volumes.capacity.class_capacity import ClassCapacity, Entry, identity
+
+_Anchor = tuple[str, str]
+_NO_ROWS: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+
+
+class CapacityIndex:
+    """The capacity objects of a cluster, by class and by row: `cluster.view(CapacityIndex)`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._classes: dict[str, ClassCapacity] = {}
+        self._entries: dict[Key, Entry] = {}
+        self._by_identity: dict[str, Entry] = {}
+        self._anchored: dict[_Anchor, dict[Key, Entry]] = {}
+        """Objects by a label that a node must have for them to reach it; those that insist on none are under ""."""
+        self._seen = cluster.node_changes.tick
+        for each in cluster.storage.capacities.values():
+            self._changed(None, each)
+        cluster.storage.on_change(CSIStorageCapacity, self._changed)
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def of(self, class_name: str) -> ClassCapacity:
+        """The objects of a class, true for the nodes as they are now."""
+        if self._seen != self._cluster.node_changes.tick:
+            self._follow_nodes()
+        found = self._classes.get(class_name)
+        if found is None:
+            found = self._classes[class_name] = ClassCapacity(self._cluster)
+        return found
+
+    def objects_at(self, class_name: str, node_name: str) -> tuple[CSIStorageCapacity, ...]:
+        """The objects of a class that reach a node, in order of their keys; none for a node that is not there."""
+        row = self._cluster.row_of.get(node_name)
+        if row is None:
+            return ()
+        found = self.of(class_name)
+        return tuple(found.entries[number].capacity for number in found.numbers_at(row))
+
+    def held_differs(self, uid: str) -> None:
+        """What is held of an object changed: decisions remembered for the rows it reaches have to look again."""
+        entry = self._by_identity.get(uid)
+        if entry is not None:
+            self._classes[entry.class_name].held_differs(entry)
+            self._cluster.note_rows(entry.rows)
+
+    # -- objects that change ------------------------------------------------------------------------------------------
+
+    def _changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
+        entry = self._entries.get(old.key) if old is not None else None
+        if new is None or (entry is not None and _is_elsewhere(entry.capacity, new)):
+            if entry is not None:
+                self._drop(entry)
+            entry = None
+        if new is None:
+            return
+        if entry is None:
+            self._add(new)
+            return
+        self._by_identity.pop(identity(entry.capacity), None)
+        self._by_identity[identity(new)] = entry
+        entry.capacity = new
+        self._classes[entry.class_name].rewrite(entry)
+        self._cluster.note_rows(entry.rows)
+
+    def _add(self, new: CSIStorageCapacity) -> None:
+        of_class = self.of(new.storage_class_name)  # follows the nodes: they are not to meet an entry without a place
+        entry = Entry(new, self._rows_of(new))
+        self._entries[new.key] = entry
+        self._by_identity[identity(new)] = entry
+        for anchor in _anchors(new.node_topology):
+            self._anchored.setdefault(anchor, {})[new.key] = entry
+        of_class.add(entry)
+        self._cluster.note_rows(entry.rows)
+
+    def _drop(self, entry: Entry) -> None:
+        del self._entries[entry.key]
+        self._by_identity.pop(identity(entry.capacity), None)
+        for anchor in _anchors(entry.capacity.node_topology):
+            sharing = self._anchored[anchor]
+            del sharing[entry.key]
+            if not sharing:
+                del self._anchored[anchor]
+        self._classes[entry.class_name].drop(entry)
+        self._cluster.note_rows(entry.rows)
+
+    def _rows_of(self, capacity: CSIStorageCapacity) -> npt.NDArray[np.intp]:
+        if capacity.node_topology is None:
+            return _NO_ROWS
+        cluster = self._cluster
+        reached = selected(cluster, capacity.node_topology, cluster.all_rows) & cluster.exists[: cluster.size]
+        return np.flatnonzero(reached)
+
+    # -- nodes that change --------------------------------------------------------------------------------------------
+
+    def _follow_nodes(self) -> None:
+        """Bring the rows of nodes that changed since the last look to the objects that reach them now."""
+        cluster = self._cluster
+        changed = cluster.node_changes.since(self._seen, cluster.size)
+        self._seen = cluster.node_changes.tick
+        if isinstance(changed, slice) and changed.stop - changed.start == cluster.size > 1:
+            for entry in self._entries.values():
+                entry.rows = self._rows_of(entry.capacity)
+            for each in self._classes.values():
+                each.rebuild()
+            return
+        for row in row_numbers(changed).tolist():
+            node = cluster.nodes[row]
+            reaching = set(self._reaching(node.metadata.labels)) if node is not None else set()
+            for each in self._classes.values():
+                each.set_row(row, reaching)
+
+    def _reaching(self, labels: Mapping[str, str]) -> Iterator[Entry]:
+        for anchor in (("", ""), *labels.items()):
+            for entry in self._anchored.get(anchor, {}).values():
+                topology = entry.capacity.node_topology
+                if topology is not None and _matches(topology, labels):
+                    yield entry
+
+
+def _is_elsewhere(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
+    """The object is for another class or other nodes than before, or is another object under the same name."""
+    return (
+        old.storage_class_name != new.storage_class_name
+        or old.node_topology != new.node_topology
+        or old.metadata.uid != new.metadata.uid
+    )
+
+
+def _anchors(topology: LabelSelector | None) -> tuple[_Anchor, ...]:
+    """Labels of which a node must have one to be selected; one empty anchor when there is no such label."""
+    if topology is None:
+        return ()
+    for key, value in topology.match_labels.items():
+        return ((key, value),)
+    for each in topology.match_expressions:
+        if each.operator == "In" and each.values:
+            return tuple((each.key, value) for value in dict.fromkeys(each.values))
+    return (("", ""),)
+
+
+def _matches(topology: LabelSelector, labels: Mapping[str, str]) -> bool:
+    try:
+        return topology.matches(labels)
+    except InvalidSelector:
+        return False

@@ -1,0 +1,114 @@
+"""What a capacity object says about room: its pools, in bytes, whichever of its fields tells.
+
+    availableCapacities (KEP-5925)             the free bytes of each pool
+    annotation tonnage.dev/available-capacities  the same, on a server that drops the field
+    maximumVolumeSize, capacity                what objects said before; how to read them is `legacyPools`
+
+| legacyPools | several claims against capacity 300Gi, maximumVolumeSize 100Gi         |
+| Strict      | one pool of 100Gi: the KEP's word                                      |
+| Bounded     | each claim at most 100Gi, all of them at most 300Gi                    |
+| Independent | each claim at most 100Gi, whatever the others ask: as without the gate |
+
+CSIDriver has a field of the KEP as well, and an annotation that stands in for it: `rebuilds_volumes`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tonnage import logs
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIDriver, CSIStorageCapacity
+from tonnage.quantity import InvalidQuantity, Quantity
+from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
+from tonnage.scheduling.volumes.packing import UNBOUNDED
+
+VOLUME_REBUILDING = "tonnage.dev/volume-rebuilding"
+
+MOST_BYTES = (1 << 63) - 1
+"""What a quantity's value stops at, and so does a sum of them: columns hold 64 bits."""
+
+_log = logs.logger("tonnage.scheduling")
+
+
+class Room(NamedTuple):
+    """What claims may take of one object, jointly: each goes to one of the pools and is of `claim_limit` at most.
+
+    `pools` are free bytes, largest first; none at all means that the object does not say, and nothing fits.
+    """
+
+    pools: tuple[int, ...]
+    claim_limit: int = UNBOUNDED
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.pools)
+
+
+NO_ROOM = Room(())
+
+
+def listed_pools(capacity: CSIStorageCapacity) -> tuple[int, ...]:
+    """The free bytes of each pool that the object lists, by field or else by annotation; empty when it lists none."""
+    found = capacity.available_capacities
+    if not found and AVAILABLE_CAPACITIES in capacity.metadata.annotations:
+        found = _annotated(capacity)
+    return tuple(sorted([each.value() for each in found], reverse=True))
+
+
+def room_of(capacity: CSIStorageCapacity, legacy: LegacyPools) -> Room:
+    """How much claims may take, read jointly (KEP-5925)."""
+    pools = listed_pools(capacity)
+    if pools:
+        return Room(pools)
+    limit = volume_limit(capacity)
+    if limit is None:
+        return NO_ROOM
+    if legacy is LegacyPools.STRICT:
+        return Room((limit,))
+    if legacy is LegacyPools.BOUNDED:
+        return Room((UNBOUNDED if capacity.capacity is None else capacity.capacity.value(),), limit)
+    return Room((UNBOUNDED,), limit)
+
+
+def room_without_gate(capacity: CSIStorageCapacity) -> Room:
+    """The same as kube-scheduler 1.36 reads it: pools are not looked at, and each claim is on its own."""
+    limit = volume_limit(capacity)
+    return NO_ROOM if limit is None else Room((UNBOUNDED,), limit)
+
+
+def volume_limit(capacity: CSIStorageCapacity) -> int | None:
+    """How large one volume may be: `maximumVolumeSize` if it is set, even when larger than `capacity`; else that."""
+    told = capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity
+    return None if told is None else told.value()
+
+
+def scored_capacity(capacity: CSIStorageCapacity, *, with_pools: bool) -> int:
+    """The free bytes a score is made of (KEP-4049): `capacity`, else the sum of the pools, else the largest volume."""
+    if capacity.capacity is not None:
+        return capacity.capacity.value()
+    pools = listed_pools(capacity) if with_pools else ()
+    return min(sum(pools), MOST_BYTES) if pools else (volume_limit(capacity) or 0)
+
+
+def rebuilds_volumes(driver: CSIDriver | None) -> bool:
+    """Whether a driver moves a volume to where its pod goes, when the volume's node is cordoned or gone (KEP-5925)."""
+    if driver is None:
+        return False
+    return driver.spec.volume_rebuilding or driver.metadata.annotations.get(VOLUME_REBUILDING) == "true"
+
+
+def _annotated(capacity: CSIStorageCapacity) -> tuple[Quantity, ...]:
+    """The pools of the annotation. One that cannot be read is told of and passed over: it is not the pod's fault."""
+    text = capacity.metadata.annotations[AVAILABLE_CAPACITIES]
+    try:
+        return tuple(Quantity.parse(each.strip()) for each in text.split(",") if each.strip())
+    except InvalidQuantity as exc:
+        _log.warning(
+            "The pools of a capacity object cannot be read and are passed over",
+            object=f"CSIStorageCapacity {capacity.key}",
+            field=f"metadata.annotations[{AVAILABLE_CAPACITIES}]",
+            value=text,
+            error=exc.message,
+            remedy='write quantities with commas between them, such as "100Gi,100Gi"',
+        )
+        return ()

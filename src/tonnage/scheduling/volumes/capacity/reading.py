@@ -1,0 +1,167 @@
+"""What the capacity objects of one class say, as columns: how one profile reads their figures and what is held of them.
+
+One row of the table is one object: its pools in bytes, largest first, how large a claim may be, what is kept of it.
+How the figures are read depends on the profile (`legacyPools`, the gate), and so does what is held (`reservation`); a
+`Policy` is both. Objects are judged once for all nodes they reach; `class_capacity.py` knows which those are.
+
+Promises of the ledger are in the driver's hands: where they leave so much room that its choices do not matter, which is
+nearly everywhere, that is seen for all objects at once; the others are looked at one by one (`packing.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.columns import Ints, Mask, grown
+from tonnage.scheduling.volumes import packing
+from tonnage.scheduling.volumes.capacity.pools import Room
+from tonnage.scheduling.volumes.packing import NO_POOL, Grade, Sizes
+
+Numbers = slice | npt.NDArray[np.intp]
+"""Objects by their numbers. A number that is none, -1, may be among them: what is told of it means nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """How one profile reads capacity objects and what it takes to be held of them.
+
+    `promised` gives the bytes promised of an object (mode Ledger), but for those to some claims, `is_reserved` whether
+    it is out of bounds (mode Object); both by the object as it is now.
+    """
+
+    room_of: Callable[[CSIStorageCapacity], Room]
+    scored_bytes: Callable[[CSIStorageCapacity], int]
+    is_reserved: Callable[[CSIStorageCapacity], bool] | None = None
+    promised: Callable[[CSIStorageCapacity, Collection[Key]], Sizes] | None = None
+    must_be: Grade = Grade.POSSIBLE
+
+
+class Reading:
+    """A class's objects as one policy reads them."""
+
+    def __init__(self, policy: Policy, objects: int) -> None:
+        self.policy = policy
+        self.rooms: list[Room] = [Room(())] * objects
+        self.pools: Ints = np.full((objects, 1), NO_POOL, dtype=np.int64)
+        self.limits: Ints = np.full(objects, packing.UNBOUNDED, dtype=np.int64)
+        self.scored: Ints = np.zeros(objects, dtype=np.int64)
+        self.is_limited = False
+        """Some object has a limit for single claims."""
+        self.is_reserved: Mask = np.zeros(objects, dtype=np.bool_)
+        self.promised: dict[int, Sizes] = {}
+        """By number, what is promised of an object, largest first; those of which nothing is are not there."""
+        self.promised_bytes: Ints = np.zeros(objects, dtype=np.int64)
+        self.largest_promised: Ints = np.zeros(objects, dtype=np.int64)
+
+    def grow(self, objects: int) -> None:
+        self.rooms += [Room(())] * (objects - len(self.rooms))
+        wider = np.full((objects, self.pools.shape[1]), NO_POOL, dtype=np.int64)
+        wider[: len(self.pools)] = self.pools
+        self.pools = wider
+        self.limits, self.scored = grown(self.limits, objects), grown(self.scored, objects)
+        self.is_reserved = grown(self.is_reserved, objects)
+        self.promised_bytes = grown(self.promised_bytes, objects)
+        self.largest_promised = grown(self.largest_promised, objects)
+
+    def write(self, number: int, capacity: CSIStorageCapacity | None) -> None:
+        """Bring one object's row to what it says; None blanks it."""
+        room = self.policy.room_of(capacity) if capacity is not None else Room(())
+        if len(room.pools) > self.pools.shape[1]:
+            more = np.full((len(self.pools), len(room.pools) - self.pools.shape[1]), NO_POOL, dtype=np.int64)
+            self.pools = np.hstack((self.pools, more))
+        self.rooms[number] = room
+        self.pools[number] = NO_POOL
+        self.pools[number, : len(room.pools)] = room.pools
+        self.limits[number] = room.claim_limit
+        self.scored[number] = self.policy.scored_bytes(capacity) if capacity is not None else 0
+        self.is_limited = self.is_limited or room.claim_limit != packing.UNBOUNDED
+        self.write_holds(number, capacity)
+
+    def write_holds(self, number: int, capacity: CSIStorageCapacity | None) -> None:
+        policy = self.policy
+        if policy.is_reserved is not None:
+            self.is_reserved[number] = capacity is not None and policy.is_reserved(capacity)
+        if policy.promised is not None:
+            promised = policy.promised(capacity, ()) if capacity is not None else ()
+            if promised:
+                self.promised[number] = promised
+            else:
+                self.promised.pop(number, None)
+            self.promised_bytes[number] = min(sum(promised), packing.UNBOUNDED - 1)
+            self.largest_promised[number] = min(max(promised, default=0), packing.UNBOUNDED - 1)
+
+    # -- judging ------------------------------------------------------------------------------------------------------
+
+    def fits_one(self, number: int, sizes: Sizes, promised: Sizes) -> bool:
+        """Does a group fit one object, beside what is promised of it? In plain numbers, for the row that changed."""
+        room = self.rooms[number]
+        if self.is_reserved.item(number) or not room.pools or (sizes and sizes[0] > room.claim_limit):
+            return False
+        if self.policy.must_be is Grade.GUARANTEED:
+            return packing.grade_one(room.pools, sizes, promised) is Grade.GUARANTEED
+        if promised:
+            return packing.fits_beside_one(room.pools, sizes, promised)
+        return packing.fits_one(room.pools, sizes)
+
+    def grade_of(self, number: int, sizes: Sizes) -> Grade:
+        room = self.rooms[number]
+        if not room.pools or (sizes and sizes[0] > room.claim_limit):
+            return Grade.NONE
+        return packing.grade_one(room.pools, sizes, self.promised.get(number, ()))
+
+    def fits(self, numbers: Numbers, sizes: Sizes, to_others: Callable[[int], Sizes] | None = None) -> Mask:
+        """Which of these objects hold a group, beside what is promised of them, or of that only what is `to_others`."""
+        pools = self.pools[numbers]
+        fits = packing.fits(pools, sizes)
+        if self.is_limited and sizes:
+            fits &= self.limits[numbers] >= sizes[0]
+        if self.policy.is_reserved is not None:
+            fits &= ~self.is_reserved[numbers]
+        if self.policy.must_be is Grade.GUARANTEED and len(sizes) > 1:
+            certain = np.flatnonzero(fits)
+            fits[certain] = packing.grades(pools[certain], sizes) == Grade.GUARANTEED
+        if self.promised:
+            is_open = fits & (self.promised_bytes[numbers] > 0)
+            if to_others is None:
+                is_sure = self._is_sure(numbers, sizes)
+                # Of a single pool, promises are plain subtraction: what is not sure does not fit.
+                fits &= ~is_open | is_sure
+                is_open &= ~is_sure & ((pools[:, 1] != NO_POOL) if pools.shape[1] > 1 else False)
+            for place in np.flatnonzero(is_open).tolist():
+                number = numbers.start + place if isinstance(numbers, slice) else int(numbers[place])
+                promised = self.promised.get(number, ()) if to_others is None else to_others(number)
+                fits[place] = self.fits_one(number, sizes, promised)
+        return fits
+
+    def grades(self, numbers: Numbers, sizes: Sizes) -> npt.NDArray[np.int8]:
+        """How sure a group's fit is on each of these objects."""
+        found = packing.grades(self.pools[numbers], sizes)
+        if self.promised:
+            is_sure, is_open = self._is_sure(numbers, sizes), self.promised_bytes[numbers] > 0
+            found[is_open & is_sure] = Grade.GUARANTEED
+            for place in np.flatnonzero(is_open & ~is_sure).tolist():
+                number = numbers.start + place if isinstance(numbers, slice) else int(numbers[place])
+                found[place] = self.grade_of(number, sizes)
+        return found
+
+    def _is_sure(self, numbers: Numbers, sizes: Sizes) -> Mask:
+        """Which objects hold a group and all that is promised, whatever the driver does. A no decides nothing.
+
+        With T bytes in all and c the largest claim, either of these is enough (`pool_grades.py` says why):
+
+            largest pool >= T          sum over pools of max(pool - c + 1, 0) > T
+        """
+        pools = self.pools[numbers]
+        together = self.promised_bytes[numbers] + min(sum(sizes), packing.UNBOUNDED - 1)
+        is_sure: Mask = (pools[:, 0] >= together) | (pools[:, 0] >= packing.UNBOUNDED)
+        if pools.shape[1] > 1:
+            largest = np.maximum(self.largest_promised[numbers], min(sizes[0], packing.UNBOUNDED - 1))
+            counted = np.minimum(pools, packing.UNBOUNDED // pools.shape[1])  # less is safe, and sums stay in 64 bits
+            is_sure |= np.maximum(counted - (largest[:, None] - 1), 0).sum(axis=1) > together
+        return is_sure

@@ -1,0 +1,137 @@
+"""One node's part in a pod's volumes as plain facts, and as the document that `explain -o json` promises.
+
+`account.py` works them out; `whatif/volume_report.py` shows them to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tonnage.clock import rfc3339
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
+from tonnage.scheduling.volumes.explain.nearest_miss import Miss, amount, elsewhere
+from tonnage.scheduling.volumes.packing import UNBOUNDED
+from tonnage.scheduling.volumes.reservations.holds import Hold
+
+BOUND, STATIC, DYNAMIC, REBUILD = "bound", "static", "dynamic", "rebuild"
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Attach slots of one driver on one node; `new` are those the pod would take. No limit is None."""
+
+    driver: str
+    used: int
+    limit: int | None
+    new: int
+
+    @property
+    def miss(self) -> Miss | None:
+        if self.limit is None or not self.new or self.used + self.new <= self.limit:
+            return None
+        more = f", needs {self.new} more" if self.new > 1 or self.used < self.limit else ""
+        return elsewhere(f"attach slots {self.used} of {self.limit} used{more} ({self.driver})")
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What one capacity object has for all claims of a class together.
+
+    `places` are positions of pools by claim, none if it refuses them; `grade` is how sure it is that they fit, holds of
+    others aside.
+    """
+
+    capacity: CSIStorageCapacity | None = None
+    room: Room = NO_ROOM
+    places: Mapping[Key, int] = field(default_factory=dict)
+    grade: str = ""
+    reserved_by: Hold | None = None
+    promised: tuple[Hold, ...] = ()
+    miss: Miss | None = None
+
+
+NO_SUPPLY = Supply()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAccount:
+    """One claim on one node."""
+
+    claim: Key
+    kind: str
+    size: int | None
+    volume: str = ""
+    supply: Supply = NO_SUPPLY
+    miss: Miss | None = None
+    slots: Slots | None = None
+
+    @property
+    def takes(self) -> int | None:
+        """The position of the pool it would take, if the driver placed all claims as we would."""
+        return self.supply.places.get(self.claim)
+
+    def document(self) -> dict[str, Any]:
+        """Sizes are quantities such as "100Gi"; `pools` are what the object says is free, largest first."""
+        supply, told = self.supply, [each.told for each in (self.miss, self.slots and self.slots.miss) if each]
+        found: dict[str, Any] = {"claim": self.claim, "kind": self.kind}
+        if self.volume:
+            found["volume"] = self.volume
+        if self.kind in (DYNAMIC, REBUILD):
+            found["capacity"] = supply.capacity.key if supply.capacity is not None else None
+        found["pools"] = [amount(pool) for pool in supply.room.pools if pool < UNBOUNDED]
+        if self.size is not None:
+            found["size"] = amount(self.size)
+        if supply.room.claim_limit < UNBOUNDED:
+            found["maximumVolumeSize"] = amount(supply.room.claim_limit)
+        if self.takes is not None and supply.room.pools[self.takes] < UNBOUNDED:
+            found["takes"] = {"pool": self.takes}
+        if supply.grade:
+            found["grade"] = supply.grade
+        if supply.reserved_by is not None:
+            found["reservedBy"] = {"pod": supply.reserved_by.pod, "since": rfc3339(supply.reserved_by.since)}
+        if supply.promised:
+            found["promised"] = [_promise(hold) for hold in supply.promised]
+        if self.slots is not None:
+            found["attach"] = {"driver": self.slots.driver, "used": self.slots.used, "limit": self.slots.limit}
+        if told:
+            found["miss"] = "; ".join(told)
+        return found
+
+
+def _promise(hold: Hold) -> dict[str, Any]:
+    return {
+        "claim": ", ".join(hold.claims),
+        "pod": hold.pod or None,
+        "size": amount(hold.bytes),
+        "since": rfc3339(hold.since),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAccount:
+    """One node's part in a pod's volumes, claim by claim."""
+
+    claims: tuple[ClaimAccount, ...]
+
+    def document(self) -> list[dict[str, Any]]:
+        return [each.document() for each in self.claims]
+
+    @property
+    def room_miss(self) -> Miss | None:
+        """Why VolumeBinding refuses the node, if it does: of several claims' misses the farthest, all of them told."""
+        return _farthest([each.miss for each in self.claims if each.miss is not None])
+
+    @property
+    def slot_miss(self) -> Miss | None:
+        """Why NodeVolumeLimits does."""
+        return _farthest([each.slots.miss for each in self.claims if each.slots and each.slots.miss is not None])
+
+
+def _farthest(misses: Sequence[Miss]) -> Miss | None:
+    if not misses:
+        return None
+    return replace(max(misses), told="; ".join(dict.fromkeys(miss.told for miss in misses)))

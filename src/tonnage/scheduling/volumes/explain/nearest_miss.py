@@ -1,0 +1,128 @@
+"""Why volumes do not fit a node, in numbers: how far the room that comes nearest is from enough.
+
+    largest free pool 80Gi, needs 120Gi                     one claim is larger than every pool
+    100Gi free, needs 200Gi together                        the pools' sum is too small
+    4×70Gi pack no way into 3×100Gi                         neither of the two, and still no packing
+    reserved by batch/job-0 since 2026-11-15T02:29:13Z      it would fit, but for somebody on its way (mode Object)
+    100Gi free, 80Gi promised to batch/job-0, needs 40Gi    the same by bytes (mode Ledger)
+
+A scheduler's reasons are made to be counted; these are made to be acted upon. Misses can be compared: what only has to
+be waited for is nearer than what lacks room, and of the latter what lacks fewer bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tonnage.clock import rfc3339
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.quantity import Quantity
+from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
+from tonnage.scheduling.volumes import packing
+from tonnage.scheduling.volumes.capacity.pools import Room, listed_pools, room_of
+from tonnage.scheduling.volumes.packing import UNBOUNDED, Sizes
+from tonnage.scheduling.volumes.reservations.holds import Hold
+
+_NAMED = 2
+"""Of those whose claims hold a promise so many are named, the others counted."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Miss:
+    """One way in which a node is not enough; smaller is nearer."""
+
+    rank: int
+    lacking_bytes: int
+    told: str
+
+
+_WAITS, _UNSURE, _LACKS, _UNKNOWN, _ELSEWHERE = range(5)
+
+
+def elsewhere(told: str) -> Miss:
+    """A miss that no room on this node can mend."""
+    return Miss(_ELSEWHERE, 0, told)
+
+
+def out_of_reach(class_name: str) -> Miss:
+    return Miss(_UNKNOWN, 0, f"no capacity object of class {class_name} reaches this node")
+
+
+def room_miss(
+    capacity: CSIStorageCapacity, room: Room, sizes: Sizes, promised: Sizes, holds: Sequence[Hold], *, is_reserved: bool
+) -> Miss:
+    """Why one object refuses a group of claims, `sizes` and `promised` descending. It does refuse them."""
+    if not room.is_known:
+        return Miss(_UNKNOWN, 0, f"capacity object {capacity.key} does not say how much is free")
+    lack = _lack(room, sizes)
+    if lack is not None:
+        return Miss(lack.rank, lack.lacking_bytes, f"{lack.told}{_if_bounded(capacity, room, sizes)}")
+    if is_reserved:
+        return Miss(_WAITS, 0, _reserved(holds))
+    if promised and not packing.fits_beside_one(room.pools, sizes, promised):
+        return _promised(room, sizes, promised, holds)
+    told = f"{amounts(sizes)} fit {amounts(room.pools)} only if the driver picks the right pools (poolFit: Guaranteed)"
+    return Miss(_UNSURE, 0, told)
+
+
+def _lack(room: Room, sizes: Sizes) -> Miss | None:
+    """What the room lacks for these claims, whoever else wants it; None when they fit."""
+    largest, needed = room.pools[0], sizes[0] if sizes else 0
+    if needed > room.claim_limit:
+        told = f"largest volume {amount(room.claim_limit)}, needs {amount(needed)}"
+        return Miss(_LACKS, needed - room.claim_limit, told)
+    if largest >= UNBOUNDED or packing.fits_one(room.pools, sizes):
+        return None
+    if needed > largest:
+        return Miss(_LACKS, needed - largest, f"largest free pool {amount(largest)}, needs {amount(needed)}")
+    free, together = sum(room.pools), sum(sizes)
+    if together > free:
+        pools = f" in {len(room.pools)} pools" if len(room.pools) > 1 else ""
+        return Miss(_LACKS, together - free, f"{amount(free)} free{pools}, needs {amount(together)} together")
+    return Miss(_LACKS, 0, f"{amounts(sizes)} pack no way into {amounts(room.pools)}")
+
+
+def _if_bounded(capacity: CSIStorageCapacity, room: Room, sizes: Sizes) -> str:
+    """A driver that reports a sum and a maximum is read as one pool; where that is the trouble, it is said."""
+    if listed_pools(capacity) or room != room_of(capacity, LegacyPools.STRICT):
+        return ""
+    bounded = room_of(capacity, LegacyPools.BOUNDED)
+    if bounded == room or _lack(bounded, sizes) is not None:
+        return ""
+    together = "" if bounded.pools[0] >= UNBOUNDED else f", {amount(bounded.pools[0])} together"
+    return f"; legacyPools: Bounded would take it (each at most {amount(bounded.claim_limit)}{together})"
+
+
+def _reserved(holds: Sequence[Hold]) -> str:
+    """The holder can be gone for as long as an object's news is on its way."""
+    if not holds:
+        return "reserved"
+    return f"reserved by {holds[0].pod or ', '.join(holds[0].claims)} since {rfc3339(holds[0].since)}"
+
+
+def _promised(room: Room, sizes: Sizes, promised: Sizes, holds: Sequence[Hold]) -> Miss:
+    free, taken, together = sum(room.pools), sum(promised), sum(sizes)
+    names = list(dict.fromkeys(hold.pod or ", ".join(hold.claims) for hold in holds))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    to_whom = f" to {', '.join(names[:_NAMED])}{more}" if names else ""
+    since = f" since {rfc3339(min(hold.since for hold in holds))}" if holds else ""
+    told = f"{amount(free)} free, {amount(taken)} promised{to_whom}{since}, needs {amount(together)}"
+    if taken + together <= free:
+        told += " wherever the driver puts those"
+    return Miss(_WAITS, max(taken + together - free, 0), told)
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def amount(number: int) -> str:
+    """Bytes as a quantity: 80Gi."""
+    return str(Quantity.from_bytes(number))
+
+
+def amounts(numbers: Iterable[int]) -> str:
+    """Several, the largest first, those alike counted: 2×100Gi, 60Gi."""
+    counted = Counter(numbers)
+    return ", ".join(f"{count}×{amount(each)}" if count > 1 else amount(each) for each, count in counted.items())

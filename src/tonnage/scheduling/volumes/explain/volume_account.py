@@ -1,0 +1,247 @@
+"""What every node would do for a pod's volumes, for people: where each claim's bytes come from, or why they do not.
+
+    claim       kind     of                          pools         takes    grade
+    shop/data   dynamic  kube-system/node-1-pools    100Gi, 60Gi   pool 0   guaranteed
+    shop/logs   bound    volume pv-7
+    shop/temp   dynamic  kube-system/node-1-pools    …             miss: largest free pool 80Gi, needs 120Gi
+
+A decision needs a yes or no for all nodes at once and a plan for one (`volume_fit.py`); this tells the same story node
+by node, refused ones included, with the nearest miss in numbers (`nearest_miss.py`), who has reserved what since when,
+and how many attach slots are left. Nothing is decided here. What comes out stands in `account_entries.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.meta import Key
+from tonnage.scheduling.cluster.columns import Mask
+from tonnage.scheduling.cluster.node_matching import in_topology, matching
+from tonnage.scheduling.volumes import packing
+from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.attach.volume_ids import id_of_claim
+from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity
+from tonnage.scheduling.volumes.capacity.pools import Room
+from tonnage.scheduling.volumes.demand import Demand, Rebuild, counted_bytes
+from tonnage.scheduling.volumes.explain.account_entries import (
+    BOUND,
+    DYNAMIC,
+    NO_SUPPLY,
+    REBUILD,
+    STATIC,
+    ClaimAccount,
+    NodeAccount,
+    Slots,
+    Supply,
+)
+from tonnage.scheduling.volumes.explain.nearest_miss import Miss, elsewhere, out_of_reach, room_miss
+from tonnage.scheduling.volumes.packing import UNBOUNDED, Sizes, descending
+from tonnage.scheduling.volumes.pod_claims import class_of
+from tonnage.scheduling.volumes.reservations.holds import Hold
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
+from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
+from tonnage.scheduling.volumes.static_volumes import Match
+from tonnage.scheduling.volumes.volume_fit import NO_PROVISIONER, Making, VolumeFit
+
+
+class VolumeAccount:
+    """Accounts for one demand on all nodes of a cluster, as one profile's `VolumeFit` judges them."""
+
+    def __init__(self, fit: VolumeFit, demand: Demand) -> None:
+        self._fit = fit
+        self._demand = demand
+        self._cluster = fit.cluster
+        self._storage = fit.cluster.storage
+        self._attached = fit.cluster.view(AttachedVolumes)
+        self._attached.catch_up()
+        self._reach: dict[str, Mask] = {}
+        self._supplies: dict[tuple[str, Sizes, int, tuple[Key, ...]], Supply] = {}
+
+    def by_row(self) -> dict[int, NodeAccount]:
+        """Every node's account, by its row."""
+        fit, demand = self._fit, self._demand
+        rows = np.array(sorted(self._cluster.row_of.values()), dtype=np.intp)
+        found: dict[int, NodeAccount] = {}
+        for making, places, match in fit.makings(demand, demand.rebuilds, rows):
+            for place in places.tolist():
+                row = int(rows[place])
+                found[row] = self._node(row, demand.rebuilds, making, match, place)
+        for own in {each.row for each in demand.rebuilds if each.row >= 0}:
+            # On its own node a volume stays where it is.
+            rebuilds = tuple(each for each in demand.rebuilds if each.row != own)
+            making, _, match = next(fit.makings(demand, rebuilds, slice(own, own + 1)))
+            found[own] = self._node(own, rebuilds, making, match, 0)
+        return found
+
+    def _node(
+        self, row: int, rebuilds: Sequence[Rebuild], making: Making, match: Match | None, place: int
+    ) -> NodeAccount:
+        rebuilt = {each.claim.key for each in rebuilds}
+        claims = [self._bound(claim, volume, row) for claim, volume in self._demand.bound if claim.key not in rebuilt]
+        claims += [
+            ClaimAccount(claim.key, STATIC, _bytes(claim), volume.name) for claim, volume in _static(match, place)
+        ]
+        claims += self._made(row, making, rebuilt)
+        return NodeAccount(tuple(self._with_slots(claims, row)))
+
+    # -- volumes that exist -------------------------------------------------------------------------------------------
+
+    def _bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None, row: int) -> ClaimAccount:
+        miss = self._unreachable(claim, volume, row)
+        return ClaimAccount(claim.key, BOUND, _bytes(claim), claim.spec.volume_name, miss=miss)
+
+    def _unreachable(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None, row: int) -> Miss | None:
+        if volume is None:
+            return elsewhere(f"volume {claim.spec.volume_name} does not exist")
+        required = volume.spec.node_affinity.required
+        if required is None:
+            return None
+        reached = self._reach.get(volume.name)
+        if reached is None:
+            reached = self._reach[volume.name] = matching(self._cluster, required, self._cluster.all_rows)
+        return None if reached[row] else elsewhere(f"volume {volume.name} cannot be reached from this node")
+
+    # -- volumes that are to be made ----------------------------------------------------------------------------------
+
+    def _made(self, row: int, making: Making, rebuilt: set[Key]) -> Iterator[ClaimAccount]:
+        supplies: dict[tuple[str, int | None], Supply] = {}
+        for claim in making.claims:
+            name, size = class_of(claim), counted_bytes(claim, self._storage)
+            volume, miss = "", self._not_here(claim, row)
+            if claim.key in rebuilt:
+                volume = claim.spec.volume_name
+                miss = self._unreachable(claim, self._storage.volumes.get(volume), row) or miss
+            supply = NO_SUPPLY
+            if size is not None:
+                group = (name, None if self._fit.is_joint else size)
+                if group not in supplies:
+                    supplies[group] = self._supply(row, making, name, size)
+                supply = supplies[group]
+            kind = REBUILD if claim.key in rebuilt else DYNAMIC
+            yield ClaimAccount(claim.key, kind, _bytes(claim), volume, supply, miss or supply.miss)
+
+    def _not_here(self, claim: PersistentVolumeClaim, row: int) -> Miss | None:
+        """What keeps a claim's volume from being made on this node, however much room there is."""
+        if claim in self._demand.pinned and claim.selected_node != self._cluster.name(row):
+            return elsewhere(f"its volume is being made for node {claim.selected_node}")
+        of_class = self._storage.classes.get(class_of(claim))
+        if of_class is None or of_class.provisioner in ("", NO_PROVISIONER):
+            return elsewhere(f"no free volume fits, and class {class_of(claim)} makes none")
+        terms = of_class.allowed_topologies
+        if terms and not in_topology(self._cluster, terms, slice(row, row + 1))[0]:
+            return elsewhere(f"class {of_class.name} makes no volumes here (allowedTopologies)")
+        return None
+
+    def _supply(self, row: int, making: Making, class_name: str, size: int) -> Supply:
+        """The object that takes all claims of a class, or the one that comes nearest."""
+        objects = self._fit.index.of(class_name)
+        numbers = objects.numbers_at(row)
+        if not numbers:
+            return Supply(miss=out_of_reach(class_name))
+        claims = {claim.key: claim for claim in making.claims if class_of(claim) == class_name}
+        counted = {key: counted_bytes(claim, self._storage) for key, claim in claims.items()}
+        sized = {
+            key: each for key, each in counted.items() if each is not None and (self._fit.is_joint or each == size)
+        }
+        sizes = descending(sized.values()) if self._fit.is_joint else (size,)
+        own = tuple(key for key in sized if claims[key].selected_node) if self._fit.policy.promised else ()
+        chosen = objects.choice_at(self._fit.policy, sizes, row, own)
+        if chosen != NOTHING:
+            return self._judged(class_name, sizes, sized, chosen, own, is_refused=False)
+        refused = [self._judged(class_name, sizes, sized, each, own, is_refused=True) for each in numbers]
+        return min(refused, key=lambda supply: supply.miss or elsewhere(""))
+
+    def _judged(
+        self,
+        class_name: str,
+        sizes: Sizes,
+        sized: dict[Key, int],
+        number: int,
+        own: tuple[Key, ...],
+        *,
+        is_refused: bool,
+    ) -> Supply:
+        known = (class_name, sizes, number, tuple(sized))
+        if known in self._supplies:  # an object that reaches many nodes
+            return self._supplies[known]
+        objects, policy = self._fit.index.of(class_name), self._fit.policy
+        capacity, room = objects.entries[number].capacity, objects.room_of(policy, number)
+        is_reserved = policy.is_reserved is not None and policy.is_reserved(capacity)
+        reserved_by = self._cluster.view(Reservations).hold_on(identity(capacity)) if is_reserved else None
+        promised: Sizes = policy.promised(capacity, own) if policy.promised is not None else ()
+        promises: tuple[Hold, ...] = ()
+        if promised:
+            held = self._cluster.view(Ledger).holds_on(identity(capacity))
+            promises = tuple(hold for hold in held if not set(hold.claims) & set(own))
+        holds = (reserved_by,) if reserved_by is not None else promises
+        supply = Supply(
+            capacity,
+            room,
+            {} if is_refused else _places(room, sized, promised),
+            self._grade(room, sizes, promised),
+            reserved_by,
+            promises,
+            room_miss(capacity, room, sizes, promised, holds, is_reserved=is_reserved) if is_refused else None,
+        )
+        self._supplies[known] = supply
+        return supply
+
+    def _grade(self, room: Room, sizes: Sizes, promised: Sizes) -> str:
+        """How sure the fit is, reservations aside; without the gate nobody asks."""
+        if not self._fit.is_joint:
+            return ""
+        is_too_large = not room.is_known or (sizes and sizes[0] > room.claim_limit)
+        grade = packing.Grade.NONE if is_too_large else packing.grade_one(room.pools, sizes, promised)
+        return grade.name.lower()
+
+    # -- attach slots -------------------------------------------------------------------------------------------------
+
+    def _with_slots(self, claims: Sequence[ClaimAccount], row: int) -> Iterator[ClaimAccount]:
+        """The accounts with their drivers' slots, where there is a limit."""
+        ids = {}
+        for each in claims:
+            claim = self._storage.claims.get(each.claim)
+            ids[each.claim] = id_of_claim(claim, self._storage) if claim is not None else None
+        new: dict[str, set[Any]] = {}
+        for volume in ids.values():
+            if volume is not None and row not in self._attached.rows_with(volume):
+                new.setdefault(volume.driver, set()).add(volume)
+        for each in claims:
+            volume = ids[each.claim]
+            if volume is None:
+                yield each
+                continue
+            used, limit = self._attached.on(row, volume.driver)
+            slots = Slots(volume.driver, used, limit, len(new.get(volume.driver, ())))
+            yield each if limit is None else replace(each, slots=slots)
+
+
+def _bytes(claim: PersistentVolumeClaim) -> int | None:
+    return claim.requested.value() if claim.requested is not None else None
+
+
+def _static(match: Match | None, place: int) -> Iterator[tuple[PersistentVolumeClaim, PersistentVolume]]:
+    if match is None:
+        return
+    for claim, chosen in zip(match.claims, match.chosen, strict=True):
+        number = int(chosen[place])
+        if number >= 0:
+            yield claim, match.volume(number)
+
+
+def _places(room: Room, sized: dict[Key, int], promised: Sizes) -> dict[Key, int]:
+    """By claim, the position of its pool in one packing; promised claims are put away first, for they come first."""
+    if room.pools and room.pools[0] >= UNBOUNDED:
+        return dict.fromkeys(sized, 0)
+    free = list(room.pools)
+    for place, size in zip(packing.place_one(room.pools, promised) or (), promised, strict=False):
+        free[place] -= size
+    order = sorted(range(len(free)), key=lambda place: -free[place])
+    claims = sorted(sized, key=lambda key: -sized[key])
+    placed = packing.place_one([free[place] for place in order], tuple(sized[key] for key in claims))
+    return {key: order[place] for key, place in zip(claims, placed or (), strict=False)}

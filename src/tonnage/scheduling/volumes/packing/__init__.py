@@ -1,0 +1,40 @@
+"""Claims into pools: all that the rest of `volumes` asks about bytes, in one place. Nothing here knows Kubernetes.
+
+A capacity object is a row of pools, a group is the claims of one StorageClass that must share it; both are bytes in
+descending order. Two questions, two modules that answer them, each for one object in plain numbers (`…_one`) and for
+all objects at once on arrays, with the same answer:
+
+    can the claims be packed, all at once?                     fits, fits_one, place_one             pool_fits.py
+    and if the driver picks the pools, in whatever order?      grades, grade_one, fits_beside_one    pool_grades.py
+
+The promise is the product's: no yes for claims that cannot be placed. A no for claims that can is as bad for the pod
+that waits, so that the answers are exact as far as the searches go; where they end stands with each function.
+"""
+
+from tonnage.scheduling.volumes.packing.pool_fits import (
+    NO_POOL,
+    UNBOUNDED,
+    Ints2D,
+    Sizes,
+    descending,
+    fits,
+    fits_one,
+    place_one,
+)
+from tonnage.scheduling.volumes.packing.pool_grades import Grade, Grades, fits_beside_one, grade_one, grades
+
+__all__ = [
+    "NO_POOL",
+    "UNBOUNDED",
+    "Grade",
+    "Grades",
+    "Ints2D",
+    "Sizes",
+    "descending",
+    "fits",
+    "fits_beside_one",
+    "fits_one",
+    "grade_one",
+    "grades",
+    "place_one",
+]

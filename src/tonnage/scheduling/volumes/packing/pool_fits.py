@@ -1,0 +1,277 @@
+"""Can these claims be created in those pools, all of them at once? The joint packing of KEP-5925, exactly.
+
+Every claim needs one pool that holds it whole. First-fit-decreasing alone, which the KEP proposes, refuses the claims
+5, 4, 4, 3, 3 to the pools 10 and 9, though 4 + 3 + 3 <= 10 and 5 + 4 <= 9; the pod would stay pending for ever.
+
+What makes an exact answer cheap for thousands of objects: an *arrangement* shares the claims out, and only the bytes
+that come together matter. With those sums and the pools both descending,
+
+    the claims fit  <=>  in some arrangement  sum[i] <= pool[i]  for every i,
+
+because a larger sum never does better in a smaller pool. Three claims have five arrangements, four have fifteen; each
+is a comparison of whole columns. Where there are too many of them, first-fit-decreasing settles most objects, and what
+it refuses is searched object by object (`_search`). What happens when the driver picks the pools: `pool_grades.py`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.scheduling.cluster.columns import Mask
+
+Sizes = tuple[int, ...]
+"""The claims of one group in bytes, descending."""
+
+Ints2D = npt.NDArray[np.int64]
+"""[O, P]: a row an object, its pools in bytes, descending, padded with NO_POOL at the end."""
+
+NO_POOL = -1
+"""Holds nothing, not even a claim of 0 bytes; a pool of 0 bytes holds that."""
+
+UNBOUNDED = 1 << 62
+"""A pool of so many bytes (4 EiB) or more never fills up: room for every claim, whatever it holds already."""
+
+EXACT_SETS = 1 << 13
+"""A search for one object is exact if the claims have no more subsets than this, claims of one size being alike: 13 of
+different sizes, 40 of three sizes; 20 ms at most. Beyond, it keeps the most promising states, for about as long."""
+
+FEW_ARRANGEMENTS = 16
+"""So many are compared for all objects at once, without asking first-fit-decreasing first: four different claims."""
+
+MOST_ARRANGEMENTS = 5_000
+MANY_OBJECTS = 100
+"""So many are compared (eight different claims have 4,140) when first-fit-decreasing refuses so many objects; for fewer
+objects as many searches cost less."""
+
+FIRST_LOOK = 24
+"""How many states a search keeps at its first try. Where a packing exists, that nearly always finds one."""
+
+
+def descending(sizes: Iterable[int]) -> Sizes:
+    """Sizes or pools in the order every function here expects."""
+    return tuple(sorted(sizes, reverse=True))
+
+
+# -- all objects ------------------------------------------------------------------------------------------------------
+
+
+def fits(pools: Ints2D, sizes: Sizes) -> Mask:
+    """Which of the O objects can hold all claims at once. No claims fit everywhere.
+
+    Exact, but for one limit. Beyond 13 claims of different sizes (EXACT_SETS) the search for a packing that
+    first-fit-decreasing did not find may give up, and the object is REFUSED though a packing may exist: a pod then
+    waits that might have run, and still none is sent where it cannot.
+    """
+    if not sizes:
+        return np.ones(len(pools), dtype=np.bool_)
+    if not pools.shape[1]:
+        return np.zeros(len(pools), dtype=np.bool_)
+    if len(sizes) == 1:
+        return pools[:, 0] >= min(sizes[0], UNBOUNDED)
+    sizes = needing_room(sizes)
+    ways = arrangements(sizes, pools.shape[1], most=FEW_ARRANGEMENTS)
+    if ways is not None:
+        return _fits_some_way(pools, ways)
+    is_packed = _first_fit_decreasing(pools, sizes)
+    left_idx = np.flatnonzero(~is_packed & (pools[:, 0] >= sizes[0]))
+    if left_idx.size >= MANY_OBJECTS:
+        ways = arrangements(sizes, pools.shape[1], most=MOST_ARRANGEMENTS)
+    if ways is not None:
+        is_packed[left_idx] = _fits_some_way(pools[left_idx], ways)
+    elif left_idx.size:
+        rows = pools[left_idx, : len(sizes)].tolist()
+        is_packed[left_idx] = [row[0] >= UNBOUNDED or _search(tuple(row), sizes) is not None for row in rows]
+    return is_packed
+
+
+def needing_room(sizes: Sizes) -> Sizes:
+    """The claims that decide, of at least one: empty ones go where another goes, and sizes stay within 64 bits."""
+    return tuple(min(size, UNBOUNDED) for size in sizes if size) or sizes[:1]
+
+
+@lru_cache(maxsize=2048)
+def arrangements(sizes: Sizes, pool_count: int, *, most: int, partial: bool = False) -> tuple[Sizes, ...] | None:
+    """Every way to share the claims out over so many pools: the bytes that come together, descending; fewest first.
+
+    With `partial` every way to share out some of them, or none. None when there are more than `most`.
+    """
+    found: set[Sizes] = {()}
+    for size in sizes:
+        wider = set(found) if partial else set()
+        for sums in found:
+            if len(sums) < pool_count:
+                wider.add((*sums, size))  # in its place: every sum so far has a claim in it that is no smaller
+            for place, together in enumerate(sums):
+                wider.add(descending((*sums[:place], min(together + size, UNBOUNDED), *sums[place + 1 :])))
+        if len(wider) > most:
+            return None
+        found = wider
+    return tuple(sorted(found, key=lambda sums: (len(sums), sums)))
+
+
+def _fits_some_way(pools: Ints2D, ways: tuple[Sizes, ...]) -> Mask:
+    columns = np.ascontiguousarray(pools.T)
+    is_packed = np.zeros(len(pools), dtype=np.bool_)
+    for sums in ways:
+        holds = columns[0] >= sums[0]
+        for column, together in zip(columns[1:], sums[1:], strict=False):
+            holds &= column >= together
+        is_packed |= holds
+    return is_packed
+
+
+def _first_fit_decreasing(pools: Ints2D, sizes: Sizes) -> Mask:
+    """Which objects take every claim, largest first, each in the first pool that has room. A no decides nothing."""
+    free_bytes = np.array(pools.T, order="C")
+    is_packed = np.ones(len(pools), dtype=np.bool_)
+    for size in sizes:
+        is_waiting = is_packed.copy()
+        for column in free_bytes:
+            takes = column >= size
+            takes &= is_waiting
+            column -= takes * np.int64(size)
+            is_waiting ^= takes
+        is_packed ^= is_waiting
+    return is_packed
+
+
+# -- one object -------------------------------------------------------------------------------------------------------
+
+
+def fits_one(pools: Sequence[int], sizes: Sizes) -> bool:
+    """`fits` for one object: its pools, descending, and the claims, descending, as plain numbers."""
+    count = len(sizes)
+    if not count:
+        return True
+    if not pools:
+        return False
+    first = pools[0]
+    if count == 1:
+        return first >= sizes[0] or first >= UNBOUNDED
+    if first >= UNBOUNDED:
+        return True
+    if count > 3:
+        return place_one(pools, sizes) is not None
+    second = pools[1] if len(pools) > 1 else NO_POOL
+    if count == 2:
+        large, small = sizes
+        return first >= large + small or (first >= large and second >= small)
+    large, middle, small = sizes
+    third = pools[2] if len(pools) > 2 else NO_POOL
+    return (
+        first >= large + middle + small
+        or (first >= large + middle and second >= small)
+        or (first >= large + small and second >= middle)
+        or (first >= max(large, middle + small) and second >= min(large, middle + small))
+        or (first >= large and second >= middle and third >= small)
+    )
+
+
+def place_one(pools: Sequence[int], sizes: Sizes) -> tuple[int, ...] | None:
+    """For every claim the position of its pool in a packing of all of them, or None when there is none.
+
+    The packing is the one first-fit-decreasing finds, if it does: claims gather in the largest pools.
+    """
+    if sizes and pools and pools[0] >= UNBOUNDED:
+        return (0,) * len(sizes)
+    placed = _first_fit(pools, sizes)
+    return placed if placed is not None else _search(tuple(pools[: len(sizes)]), sizes)
+
+
+def _first_fit(pools: Sequence[int], sizes: Sizes) -> tuple[int, ...] | None:
+    free_bytes = list(pools)
+    placed = []
+    for size in sizes:
+        for place, free in enumerate(free_bytes):
+            if free >= size:
+                free_bytes[place] = free - size
+                placed.append(place)
+                break
+        else:
+            return None
+    return tuple(placed)
+
+
+@lru_cache(maxsize=8192)
+def _search(pools: Sizes, sizes: Sizes) -> tuple[int, ...] | None:
+    """`place_one` by trying, where first fit failed; no more pools are handed in than there are claims."""
+    if _is_hopeless(pools, sizes):
+        return None
+    pools = tuple(pool for pool in pools if pool >= sizes[-1])
+    placement = _fill(pools, sizes, FIRST_LOOK)
+    return placement if placement is not None else _fill(pools, sizes, _states_kept(sizes))
+
+
+def _fill(pools: Sizes, sizes: Sizes, width: int) -> tuple[int, ...] | None:
+    """A packing, if one is found with `width` states kept at a time.
+
+    Pools are filled one after the other, the largest first, and never returned to. Of all ways to place the same
+    claims, only the one that got by with fewest pools, and of those left most room in the last, can be needed: it can
+    do whatever the others can. So one state is kept for every set of claims (claims alike being interchangeable), and
+    a state goes when the room ahead is less than what is still to be placed. What is left of that room is its slack.
+    """
+    last = len(pools) - 1
+    # the claims placed, as bits -> (the pool being filled, its room left, slack)
+    states = {0: (0, pools[0], sum(pools) - sum(sizes))}
+    came_by: dict[int, tuple[int, int, int]] = {}  # the claims placed -> the last one, its pool, those before it
+    for _ in sizes:
+        if len(states) > width:
+            states = dict(sorted(states.items(), key=lambda state: -state[1][2])[:width])
+        following: dict[int, tuple[int, int, int]] = {}
+        for placed, (place, free, slack) in states.items():
+            tried = NO_POOL
+            for claim, size in enumerate(sizes):
+                if size == tried or placed >> claim & 1:
+                    continue
+                tried = size
+                if free >= size:
+                    at, left, slack_left = place, free - size, slack
+                elif place < last and pools[place + 1] >= size and slack >= free:
+                    at, left, slack_left = place + 1, pools[place + 1] - size, slack - free
+                else:
+                    continue  # neither this pool nor the next has room, and the later ones are no larger
+                union = placed | 1 << claim
+                known = following.get(union)
+                if known is None or at < known[0] or (at == known[0] and left > known[1]):
+                    following[union] = (at, left, slack_left)
+                    came_by[union] = (claim, at, placed)
+        states = following
+    placed = (1 << len(sizes)) - 1
+    if placed not in states:
+        return None
+    placement = [0] * len(sizes)
+    while placed:
+        claim, at, placed = came_by[placed]
+        placement[claim] = at
+    return tuple(placement)
+
+
+def _is_hopeless(pools: Sizes, sizes: Sizes) -> bool:
+    """The largest claims alone, however many of them, are more in bytes or in number than the pools can take.
+
+    Every pool is taken to hold the smallest of them, as many as go in: no packing places more.
+    """
+    for count in range(1, len(sizes) + 1):
+        smallest = sizes[count - 1]
+        if sum(sizes[:count]) > sum(pool for pool in pools if pool >= smallest):
+            return True
+        bytes_of_smallest = list(accumulate(reversed(sizes[:count])))
+        if sum(bisect_right(bytes_of_smallest, pool) for pool in pools) < count:
+            return True
+    return False
+
+
+def _states_kept(sizes: Sizes) -> int:
+    """How many states a search keeps at a time: all of them while it is exact, else the most promising ones."""
+    alike = Counter(sizes)
+    if prod(count + 1 for count in alike.values()) <= EXACT_SETS:
+        return EXACT_SETS
+    return max(1, 8 * EXACT_SETS // (len(sizes) * len(alike)))

@@ -1,0 +1,249 @@
+"""How sure is a fit, when the driver and not the scheduler picks the pools? The arithmetic of DESIGN's grades.
+
+A group that packs (`pool_fits.py`) may still fail: with pools of 100 and 60, the claims 60 and 100 fit, but a driver
+that is asked for the 60 first may put it into the 100. We know of a driver only that it puts a claim into some pool
+that has room, and that claims reach it in any order. So a fit is
+
+    GUARANTEED   whatever the order and the choices, every claim finds a pool with room;
+    POSSIBLE     some choice of pools places them all;
+    NONE         no choice does.
+
+GUARANTEED implies POSSIBLE: let the driver take any order and any pools; all claims end up placed, and there is the
+packing. It also survives the loss of a claim: whatever can happen without it can happen with it, it merely comes last.
+
+The question behind both is whether a claim can be *shut out*: some of the other claims are placed, every pool within
+its size, such that no pool has room for this one any more. Any such state is reached by some driver in some order. Only
+the pools that could hold the claim matter; each of them must be filled to more than `pool - claim` bytes.
+
+Claims already *promised* and not yet seen in the pools' figures (the ledger) are in the driver's hands as well:
+`fits_beside_one` asks whether new claims can be packed wherever those go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.scheduling.cluster.columns import Mask
+from tonnage.scheduling.volumes.packing.pool_fits import (
+    UNBOUNDED,
+    Ints2D,
+    Sizes,
+    arrangements,
+    descending,
+    fits,
+    fits_one,
+    needing_room,
+)
+
+MOST_WAYS = 60
+"""So many ways to shut out one claim are compared for all objects at once (five different claims have 52), or none."""
+
+MOST_STEPS = 20_000
+"""How often one search puts a claim into a pool, about 20 ms; then it gives up and expects the worst of the driver."""
+
+Grades = npt.NDArray[np.int8]
+"""[O]: a Grade an object."""
+
+
+class Grade(IntEnum):
+    """How sure it is that a driver can place all claims."""
+
+    NONE = 0
+    POSSIBLE = 1
+    GUARANTEED = 2
+
+
+# -- all objects ------------------------------------------------------------------------------------------------------
+
+
+def grades(pools: Ints2D, sizes: Sizes) -> Grades:
+    """The grade of the claims in each of the O objects: `grade_one` of every row, with nothing promised."""
+    found = fits(pools, sizes).astype(np.int8)
+    if len(sizes) < 2 or not pools.shape[1]:
+        return found * np.int8(Grade.GUARANTEED)
+    sizes = needing_room(sizes)
+    is_sure = pools[:, 0] >= min(sum(sizes), UNBOUNDED)  # one pool takes them all, so it never refuses one
+    if pools.shape[1] >= len(sizes):
+        is_sure |= pools[:, len(sizes) - 1] >= sizes[0]  # a pool each: the others cannot fill as many
+    if len(sizes) > 3:  # else it costs as much as the whole answer
+        open_idx = np.flatnonzero((found > 0) & ~is_sure)
+        is_sure[open_idx] = _has_room_to_spare(pools[open_idx], sizes)
+    open_idx = np.flatnonzero((found > 0) & ~is_sure)
+    if open_idx.size:
+        is_sure[open_idx] = _guaranteed(pools[open_idx], sizes)
+    found[is_sure] = Grade.GUARANTEED
+    return found
+
+
+def _has_room_to_spare(pools: Ints2D, sizes: Sizes) -> Mask:
+    """Which objects take more bytes to shut out any of these claims than the others have. A no decides nothing."""
+    total = sum(sizes)
+    if total >= UNBOUNDED // pools.shape[1]:
+        return np.zeros(len(pools), dtype=np.bool_)  # the sums below might not fit 64 bits
+    # No pool need count for more than all claims together.
+    columns = np.minimum(np.ascontiguousarray(pools.T), total)
+    spares = np.ones(len(pools), dtype=np.bool_)
+    for claim in set(sizes):
+        # To shut the claim out takes  sum over pools >= claim of (pool - claim + 1)  bytes of other claims.
+        spares &= np.maximum(columns - (claim - 1), 0).sum(axis=0) > total - claim
+    return spares
+
+
+def _guaranteed(pools: Ints2D, sizes: Sizes) -> Mask:
+    """Which objects cannot shut out any of these claims. None of them has a pool that would hold them all."""
+    ways_to_shut_out: list[tuple[int, tuple[Sizes, ...]]] = []
+    for claim in dict.fromkeys(sizes):
+        ways = arrangements(_without(sizes, claim), pools.shape[1], most=MOST_WAYS, partial=True)
+        if ways is None:
+            return np.fromiter((is_guaranteed(row, sizes) for row in pools.tolist()), np.bool_, len(pools))
+        ways_to_shut_out.append((claim, ways))
+    columns = np.ascontiguousarray(pools.T)
+    is_shut_out = np.zeros(len(pools), dtype=np.bool_)
+    for claim, ways in ways_to_shut_out:
+        # A pool is full for the claim with a sum in (pool - claim, pool]. Both ends descend from pool to pool as the
+        # sums do: if any pairing of sums with pools works, the one in order does.
+        for sums in ways:
+            # As many pools could hold the claim as there are sums to fill them with.
+            fills = columns[len(sums)] < claim if len(sums) < len(columns) else np.ones(len(pools), dtype=np.bool_)
+            for column, together in zip(columns, sums, strict=False):
+                fills &= (column >= together) & (column < together + claim)
+            is_shut_out |= fills
+    return ~is_shut_out
+
+
+# -- one object -------------------------------------------------------------------------------------------------------
+
+
+def grade_one(pools: Sequence[int], sizes: Sizes, promised: Sizes = ()) -> Grade:
+    """The grade of these claims in one object, its pools descending.
+
+    With promised claims, descending too: GUARANTEED says that the driver can place all of them together whatever it
+    does, POSSIBLE that the new ones fit wherever the promised ones go. When a search gives up, the lower grade.
+    """
+    if is_guaranteed(pools, descending(sizes + promised) if promised else sizes):
+        return Grade.GUARANTEED
+    return Grade.POSSIBLE if fits_beside_one(pools, sizes, promised) else Grade.NONE
+
+
+def is_guaranteed(pools: Sequence[int], sizes: Sizes) -> bool:
+    """Whatever the order and the driver's choices, each of these claims finds a pool. False when a search gives up."""
+    if not sizes:
+        return True
+    if not pools or pools[0] < sizes[0]:
+        return bool(pools) and pools[0] >= UNBOUNDED
+    total = sum(sizes)
+    if len(sizes) == 1 or pools[0] >= UNBOUNDED or pools[0] >= total:
+        return True
+    if len(pools) == 1:
+        return False
+    return not any(
+        total - claim >= _bytes_to_shut_out(claim, pools) and _can_be_shut_out(claim, pools, _without(sizes, claim))
+        for claim in dict.fromkeys(sizes)
+    )
+
+
+def fits_beside_one(pools: Sequence[int], sizes: Sizes, promised: Sizes) -> bool:
+    """Wherever the driver puts the promised claims, the new ones can then be packed in some way.
+
+    The promised ones go first, in any order, each to any pool with room. Should one of them find none, the answer is
+    no: the figures and the promises do not agree, and what it will take in the end nobody knows. With one pool this is
+    plain subtraction; with nothing promised it is `fits_one`. REFUSES as well when a search gives up: nothing is
+    promised that might not be kept, and the ledger's entries, unlike a pod's claims, go away by themselves.
+    """
+    if not promised or not sizes:
+        return fits_one(pools, sizes)
+    if not pools or pools[0] < max(sizes[0], promised[0]):
+        return bool(pools) and pools[0] >= UNBOUNDED
+    together = descending(sizes + promised)
+    if pools[0] >= UNBOUNDED or pools[0] >= sum(together):
+        return True
+    if len(pools) == 1 or not is_guaranteed(pools, promised):
+        return False
+    if any(_can_be_shut_out(claim, pools, promised) for claim in dict.fromkeys(sizes)):
+        return False
+    # One new claim: just asked. Several that cannot shut out one another either: they go in one by one, anywhere.
+    if not any(_can_be_shut_out(claim, pools, _without(together, claim)) for claim in dict.fromkeys(sizes)):
+        return True
+    return fits_one(pools, together) and _fits_after_all_choices(tuple(pools), sizes, promised)
+
+
+def _without(sizes: Sizes, claim: int) -> Sizes:
+    place = sizes.index(claim)
+    return sizes[:place] + sizes[place + 1 :]
+
+
+def _bytes_to_shut_out(claim: int, pools: Sequence[int]) -> int:
+    """The least bytes of other claims with which no pool has room for the claim: pool - claim + 1 where it fits."""
+    return sum([pool - claim + 1 for pool in pools if pool >= claim])
+
+
+def _can_be_shut_out(claim: int, pools: Sequence[int], others: Sizes) -> bool:
+    """Some of the others, placed somehow, leave no pool with room for the claim. True when a search gives up."""
+    if sum(others) < _bytes_to_shut_out(claim, pools):
+        return False
+    targets = tuple(pool for pool in pools if pool >= claim)
+    if not targets or not claim:
+        return not targets  # an empty claim goes into any pool, however full
+    others = tuple(other for other in others if other)
+    return len(others) >= len(targets) and _can_fill(targets, claim, others)
+
+
+@lru_cache(maxsize=8192)
+def _can_fill(pools: Sizes, claim: int, sizes: Sizes) -> bool:
+    """Each of these pools can be given some of the claims so that it has room for them and then none for `claim`.
+
+    Pool after pool, largest first, depth first; a pool takes its claims in descending order and no more of them than
+    needed, and of claims alike the first one left. What is left after a pool is tried once.
+    """
+    needed_after = [sum(pools[place + 1 :]) + (len(pools) - place - 1) * (1 - claim) for place in range(len(pools))]
+    # (the pool being filled, the bytes in it, the claim it may go on from, claims used as bits, bytes not yet used)
+    stack = [(0, 0, 0, 0, sum(sizes))]
+    tried = set()
+    steps = 0
+    while stack:
+        place, filled, start, used, unused_bytes = stack.pop()
+        pool = pools[place]
+        further = []
+        last_size = 0
+        for position in range(start, len(sizes)):
+            size = sizes[position]
+            if size == last_size or used >> position & 1 or filled + size > pool:
+                continue
+            last_size = size
+            steps += 1
+            now_used, still_unused = used | 1 << position, unused_bytes - size
+            if filled + size + claim <= pool:
+                if filled + unused_bytes + claim > pool + needed_after[place]:
+                    further.append((place, filled + size, position + 1, now_used, still_unused))
+            elif place + 1 == len(pools):
+                return True
+            elif still_unused >= needed_after[place] and (place, now_used) not in tried:
+                tried.add((place, now_used))
+                further.append((place + 1, 0, 0, now_used, still_unused))
+        stack.extend(reversed(further))
+        if steps > MOST_STEPS:
+            return True
+    return False
+
+
+@lru_cache(maxsize=8192)
+def _fits_after_all_choices(pools: Sizes, sizes: Sizes, promised: Sizes) -> bool:
+    """The new claims pack after every way to place all the promised ones. False when there are too many ways."""
+    states = {pools}
+    steps = 0
+    for claim in promised:
+        following = set()
+        for state in states:
+            for place, free in enumerate(state):
+                if free >= claim and (not place or state[place - 1] != free):
+                    following.add(descending((*state[:place], free - claim, *state[place + 1 :])))
+            steps += len(state)
+            if steps > MOST_STEPS:
+                return False
+        states = following
+    return all(fits_one(state, sizes) for state in states)

@@ -1,0 +1,75 @@
+"""Who keeps what of a capacity object back, since when and why: what both ways of reserving have in common.
+
+`reservations.py` keeps whole objects back, as KEP-5925 has it; `ledger.py` keeps bytes. Both end a hold when the object
+was refreshed, and both by the clock when its driver never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from tonnage.keyed_heap import KeyedHeap
+from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.storage import Storage
+
+DEFAULT_TIMEOUT_S = 60.0
+"""`reservationTimeoutSeconds` where nobody says otherwise."""
+
+WAITS_FOR_REFRESH = "bound; waits for the object to be refreshed"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What is kept back of one capacity object, for people: `explain`, `/debug/reservations` and metrics tell it."""
+
+    capacity: Key
+    uid: str
+    pod: Key
+    """Who holds it; empty when only the claim is known."""
+    claims: tuple[Key, ...]
+    bytes: int
+    since: datetime
+    why: str
+
+
+def is_refresh(version: str, new: CSIStorageCapacity) -> bool:
+    """Whether an object that had this resourceVersion tells something new.
+
+    One from a manifest has no version: whoever hands it in again means it as news.
+    """
+    return not version or new.metadata.resource_version != version
+
+
+def as_assumed(claim: PersistentVolumeClaim, storage: Storage) -> PersistentVolumeClaim:
+    """A claim as Reserve leaves it, with its selected-node, whether it is given as it was planned or as assumed."""
+    known = storage.claims.get(claim.key) if storage.claims.is_assumed(claim.key) else None
+    return known or claim
+
+
+class Waits:
+    """What ends by the clock, by name: when each wait began. All of them last equally long."""
+
+    def __init__(self) -> None:
+        self._heap: KeyedHeap[tuple[float, str]] = KeyedHeap()
+
+    def begin(self, name: str, at_s: float) -> None:
+        self._heap.put(name, at_s, (at_s, name))
+
+    def stop(self, name: str) -> None:
+        self._heap.remove(name)
+
+    def first_end(self, timeout_s: float) -> float | None:
+        """When the next one is over."""
+        first = self._heap.peek()
+        return None if first is None else first[0] + timeout_s
+
+    def ended(self, timeout_s: float, now_s: float) -> Iterator[str]:
+        """Take out, one by one, those that are over, the oldest first."""
+        while (end_s := self.first_end(timeout_s)) is not None and end_s <= now_s:
+            first = self._heap.pop()
+            if first is not None:
+                yield first[1]

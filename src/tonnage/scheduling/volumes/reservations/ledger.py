@@ -1,0 +1,311 @@
+"""Bytes that are promised of a capacity object and not yet seen in it: reservation mode `Ledger`.
+
+A claim with a selected-node is a promise: its volume is going to be made there, of room that the object still shows as
+free. The ledger keeps the bytes, claim by claim, so that the next pod is judged by what is left.
+
+    selected-node, not bound ──► bound ──► its object is refreshed after that, or `timeout_s` passed
+                 └──────────────────► its object says that it includes the claim (`promised_objects`)
+    rebuilt (bound all along) ──► the volume's node affinity admits the new node ──► its object is refreshed after that;
+                                  or `timeout_s` passed since Reserve
+
+All this follows from the claims as decisions see them (assumed or in the API), the volumes, the objects and the nodes,
+so that the ledger is rebuilt by reading them and cannot leak. A promise stands while its selected-node does, whatever
+becomes of the pod: the provisioner is going to make the volume. `reserve` adds two things only: which of several
+objects is charged (`promised_objects.py`), and who the pod is. A bound claim that is met for the first time, after a
+restart say, is a promise if its volume is younger than `timeout_s`: its object need not show it yet.
+
+What storage tells is accounted for at once. Nodes do not tell, and an object that is new may reach many of them: both
+are accounted for by `catch_up`, which a decision calls before it asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.demand import counted_bytes
+from tonnage.scheduling.volumes.reservations.holds import DEFAULT_TIMEOUT_S, Hold, Waits, as_assumed
+from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
+from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_still
+
+
+class Ledger:
+    """The promises of a cluster: `cluster.view(Ledger)`. Objects are known here by `identity`, their uid."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._storage = cluster.storage
+        self._clock = cluster.clock
+        self._objects = PromisedObjects(cluster)
+        self._timeout_s = DEFAULT_TIMEOUT_S
+        self.on_change: list[Callable[[str], None]] = []
+        """Called with the uid of an object after what is promised of it changed."""
+        self.on_released: list[Callable[[CSIStorageCapacity], None]] = []
+        """Called with an object after a promise of it ended or shrank: pods it turned away are worth another try."""
+        self.reservations_total = 0
+        """How often something was kept back for a pod."""
+        self.resets_total = 0
+        """How many promises ended because their object was published again."""
+        self._promises = Promises()
+        self._charges = Charges()
+        self._waits = Waits()
+        self._unseen_volumes: dict[str, tuple[Key, int]] = {}
+        """Volumes that a bound claim named before they came, with that claim and the tick it was met at."""
+        self._stale_classes: set[str] = set()
+        for claim in self._storage.claims:
+            self._meet(claim)
+        self._tell()  # nobody: what changes from now on is news
+        self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
+        self._storage.on_change(PersistentVolume, self._volume_changed)
+        self._storage.on_change(CSIStorageCapacity, self._capacity_changed)
+        self._storage.on_change(StorageClass, self._class_changed)
+        self._storage.on_change(CSIDriver, self._driver_changed)
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def promised(self, uid: str) -> tuple[int, ...]:
+        """The bytes promised of an object, the largest first."""
+        return tuple(sorted(self._charges.of(uid).values(), reverse=True))
+
+    def promises(self, uid: str) -> Mapping[Key, int]:
+        """The same by claim. It is what is kept: to be read at once, not to be changed."""
+        return self._charges.of(uid)
+
+    def holds(self) -> list[Hold]:
+        """Every promise on every object."""
+        self.catch_up()
+        return [hold for uid in self._charges for hold in self.holds_on(uid)]
+
+    def holds_on(self, uid: str) -> list[Hold]:
+        """The promises on an object, one a claim."""
+        capacity, found = self._objects.get(uid), [self._promises.get(key) for key in self._charges.of(uid)]
+        return [each.as_hold(capacity) for each in found if each is not None and capacity is not None]
+
+    def next_expiry_at(self) -> float | None:
+        """When `expire` has something to do, in the clock's monotonic seconds."""
+        return self._waits.first_end(self._timeout_s)
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a promise is kept after its volume was made, if the object is not refreshed."""
+        return self._timeout_s
+
+    @timeout_s.setter
+    def timeout_s(self, timeout_s: float) -> None:
+        before, self._timeout_s = self._timeout_s, timeout_s
+        if timeout_s > before:
+            # Volumes that were too old when their claims were met may be young enough now.
+            for claim in self._storage.claims:
+                if claim.is_bound and self._promises.get(claim.key) is None:
+                    volume = self._storage.volumes.get(claim.spec.volume_name)
+                    if volume is not None and self._age_s(volume) >= before:
+                        self._meet(claim)
+            self._tell()
+
+    # -- a pod's way --------------------------------------------------------------------------------------------------
+
+    def reserve(self, capacity: CSIStorageCapacity, pod: PodInfo, claims: Sequence[PersistentVolumeClaim]) -> None:
+        """Say which object the promises of these claims are charged to, and for which pod.
+
+        The claims are assumed already. One that is bound is to be rebuilt.
+        """
+        self.reservations_total += 1
+        for claim in [as_assumed(each, self._storage) for each in claims]:
+            if not claim.selected_node:
+                continue
+            promise = self._promises.get(claim.key)
+            if promise is not None and (claim.is_bound or not promise.stands(claim)):
+                self._drop(promise)
+                promise = None
+            if promise is None:
+                promise = self._open(claim, self._clock.now(), is_rebuild=claim.is_bound)
+                if claim.is_bound:
+                    self._waits.begin(claim.key, self._clock.monotonic())
+            promise.since = self._clock.now()
+            self._promises.name(promise, identity(capacity))
+            self._promises.give_to(promise, pod)
+            self._settle(promise)
+        self._tell()
+
+    def release(self, pod_uid: str) -> None:
+        """Unreserve: the pod's attempt failed. What its claims ask for all the same stays promised.
+
+        Whether the claims are restored before or after this makes no difference.
+        """
+        for promise in self._promises.of_pod(pod_uid):
+            if not promise.stands(self._storage.claims.get(promise.key)):
+                self._drop(promise)
+        self._tell()
+
+    def pod_gone(self, pod_uid: str) -> None:
+        """The pod was deleted: its claims stand for themselves."""
+        for promise in self._promises.of_pod(pod_uid):
+            self._promises.give_to(promise, None)
+
+    def expire(self, now_s: float) -> None:
+        """End what is overdue at this time of the monotonic clock."""
+        self.catch_up()
+        for key in self._waits.ended(self._timeout_s, now_s):
+            promise = self._promises.get(key)
+            if promise is not None:
+                self._drop(promise)
+        self._tell()
+
+    def catch_up(self) -> None:
+        """Account for nodes, new objects and new rules. Costs two comparisons when there are none."""
+        for name in self._objects.changed_nodes():
+            for promise in self._promises.at_node(name):
+                self._settle(promise)
+        if self._stale_classes:
+            stale, self._stale_classes = self._stale_classes, set()
+            for class_name in sorted(stale):
+                for promise in self._promises.of_class(class_name):
+                    self._settle(promise)
+        self._tell()
+
+    # -- what storage tells -------------------------------------------------------------------------------------------
+
+    def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        known = new or old
+        if known is None:
+            return
+        promise = self._promises.get(known.key)
+        if promise is not None and not promise.stands(new):
+            self._drop(promise)
+            promise = None
+        if old is not None and old.is_bound and not is_still(old, new):
+            self._unseen_volumes.pop(old.spec.volume_name, None)
+        if new is not None and promise is not None:
+            if new.is_bound and not promise.claim.is_bound:
+                promise.made_tick, promise.made_at = self._objects.tick, self._clock.now()
+                self._waits.begin(new.key, self._clock.monotonic())
+            promise.claim = new
+            self._settle(promise)
+        elif new is not None and (not new.is_bound or old is None or old.uid != new.uid or not old.is_bound):
+            self._meet(new)
+        self._tell()
+
+    def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        known = new or old
+        if known is None:
+            return
+        for promise in self._promises.rebuilds_of(known.name):
+            self._settle(promise)
+        if new is not None and new.name in self._unseen_volumes:
+            key, tick = self._unseen_volumes.pop(new.name)
+            claim = self._storage.claims.get(key)
+            is_known = self._promises.get(key) is not None
+            if claim is not None and claim.is_bound and claim.spec.volume_name == new.name and not is_known:
+                self._meet_bound(claim, new, tick)
+        self._tell()
+
+    def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
+        if old is not None:
+            self.catch_up()  # a refresh shows what was made before it: so that has to be accounted for first
+        gone = old if old is not None and (new is None or identity(new) != identity(old)) else None
+        if gone is not None:
+            self._objects.remove(identity(gone))
+            self._settle_on(identity(gone))
+        if new is not None:
+            if self._objects.put(new):
+                self._stale_classes.add(new.storage_class_name)
+            self._settle_on(identity(new))
+        self._tell(gone)
+
+    def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
+        self._stale_classes.update(each.name for each in (old, new) if each is not None)
+
+    def _driver_changed(self, old: CSIDriver | None, new: CSIDriver | None) -> None:
+        names = {each.name for each in (old, new) if each is not None}
+        self._stale_classes.update(each.name for each in self._storage.classes.values() if each.provisioner in names)
+
+    # -- a promise's life ---------------------------------------------------------------------------------------------
+
+    def _meet(self, claim: PersistentVolumeClaim) -> None:
+        """A claim of which nothing is kept, as it is now."""
+        if not claim.selected_node:
+            return
+        if not claim.is_bound:
+            self._settle(self._open(claim, self._clock.now()))
+            return
+        volume = self._storage.volumes.get(claim.spec.volume_name)
+        if volume is None:
+            self._unseen_volumes[claim.spec.volume_name] = (claim.key, self._objects.tick)
+        else:
+            self._meet_bound(claim, volume, self._objects.tick)
+
+    def _meet_bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume, tick: int) -> None:
+        """A bound claim that was no promise before: it is one if its volume is so young that no object need show it."""
+        created_at, age_s = volume.metadata.creation_timestamp, self._age_s(volume)
+        if created_at is None or age_s >= self._timeout_s or not claim.selected_node:
+            return
+        promise = self._open(claim, created_at)
+        promise.made_tick, promise.made_at = tick, created_at
+        self._waits.begin(claim.key, self._clock.monotonic() - age_s)
+        self._settle(promise)
+
+    def _age_s(self, volume: PersistentVolume) -> float:
+        """Seconds since a volume was created; of one that does not say, for ever."""
+        created_at = volume.metadata.creation_timestamp
+        return float("inf") if created_at is None else max((self._clock.now() - created_at).total_seconds(), 0.0)
+
+    def _open(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise:
+        promise = Promise(claim, since, is_rebuild=is_rebuild)
+        self._promises.add(promise)
+        return promise
+
+    def _settle_on(self, uid: str) -> None:
+        """Settle what is charged to an object, and what is to be once it counts: its driver may not publish now."""
+        charged = [self._promises.get(key) for key in self._charges.of(uid)]
+        for promise in dict.fromkeys([*charged, *self._promises.naming(uid)]):
+            if promise is not None:
+                self._settle(promise)
+
+    def _settle(self, promise: Promise) -> None:
+        """Charge a promise to the objects it is to be charged to now; end it if the one it was charged to shows it."""
+        if promise.is_rebuild:
+            if not self._objects.is_rebuilt(promise):
+                promise.made_tick = None
+            elif promise.made_tick is None:
+                promise.made_tick, promise.made_at = self._objects.tick, self._clock.now()
+        objects = self._objects.charged_to(promise)
+        unaware = [each for each in objects if not self._is_shown(promise, each)]
+        if len(unaware) < len(objects):
+            if not unaware and [promise.named] == [identity(each) for each in objects]:
+                self.resets_total += 1
+                self._drop(promise)
+                return
+            objects = unaware
+        size = counted_bytes(promise.claim, self._storage)
+        self._charges.charge(promise, {identity(each): size for each in objects} if size is not None else {})
+
+    def _is_shown(self, promise: Promise, capacity: CSIStorageCapacity) -> bool:
+        """Whether an object tells of what the promised volume takes."""
+        # What was said of a volume when it was made says nothing about where it is rebuilt.
+        if not promise.is_rebuild and self._objects.includes(capacity, promise.claim.uid):
+            return True
+        return promise.made_tick is not None and self._objects.shows(capacity, promise.made_tick, promise.made_at)
+
+    def _drop(self, promise: Promise) -> None:
+        self._charges.charge(promise, {})
+        self._promises.remove(promise)
+        self._waits.stop(promise.key)
+
+    # -- telling ------------------------------------------------------------------------------------------------------
+
+    def _tell(self, gone: CSIStorageCapacity | None = None) -> None:
+        """Tell of what changed, after the fact; `gone` is an object that was deleted just now."""
+        told = self._charges.take_changed()
+        for uid in told:
+            for changed in self.on_change:
+                changed(uid)
+        for uid, is_released in told.items():
+            capacity = self._objects.get(uid) or gone
+            if is_released and capacity is not None:
+                for released in self.on_released:
+                    released(capacity)

@@ -1,0 +1,101 @@
+"""Which capacity objects a promise is charged to, which of them show it already, and what may have changed that.
+
+The object that Reserve named is charged as long as it reaches the node; a promise without a name is charged to every
+object of its class that does, because any of them may be what the driver takes from. Once the volume is made, an object
+that is refreshed or created later shows what the volume took, and is charged no more. Refreshes are counted here, so
+that "later" means what it says however coarse the clock is. A provisioner that says which claims its figures include
+(`tonnage.dev/included-claims`) is believed, whatever has been seen of the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from tonnage.objects.storage_v1 import INCLUDED_CLAIMS, CSIStorageCapacity
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import row_numbers
+from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.reservations.holds import is_refresh
+from tonnage.scheduling.volumes.reservations.promises import Promise
+
+
+class PromisedObjects:
+    """The capacity objects of a cluster, as the ledger sees them; by `identity`, their uid."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._index = cluster.view(CapacityIndex)  # made before the ledger listens, and so told of objects before it is
+        self._by_uid = {identity(each): each for each in cluster.storage.capacities.values()}
+        self.tick = 0
+        """Moves with every refresh of an object."""
+        self._refreshed: dict[str, int] = {}
+        """By object, the tick of its last refresh."""
+        self._node_tick = cluster.node_changes.tick
+        self._node_names = {row: name for name, row in cluster.row_of.items()}
+        """As of that tick: a row says which node it is now, not which it was."""
+
+    def get(self, uid: str) -> CSIStorageCapacity | None:
+        return self._by_uid.get(uid)
+
+    def put(self, new: CSIStorageCapacity) -> bool:
+        """An object came or changed. Tells whether it may reach nodes that it did not reach before."""
+        uid = identity(new)
+        before = self._by_uid.get(uid)
+        self._by_uid[uid] = new
+        if before is None:
+            return True
+        if is_refresh(before.metadata.resource_version, new):
+            self.tick += 1
+            self._refreshed[uid] = self.tick
+        return (before.storage_class_name, before.node_topology) != (new.storage_class_name, new.node_topology)
+
+    def remove(self, uid: str) -> None:
+        self._by_uid.pop(uid, None)
+        self._refreshed.pop(uid, None)
+
+    def changed_nodes(self) -> Sequence[str]:
+        """The nodes that came, went or changed since this was asked last."""
+        changes, cluster = self._cluster.node_changes, self._cluster
+        if self._node_tick == changes.tick:
+            return ()
+        rows = row_numbers(changes.since(self._node_tick, cluster.size)).tolist()
+        self._node_tick = changes.tick
+        before = [self._node_names.get(row, "") for row in rows]
+        now = [cluster.name(row) for row in rows]
+        self._node_names.update(zip(rows, now, strict=True))
+        return list(dict.fromkeys([*before, *now]))
+
+    def charged_to(self, promise: Promise) -> Sequence[CSIStorageCapacity]:
+        """The objects that a promise is charged to while its volume is being made.
+
+        A node that is not known may have gone meanwhile: what was named stays charged, for the driver may be at it.
+        """
+        named = self._by_uid.get(promise.named)
+        if promise.node_name not in self._cluster.row_of:
+            return (named,) if named is not None and named.storage_class_name == promise.class_name else ()
+        reaching = self._index.objects_at(promise.class_name, promise.node_name)
+        if named is not None and any(identity(each) == promise.named for each in reaching):
+            return (named,)
+        return reaching
+
+    def shows(self, capacity: CSIStorageCapacity, made_tick: int, made_at: datetime) -> bool:
+        """Whether an object tells of what a volume took that was made then."""
+        if self._refreshed.get(identity(capacity), 0) > made_tick:
+            return True
+        created_at = capacity.metadata.creation_timestamp
+        return created_at is not None and created_at > made_at
+
+    def includes(self, capacity: CSIStorageCapacity, claim_uid: str) -> bool:
+        """Whether whoever publishes an object says that its figures include this claim's volume."""
+        told = capacity.metadata.annotations.get(INCLUDED_CLAIMS)
+        return told is not None and claim_uid in told.split(",")
+
+    def is_rebuilt(self, promise: Promise) -> bool:
+        """Whether the driver has set the node affinity of a volume to where it was to be rebuilt (KEP-5381)."""
+        volume = self._cluster.storage.volumes.get(promise.claim.spec.volume_name)
+        row = self._cluster.row_of.get(promise.node_name)
+        node = self._cluster.nodes[row] if row is not None else None
+        required = volume.spec.node_affinity.required if volume is not None else None
+        return node is not None and required is not None and required.matches(node.name, node.metadata.labels)

@@ -1,0 +1,193 @@
+"""One claim's promise, the shelves on which promises are found, and the account of what they take of which object.
+
+`ledger.py` says when a promise begins and ends, `promised_objects.py` what it is charged to; this is what they write
+into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.pod_claims import class_of
+from tonnage.scheduling.volumes.reservations.holds import WAITS_FOR_REFRESH, Hold
+
+_NOTHING: Mapping[str, int] = {}
+_NO_CHANGES: Mapping[str, bool] = {}
+_REBUILDING = "waits for its volume to be rebuilt"
+
+
+class Promise:
+    """A volume that is going to be made for a claim on a node, or was made and need not show yet."""
+
+    __slots__ = ("charged", "claim", "is_rebuild", "made_at", "made_tick", "named", "pod", "since")
+
+    def __init__(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> None:
+        self.claim = claim
+        """As it was last seen. Uid, node and class are the same for as long as the promise stands."""
+        self.since = since
+        self.is_rebuild = is_rebuild
+        self.named = ""
+        """The object that Reserve charged it to, by uid."""
+        self.pod: PodInfo | None = None
+        self.made_tick: int | None = None
+        """When the volume was seen to be made, in refreshes: an object refreshed later than that knows of it."""
+        self.made_at = since
+        """The same by the clock: an object that is created later than that knows of it as well."""
+        self.charged: Mapping[str, int] = _NOTHING
+        """Bytes by object."""
+
+    @property
+    def key(self) -> Key:
+        return self.claim.key
+
+    @property
+    def node_name(self) -> str:
+        return self.claim.selected_node
+
+    @property
+    def class_name(self) -> str:
+        return class_of(self.claim)
+
+    @property
+    def why(self) -> str:
+        if self.is_rebuild:
+            return "rebuilt; waits for the object to be refreshed" if self.made_tick is not None else _REBUILDING
+        return WAITS_FOR_REFRESH if self.made_tick is not None else "waits for its claim to be bound"
+
+    def as_hold(self, capacity: CSIStorageCapacity) -> Hold:
+        """What is kept back of one of the objects that it is charged to."""
+        uid = identity(capacity)
+        who = self.pod.key if self.pod is not None else ""
+        return Hold(capacity.key, uid, who, (self.key,), self.charged[uid], self.since, self.why)
+
+    def stands(self, claim: PersistentVolumeClaim | None) -> bool:
+        return is_still(self.claim, claim)
+
+
+def is_still(before: PersistentVolumeClaim, now: PersistentVolumeClaim | None) -> bool:
+    """Whether a claim is the same one as before, for the same node, and has not gone back on being bound."""
+    if now is None or (now.uid, now.selected_node) != (before.uid, before.selected_node):
+        return False
+    if before.is_bound and (not now.is_bound or now.spec.volume_name != before.spec.volume_name):
+        return False
+    return class_of(now) == class_of(before)
+
+
+class Promises:
+    """Promises by claim, and the other ways to find them."""
+
+    def __init__(self) -> None:
+        self._by_claim: dict[Key, Promise] = {}
+        self._of_class: dict[str, dict[Key, Promise]] = {}
+        self._at_node: dict[str, dict[Key, Promise]] = {}
+        self._of_pod: dict[str, dict[Key, Promise]] = {}
+        self._naming: dict[str, dict[Key, Promise]] = {}
+        self._rebuilds_of: dict[str, dict[Key, Promise]] = {}
+
+    def __iter__(self) -> Iterator[Promise]:
+        return iter(self._by_claim.values())
+
+    def get(self, key: Key) -> Promise | None:
+        return self._by_claim.get(key)
+
+    def of_class(self, class_name: str) -> list[Promise]:
+        return list(self._of_class.get(class_name, {}).values())
+
+    def at_node(self, node_name: str) -> list[Promise]:
+        return list(self._at_node.get(node_name, {}).values())
+
+    def of_pod(self, pod_uid: str) -> list[Promise]:
+        return list(self._of_pod.get(pod_uid, {}).values())
+
+    def naming(self, uid: str) -> list[Promise]:
+        """Those that Reserve charged to this object."""
+        return list(self._naming.get(uid, {}).values())
+
+    def rebuilds_of(self, volume_name: str) -> list[Promise]:
+        """Those that wait for this volume to be elsewhere."""
+        return list(self._rebuilds_of.get(volume_name, {}).values())
+
+    def add(self, promise: Promise) -> None:
+        self._by_claim[promise.key] = promise
+        _file(self._of_class, promise.class_name, promise)
+        _file(self._at_node, promise.node_name, promise)
+        if promise.is_rebuild:
+            _file(self._rebuilds_of, promise.claim.spec.volume_name, promise)
+
+    def remove(self, promise: Promise) -> None:
+        self.give_to(promise, None)
+        self.name(promise, "")
+        del self._by_claim[promise.key]
+        _unfile(self._of_class, promise.class_name, promise)
+        _unfile(self._at_node, promise.node_name, promise)
+        if promise.is_rebuild:
+            _unfile(self._rebuilds_of, promise.claim.spec.volume_name, promise)
+
+    def give_to(self, promise: Promise, pod: PodInfo | None) -> None:
+        """Say which pod a promise is for; None when it is not known."""
+        if promise.pod is not None:
+            _unfile(self._of_pod, promise.pod.uid, promise)
+        promise.pod = pod
+        if pod is not None:
+            _file(self._of_pod, pod.uid, promise)
+
+    def name(self, promise: Promise, uid: str) -> None:
+        """Say which object a promise is charged to; empty when it is not known."""
+        if promise.named:
+            _unfile(self._naming, promise.named, promise)
+        promise.named = uid
+        if uid:
+            _file(self._naming, uid, promise)
+
+
+class Charges:
+    """Bytes by object and claim, and the objects of which that changed since somebody was told."""
+
+    def __init__(self) -> None:
+        self._of_object: dict[str, dict[Key, int]] = {}
+        self._changed: dict[str, bool] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        """The objects that are charged, by uid."""
+        return iter(self._of_object)
+
+    def of(self, uid: str) -> Mapping[Key, int]:
+        return self._of_object.get(uid, _NOTHING)
+
+    def charge(self, promise: Promise, charges: Mapping[str, int]) -> None:
+        """Charge a promise to these objects, and to no others any more."""
+        before, promise.charged = promise.charged, charges
+        for uid in [each for each in before if each not in charges]:
+            self._changed[uid] = True
+            of_object = self._of_object[uid]
+            del of_object[promise.key]
+            if not of_object:
+                del self._of_object[uid]
+        for uid, size in charges.items():
+            if size != before.get(uid):
+                self._of_object.setdefault(uid, {})[promise.key] = size
+                self._changed[uid] = self._changed.get(uid, False) or size < before.get(uid, 0)
+
+    def take_changed(self) -> Mapping[str, bool]:
+        """The objects of which something changed; True where something was given back."""
+        if not self._changed:
+            return _NO_CHANGES
+        changed, self._changed = self._changed, {}
+        return changed
+
+
+def _file(shelf: dict[str, dict[Key, Promise]], name: str, promise: Promise) -> None:
+    shelf.setdefault(name, {})[promise.key] = promise
+
+
+def _unfile(shelf: dict[str, dict[Key, Promise]], name: str, promise: Promise) -> None:
+    filed = shelf[name]
+    del filed[promise.key]
+    if not filed:
+        del shelf[name]

@@ -1,0 +1,214 @@
+"""An explanation as a person reads it: the answer, then the nodes that fit, then the reasons of those that do not.
+
+    shop/web goes to node-3
+    fits on 4 of 6 nodes
+
+      NODE    TOTAL  Fit  Balanced  Spread×2
+    * node-3    571   91        95       185
+      node-1    560   90        90       180
+    alike on all of them: Taints×3 300
+
+    REFUSED  BY                WHY               NODES
+          2  NodeResourcesFit  Insufficient cpu  node-5, node-6
+
+A pod with claims gets two things more: for nodes that were refused for their storage the nearest miss in numbers, and
+at the end what each node would make its volumes of (`volume_explanations`).
+
+Thousands of nodes stay readable: the best twenty are shown, refused ones are grouped by plugin and reasons, and a score
+that is the same everywhere is no column, for it decided nothing. Columns show weighted scores, as they add up to the
+total. On a terminal there are colours and its width is kept to; in a pipe there are neither colours nor broken lines.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
+from tonnage.whatif.volume_report import print_volumes
+
+MAX_ROWS = 20
+"""Nodes that fit, and groups of those that do not, that are shown one by one."""
+_MAX_NAMES, _EXAMPLES = 5, 3
+"""Up to so many refused nodes of a group are all named; of more only so many."""
+_UNBROKEN = 10_000
+"""A width that no line reaches."""
+
+_SHORT = {
+    "ImageLocality": "Images",
+    "InterPodAffinity": "PodAffinity",
+    "NodeResourcesBalancedAllocation": "Balanced",
+    "NodeResourcesFit": "Fit",
+    "PodTopologySpread": "Spread",
+    "TaintToleration": "Taints",
+    "VolumeBinding": "Volumes",
+}
+_OTHERS = "others"
+
+
+def show(explanation: Explanation, weights: Mapping[str, int], out: TextIO) -> None:
+    """Write an explanation as a table; `weights` are those of the profile's scores."""
+    is_terminal = Console(file=out).is_terminal
+    if is_terminal:
+        _print(explanation, weights, Console(file=out, highlight=False))
+        return
+    page = io.StringIO()
+    _print(explanation, weights, Console(file=page, highlight=False, width=_UNBROKEN, force_terminal=False))
+    out.writelines(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
+
+
+def _print(explanation: Explanation, weights: Mapping[str, int], console: Console) -> None:
+    for line in _headline(explanation):
+        console.print(line)
+    feasible = [each for each in explanation.nodes if each.feasible]
+    refused = [each for each in explanation.nodes if not each.feasible]
+    if feasible:
+        console.print()
+        _print_feasible(explanation.node, feasible, weights, console)
+    if refused:
+        console.print()
+        _print_refused(explanation, refused, console)
+    if explanation.volumes:
+        console.print()
+        accounts = explanation.volumes.items()
+        print_volumes(accounts, console, max_rows=MAX_ROWS, table=_table(), named=_named)
+
+
+def _headline(explanation: Explanation) -> Iterable[Text]:
+    pod, node = (explanation.pod, "bold"), (explanation.node, "bold green")
+    if explanation.held_back:
+        yield Text.assemble(pod, (" is not tried", "bold yellow"), f": {explanation.held_back}")
+        yield (
+            Text.assemble("otherwise it would go to ", node) if explanation.node else Text("otherwise it would not fit")
+        )
+    elif explanation.node:
+        yield Text.assemble(pod, " goes to ", node)
+    else:
+        yield Text.assemble(pod, (" does not fit", "bold red"))
+    yield Text(explanation.message)
+
+
+# -- nodes that fit ---------------------------------------------------------------------------------------------------
+
+
+def _print_feasible(chosen: str, nodes: Sequence[NodeAnswer], weights: Mapping[str, int], console: Console) -> None:
+    shown = list(nodes[:MAX_ROWS])
+    if chosen not in {each.name for each in shown}:  # nominated, and not among the best
+        shown[-1:] = [each for each in nodes if each.name == chosen]
+    plugins = list(nodes[0].scores)
+    spread = {name: _spread([each.scores[name] for each in nodes]) for name in plugins}
+    telling = [name for name in plugins if spread[name]]
+    table = _feasible_table(chosen, shown, telling, [], weights)
+    rest: list[str] = []
+    wide = console.options.update(width=_UNBROKEN)  # a measure never says more than the width it is given
+    while len(telling) > 1 and console.measure(table, options=wide).maximum > console.width:
+        least = min(telling, key=lambda name: spread[name])
+        telling.remove(least)
+        rest.append(least)
+        table = _feasible_table(chosen, shown, telling, rest, weights)
+    console.print(table)
+    for line in _footnotes(nodes, shown, [name for name in plugins if not spread[name]], rest, weights):
+        console.print(Text(line, style="dim"))
+
+
+def _feasible_table(
+    chosen: str, shown: Sequence[NodeAnswer], telling: Sequence[str], rest: Sequence[str], weights: Mapping[str, int]
+) -> Table:
+    table = _table()
+    table.add_column("  NODE", no_wrap=True, overflow="ellipsis")
+    is_scored = bool(shown[0].scores)
+    heads = ["TOTAL", *(_short(name, weights) for name in telling)] if is_scored else []
+    for head in [*heads, *([_OTHERS] if rest else [])]:
+        table.add_column(head, justify="right", no_wrap=True)
+    for each in shown:
+        is_chosen = each.name == chosen
+        cells = [Text(f"{'*' if is_chosen else ' '} {each.name}", style="bold green" if is_chosen else "")]
+        if is_scored:
+            cells.append(Text(str(each.total), style="bold"))
+            cells += [Text(str(each.scores[name])) for name in telling]
+        if rest:
+            cells.append(Text(str(sum(each.scores[name] for name in rest))))
+        table.add_row(*cells)
+    return table
+
+
+def _footnotes(
+    nodes: Sequence[NodeAnswer],
+    shown: Sequence[NodeAnswer],
+    alike: Sequence[str],
+    rest: Sequence[str],
+    weights: Mapping[str, int],
+) -> Iterable[str]:
+    best = nodes[0]
+    if len(nodes) > len(shown):
+        totals = [each.total for each in nodes]
+        yield f"… and {len(nodes) - len(shown):,} more that fit, with totals down to {min(totals)}"
+    if not best.scores:
+        yield "the only node that fits; it is not scored"
+        return
+    if rest:
+        yield f"{_OTHERS}: {', '.join(_short(name, weights) for name in rest)}"
+    if alike:
+        told = ", ".join(f"{_short(name, weights)} {best.scores[name]}" for name in alike)
+        yield f"alike on all of them: {told}"
+    ties = sum(each.total == best.total for each in nodes)
+    if ties > 1:
+        yield f"{ties:,} nodes share the best total; the choice is by lot, and the same for the same input"
+
+
+def _spread(scores: Sequence[int]) -> int:
+    return max(scores) - min(scores)
+
+
+def _short(plugin: str, weights: Mapping[str, int]) -> str:
+    name, weight = _SHORT.get(plugin, plugin), weights.get(plugin, 1)
+    return f"{name}×{weight}" if weight != 1 else name
+
+
+# -- nodes that do not ------------------------------------------------------------------------------------------------
+
+
+def _print_refused(explanation: Explanation, nodes: Sequence[NodeAnswer], console: Console) -> None:
+    groups: dict[tuple[str, tuple[str, ...]], list[NodeAnswer]] = {}
+    for each in nodes:
+        groups.setdefault((each.rejected_by, each.reasons), []).append(each)
+    ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+    misses = [_nearest_miss(explanation, refused) for _, refused in ordered[:MAX_ROWS]]
+    # Where the width does not suffice, names are cut and reasons folded; counts and plugins stay whole.
+    table = _table()
+    table.add_column("REFUSED", justify="right", no_wrap=True, min_width=len("REFUSED"))
+    table.add_column("BY", no_wrap=True, min_width=max(len(plugin) for plugin, _ in groups))
+    table.add_column("WHY", overflow="fold")
+    if any(misses):
+        table.add_column("NEAREST MISS", overflow="fold")
+    table.add_column("NODES", overflow="ellipsis", no_wrap=True, max_width=console.width // 4)
+    for ((plugin, reasons), refused), miss in zip(ordered[:MAX_ROWS], misses, strict=True):
+        cells = [Text(plugin), Text(", ".join(reasons), style="red"), *([Text(miss)] if any(misses) else [])]
+        table.add_row(f"{len(refused):,}", *cells, Text(_named([each.name for each in refused]), style="dim"))
+    console.print(table)
+    hidden = ordered[MAX_ROWS:]
+    if hidden:
+        count = sum(len(names) for _, names in hidden)
+        console.print(Text(f"… and {len(hidden):,} more reasons for {count:,} nodes", style="dim"))
+
+
+def _nearest_miss(explanation: Explanation, refused: Sequence[NodeAnswer]) -> str:
+    """How near the nearest of these nodes came, for want of storage; which one, unless all came as near."""
+    misses = [(miss, each.name) for each in refused if (miss := explanation.miss_on(each)) is not None]
+    if not misses:
+        return ""
+    nearest, name = min(misses)
+    return nearest.told if len({miss.told for miss, _ in misses}) == 1 else f"{name}: {nearest.told}"
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names if len(names) <= _MAX_NAMES else [*names[:_EXAMPLES], "…"])
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")

@@ -1,0 +1,69 @@
+"""From the bytes of a file to documents: YAML or JSON, one or many, as kubectl would read them.
+
+A text that starts with a brace is JSON, of which several may follow one another; where that fails it may still be YAML
+in flow style. UTF-16, which PowerShell writes when kubectl's output is redirected, is read as well.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from tonnage.objects import document
+from tonnage.objects.yaml_text import InvalidYaml, documents
+from tonnage.whatif.manifest_errors import BrokenManifest
+
+
+def documents_of(data: bytes, file: str, warnings: list[str]) -> list[Any]:
+    """The values of all documents, empty ones included, so that a position is a document's number. Raises
+    BrokenManifest; what is doubtful is said in `warnings`.
+    """
+    if data.lstrip()[:1] == b"{":
+        try:
+            return [document.decode(data)]
+        except msgspec.DecodeError:
+            pass  # several documents, another encoding, YAML in flow style, or broken: all found out below
+    try:
+        text = data.decode(json.detect_encoding(data))
+    except UnicodeDecodeError as exc:
+        problem = f"byte {exc.start} is not {exc.encoding.upper()} text"
+        raise BrokenManifest(file, problem, hint="give YAML or JSON files, saved as UTF-8") from exc
+    text = text.removeprefix("\ufeff")
+    if text.lstrip()[:1] == "{":
+        try:
+            return _json_documents(text)
+        except json.JSONDecodeError as exc:
+            try:
+                return _yaml_documents(text, file, warnings)
+            except BrokenManifest:
+                where = f"line {exc.lineno} column {exc.colno}"
+                raise BrokenManifest(file, f"json: {where}: {exc.msg}", hint="correct the JSON there") from exc
+    return _yaml_documents(text, file, warnings)
+
+
+def _json_documents(text: str) -> list[Any]:
+    decoder, found, at = json.JSONDecoder(), [], 0
+    end = len(text.rstrip())
+    while at < end:
+        if text[at].isspace():
+            at += 1
+            continue
+        value, at = decoder.raw_decode(text, at)
+        found.append(value)
+    return found
+
+
+def _yaml_documents(text: str, file: str, warnings: list[str]) -> list[Any]:
+    found: list[Any] = []
+    try:
+        for number, each in enumerate(documents(text), 1):
+            found.append(each.value)
+            warnings += [
+                f'{file}, document {number}: line {line}: key "{key}" stands twice in one map; the last counts'
+                for key, line in each.repeated
+            ]
+    except InvalidYaml as exc:
+        raise BrokenManifest(file, exc.message, hint="correct the YAML there") from exc
+    return found

@@ -1,0 +1,260 @@
+"""Objects from files: manifests as people write them, lists as `kubectl get` prints them, folders of both.
+
+    read(["cluster/", "web.yaml", "-"])      folders recursively and in order of their names; `-` is standard input
+
+Each object is found with its `Origin`, so that whatever is wrong with it, here or later, is told with file, document
+and field. What comes out is admitted (documents/admit.py): canonical values, no nulls, no unknown fields. An unknown
+field is an error, as it is for kubectl, because a misspelt constraint would otherwise count as none. In an object that
+a server has written (it has a resourceVersion) it is a warning: a newer server knows more fields than we do, and nobody
+can correct its output.
+
+Kinds that decisions do not look at are passed over, and counted. Of two objects with one name the later counts.
+`creation` turns the documents into objects, as an API server would have.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tonnage.documents.admit import Malformed, admit
+from tonnage.documents.object_metadata import Names
+from tonnage.documents.schema import schema_of_resource
+from tonnage.errors import TonnageError
+from tonnage.objects.document import Doc
+from tonnage.objects.resources import BY_KIND, Resource
+from tonnage.scheduling.configuration.errors import did_you_mean
+from tonnage.whatif.manifest_errors import BrokenManifest, Origin, malformed, unknown_fields
+from tonnage.whatif.manifest_text import documents_of
+
+STDIN = "-"
+_SUFFIXES = (".json", ".yaml", ".yml")
+
+_CORE = ("Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ReplicationController", "Service")
+_STORAGE = ("CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment")
+READ: dict[tuple[str, str], Resource] = {
+    (version, kind): BY_KIND[version, kind]
+    for version, kinds in (
+        ("v1", _CORE),
+        ("apps/v1", ("ReplicaSet", "StatefulSet")),
+        ("policy/v1", ("PodDisruptionBudget",)),
+        ("scheduling.k8s.io/v1", ("PriorityClass",)),
+        ("storage.k8s.io/v1", _STORAGE),
+    )
+    for kind in kinds
+}
+"""What a decision looks at, by apiVersion and kind."""
+
+_OTHERS = frozenset(kind for _, kind in BY_KIND) | {"PodTemplate", "PodGroup", "VolumeAttributesClass"}
+"""Kinds of the same groups that exist beside them, and may look like a slip of the pen."""
+_VERSION_OF = {(resource.group, resource.kind): version for (version, _), resource in READ.items()}
+
+Key = tuple[str, str, str]
+"""(qualified plural, namespace, name)."""
+
+
+@dataclass(slots=True)
+class Manifest:
+    """One object: its admitted document, and where it stands."""
+
+    origin: Origin
+    resource: Resource
+    doc: Doc
+
+    @property
+    def is_from_server(self) -> bool:
+        """It was written by an API server: it is past defaults, admission and validation."""
+        return bool(self.doc["metadata"].get("resourceVersion"))
+
+
+@dataclass(slots=True)
+class Manifests:
+    """All that was found. `passed_over` holds kind and key of each object that decisions do not look at."""
+
+    by_key: dict[Key, Manifest] = field(default_factory=dict)
+    passed_over: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def of(self, kind: str) -> Iterator[Manifest]:
+        return (each for each in self.by_key.values() if each.resource.kind == kind)
+
+    @property
+    def passed_over_counts(self) -> str:
+        """`2 Deployment, 1 ConfigMap`, the most frequent first; empty when nothing was."""
+        counted = Counter(kind for kind, _ in self.passed_over)
+        return ", ".join(f"{count} {kind}" for kind, count in counted.most_common())
+
+
+def read(
+    sources: Sequence[str],
+    *,
+    without: Path | None = None,
+    stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read(),
+) -> Manifests:
+    """Every object of these files and folders. Raises BrokenManifest, or TonnageError for what cannot be opened.
+
+    `without` is a file that may lie in one of the folders and holds no manifests.
+    """
+    found, names = Manifests(), Names(random.Random(0))
+    for source in sources:
+        for file, data in _texts(source, without, stdin):
+            for number, value in enumerate(documents_of(data, file, found.warnings), 1):
+                for origin, doc in _objects(Origin(file, number), value):
+                    _take(found, origin, doc, names)
+    if not found.by_key and not found.passed_over:
+        raise TonnageError(f"there is no object in {', '.join(map(_shown, sources))}")
+    return found
+
+
+def documents_in(
+    sources: Sequence[str], *, stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()
+) -> Iterator[tuple[Origin, Resource, Doc]]:
+    """Every object of these files and folders as it is written, of any kind that an API server of ours serves.
+
+    Raises BrokenManifest for a kind that is not served or an object without a name; the server judges the rest.
+    """
+    for source in sources:
+        for file, data in _texts(source, None, stdin):
+            for number, value in enumerate(documents_of(data, file, []), 1):
+                for origin, doc in _objects(Origin(file, number), value):
+                    resource = BY_KIND.get((doc["apiVersion"], doc["kind"]))
+                    if resource is None:
+                        problem = f'no matches for kind "{doc["kind"]}" in version "{doc["apiVersion"]}"'
+                        raise BrokenManifest(origin, problem, field="kind")
+                    metadata: Doc = doc.setdefault("metadata", {})
+                    if not metadata.get("name"):
+                        raise BrokenManifest(origin, "metadata.name is not set", field="metadata.name")
+                    if resource.namespaced:
+                        metadata.setdefault("namespace", "default")
+                    yield origin, resource, doc
+
+
+def objects_at(origin: Origin, value: Any, names: Names, warnings: list[str]) -> Iterator[Manifest]:
+    """The objects of one value that stands elsewhere than in a manifest, in their order; lists are taken apart.
+
+    Raises BrokenManifest, also for kinds that decisions do not look at: here somebody put them on purpose.
+    """
+    for place, doc in _objects(origin, value):
+        found = Manifests(warnings=warnings)
+        _take(found, place, doc, names)
+        if found.passed_over:
+            kinds = ", ".join(sorted(kind for _, kind in READ))
+            problem = f"kind={doc['kind']} of apiVersion {doc['apiVersion']} is none that decisions look at"
+            raise BrokenManifest(place, problem, field="kind", hint=f"leave it out; they look at {kinds}")
+        yield from found.by_key.values()
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def _texts(source: str, without: Path | None, stdin: Callable[[], bytes]) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of each file that a source stands for."""
+    if source == STDIN:
+        yield _shown(source), stdin()
+        return
+    path = Path(source)
+    files = [path]
+    if path.is_dir():
+        files = sorted(each for each in path.rglob("*") if each.suffix.lower() in _SUFFIXES and each.is_file())
+        files = [each for each in files if without is None or each.resolve() != without.resolve()]
+        if not files:
+            raise TonnageError(f"{source}: no manifests in this folder", hint=f"they end in {', '.join(_SUFFIXES)}")
+    for file in files:
+        try:
+            yield str(file), file.read_bytes()
+        except OSError as exc:
+            raise TonnageError(f"{file}: cannot be read: {exc.strerror}") from exc
+
+
+def _shown(source: str) -> str:
+    return "standard input" if source == STDIN else source
+
+
+# -- objects ----------------------------------------------------------------------------------------------------------
+
+
+def _objects(origin: Origin, value: Any, kind: str = "", version: str = "") -> Iterator[tuple[Origin, Doc]]:
+    """The objects of a document: itself, or those of a list. A typed list says what its items need not repeat."""
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        raise BrokenManifest(origin, "expected an object, a map with apiVersion and kind")
+    doc: Doc = {"apiVersion": version, "kind": kind, **value} if kind else value
+    origin = replace(origin, object=_described(doc))
+    for name in ("apiVersion", "kind"):
+        if not isinstance(doc.get(name), str) or not doc[name]:
+            raise BrokenManifest(origin, f"{name} is not set", field=name, hint=f"write {name}: at its start")
+    if doc["kind"] != "List" and not (doc["kind"].endswith("List") and "items" in doc):
+        yield origin, doc
+        return
+    items = doc.get("items") or []
+    if not isinstance(items, list):
+        raise BrokenManifest(origin, "items is not a list", field="items", hint="write a dash before each object")
+    item_kind = doc["kind"].removesuffix("List")
+    for idx, item in enumerate(items):
+        place = f"{origin.item}.items[{idx}]" if origin.item else f"items[{idx}]"
+        yield from _objects(
+            replace(origin, item=place, object=""), item, item_kind, doc["apiVersion"] if item_kind else ""
+        )
+
+
+def _described(doc: Doc) -> str:
+    """`Pod default/web`, as far as the document says."""
+    metadata = doc.get("metadata")
+    meta: Doc = metadata if isinstance(metadata, dict) else {}
+    key = "/".join(str(part) for part in (meta.get("namespace"), meta.get("name") or meta.get("generateName")) if part)
+    return f"{doc.get('kind') or 'object'} {key}".rstrip()
+
+
+def _take(found: Manifests, origin: Origin, doc: Doc, names: Names) -> None:
+    resource = READ.get((doc["apiVersion"], doc["kind"]))
+    if resource is None:
+        _check_passed_over(origin, doc)
+        found.passed_over.append((doc["kind"], origin.object.partition(" ")[2]))
+        return
+    try:
+        findings = admit(schema_of_resource(resource), doc)
+    except Malformed:
+        raise malformed(origin, schema_of_resource(resource), doc) from None
+    manifest = Manifest(origin, resource, doc)
+    metadata: Doc = doc.setdefault("metadata", {})
+    if findings.unknown and not manifest.is_from_server:
+        raise unknown_fields(origin, schema_of_resource(resource), findings.unknown)
+    if findings.unknown:
+        told = ", ".join(f'"{path}"' for path in findings.unknown)
+        found.warnings.append(f"{origin}: passed over fields that Tonnage does not know: {told}")
+    if resource.namespaced:
+        metadata.setdefault("namespace", "default")
+    else:
+        metadata.pop("namespace", None)
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = names.generated(metadata["generateName"])
+    manifest.origin = replace(origin, object=_described(doc))
+    if not metadata.get("name"):
+        raise BrokenManifest(manifest.origin, "metadata.name is not set", field="metadata.name")
+    key = (resource.qualified, metadata.get("namespace", ""), metadata["name"])
+    before = found.by_key.pop(key, None)
+    if before is not None:
+        place = replace(before.origin, object="")
+        found.warnings.append(f"{manifest.origin} stands in {place} too; the later one counts")
+    found.by_key[key] = manifest
+
+
+def _check_passed_over(origin: Origin, doc: Doc) -> None:
+    """Raise BrokenManifest for a kind that was probably meant to be one we read: of another version, or misspelt."""
+    group = doc["apiVersion"].rpartition("/")[0]
+    known = _VERSION_OF.get((group, doc["kind"]))
+    problem = f'no matches for kind "{doc["kind"]}" in version "{doc["apiVersion"]}"'
+    if known is not None:
+        raise BrokenManifest(origin, problem, field="apiVersion", hint=f"write apiVersion: {known}")
+    elsewhere = [version for (_, kind), version in _VERSION_OF.items() if kind == doc["kind"]]
+    if not group and elsewhere:  # a group of its own may have a kind of that name; the core group is nobody's own
+        raise BrokenManifest(origin, problem, field="apiVersion", hint=f"write apiVersion: {elsewhere[0]}")
+    kinds = [kind for known_group, kind in _VERSION_OF if known_group == group]
+    if doc["kind"] not in _OTHERS and (guess := did_you_mean(doc["kind"], kinds)):
+        raise BrokenManifest(origin, problem, field="kind", hint=guess)

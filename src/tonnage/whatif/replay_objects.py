@@ -1,0 +1,90 @@
+"""The API server's part in a replay: objects by kind and name, each with a uid, a time of creation and a version.
+
+What the scheduler remembers hangs on these three: a pod made again under its old name is another pod (its uid differs),
+a refreshed capacity object is a newer one (its resourceVersion differs), and an update that changes nothing leaves the
+version alone, as it does on a server. Values that an object brings along stand. Uids are made from the name, so that
+the same replay gives the same ones.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+import msgspec
+
+from tonnage.clock import Clock
+from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.cluster.assumed_objects import version_of
+
+Place = tuple[str, Key]
+"""(kind, namespace/name)."""
+
+
+class ReplayObjects:
+    """Objects as a server would keep them. `clock` tells when they are created."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: dict[Place, Object] = {}
+        self._lives: Counter[Place] = Counter()  # how often an object of that name was created
+        self._version = 0
+
+    def __iter__(self) -> Iterator[Object]:
+        return iter(self._kept.values())
+
+    def get(self, kind: str, key: Key) -> Object | None:
+        return self._kept.get((kind, key))
+
+    def load(self, objects: Iterable[Object]) -> None:
+        """Take in what is there at the start; those without a version get one above all that were given.
+
+        One that does not say when it was created is old, however old: nobody waits for it to be seen.
+        """
+        found = list(objects)
+        self._version = max([self._version, *map(version_of, found)])
+        for each in found:
+            self._put(each, created_at=None)
+
+    def put(self, new: Object) -> tuple[Object | None, Object]:
+        """Create an object, or replace the one of its name: (before, now), the very same object if nothing changed.
+
+        With another uid than the one before it is another object, and that one is gone.
+        """
+        return self._put(new, created_at=self._clock.now())
+
+    def _put(self, new: Object, created_at: datetime | None) -> tuple[Object | None, Object]:
+        place = (type(new).__name__, new.key)
+        before = self._kept.get(place)
+        said = new.metadata
+        is_update = before is not None and said.uid in ("", before.uid)
+        if before is not None and is_update:
+            uid, last_version = before.uid, before.metadata.resource_version
+            created_at = said.creation_timestamp or before.metadata.creation_timestamp
+        else:
+            self._lives[place] += 1
+            uid = said.uid or _uid(place, self._lives[place])
+            created_at, last_version = said.creation_timestamp or created_at, ""
+        version = said.resource_version or last_version
+        meta = msgspec.structs.replace(said, uid=uid, creation_timestamp=created_at, resource_version=version)
+        now = msgspec.structs.replace(new, metadata=meta)
+        if is_update and now == before:
+            return before, before
+        if not said.resource_version:
+            self._version += 1
+            meta = msgspec.structs.replace(meta, resource_version=str(self._version))
+            now = msgspec.structs.replace(new, metadata=meta)
+        self._version = max(self._version, version_of(now))
+        self._kept[place] = now
+        return before, now
+
+    def remove(self, kind: str, key: Key) -> Object | None:
+        """Delete an object; None when there is none. Nothing holds it back: a replay has no finalizers at work."""
+        return self._kept.pop((kind, key), None)
+
+
+def _uid(place: Place, life: int) -> str:
+    kind, key = place
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{kind}/{key}/{life}"))

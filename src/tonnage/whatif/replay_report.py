@@ -1,0 +1,109 @@
+"""A replay as it is run and as a person reads it: each step with what came of it.
+
+    step 1: schedule batch/job-0
+      goes to node-a; fits on 1 of 1 nodes
+    step 2: schedule batch/job-1
+      does not fit: 0/1 nodes are available: 1 node(s) did not have enough free storage.
+      node-a: reserved by batch/job-0 since 2000-01-01T00:00:00Z
+    step 3: apply
+      CSIStorageCapacity kube-system/node-a configured
+    step 4: advance 30 s
+      it is 2000-01-01T00:00:30Z
+
+A step stays short however much it touches: of many objects the first few are named and the others counted. The whole
+answer to one decision is in the JSON form, and with `tonnage explain`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from tonnage.clock import rfc3339
+from tonnage.scheduling.decision.explain import Explanation
+from tonnage.whatif.replay import Replay
+from tonnage.whatif.replay_steps import Advance, Apply, Delete, FailBinding, Restart, Schedule, Step
+
+MAX_LINES = 8
+"""Objects of one step that are named one by one."""
+MAX_MISSES = 3
+"""Nodes whose nearest miss is told."""
+_UNBROKEN = 10_000
+"""A width that no line reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One step and what came of it; `answer` is that of a `schedule`."""
+
+    number: int
+    title: str
+    lines: Sequence[str] = ()
+    answer: Explanation | None = None
+
+
+def take(run: Replay, number: int, step: Step) -> Deed:
+    """Take one step. Raises ReplayError for one that cannot be taken now."""
+    match step:
+        case Schedule(pod):
+            return Deed(number, f"schedule {pod}", answer=run.schedule(pod))
+        case FailBinding(pod):
+            return Deed(number, f"fail_binding {pod}", [f"it is not on its way to {run.fail_binding(pod)} any more"])
+        case Apply(objects):
+            return Deed(number, "apply", [f"{type(each).__name__} {each.key} {run.apply(each)}" for each in objects])
+        case Delete(references):
+            for each in references:
+                run.delete(each.kind, each.namespace, each.name)
+            return Deed(number, "delete", [f"{each} deleted" for each in references])
+        case Advance(seconds):
+            return Deed(number, f"advance {seconds:g} s", [f"it is {rfc3339(run.advance(seconds))}"])
+        case Restart():
+            forgotten = [f"forgotten: {pod} on its way to {node}" for pod, node in run.restart()]
+            return Deed(number, "restart", forgotten or ["no pod was on its way"])
+
+
+def show(deeds: Iterable[Deed], out: TextIO) -> None:
+    """Write all steps, one after the other; in a pipe without colours and broken lines."""
+    if Console(file=out).is_terminal:
+        _print(deeds, Console(file=out, highlight=False))
+        return
+    page = io.StringIO()
+    _print(deeds, Console(file=page, highlight=False, width=_UNBROKEN, force_terminal=False))
+    out.write(page.getvalue())
+
+
+def _print(deeds: Iterable[Deed], console: Console) -> None:
+    for deed in deeds:
+        console.print(Text.assemble((f"step {deed.number}", "bold"), f": {deed.title}"))
+        if deed.answer is not None:
+            console.print(Text("  ").append_text(_told(deed.answer)))
+            for line in _misses(deed.answer):
+                console.print(Text(f"  {line}"))
+        for line in deed.lines[:MAX_LINES]:
+            console.print(Text(f"  {line}"))
+        if len(deed.lines) > MAX_LINES:
+            console.print(Text(f"  … and {len(deed.lines) - MAX_LINES:,} more", style="dim"))
+
+
+def _told(answer: Explanation) -> Text:
+    if answer.held_back:
+        return Text.assemble(("is not tried", "bold yellow"), f": {answer.held_back}")
+    if answer.node:
+        return Text.assemble("goes to ", (answer.node, "bold green"), f"; {answer.message}")
+    return Text.assemble(("does not fit", "bold red"), f": {answer.message}")
+
+
+def _misses(answer: Explanation) -> Iterable[str]:
+    """The nodes that were refused for their storage, the nearest first."""
+    if answer.node:
+        return
+    found = sorted((miss, each.name) for each in answer.nodes if (miss := answer.miss_on(each)) is not None)
+    for miss, name in found[:MAX_MISSES]:
+        yield f"{name}: {miss.told}"
+    if len(found) > MAX_MISSES:
+        yield f"… and {len(found) - MAX_MISSES:,} more nodes"

@@ -1,0 +1,232 @@
+"""The steps of a replay, from a file: read, judged, and with their objects made as an API server would make them.
+
+    - schedule: shop/web-0                        decide, reserve, assume
+    - apply: [{apiVersion: v1, kind: Pod, …}]     create objects, or replace those of the same name
+    - delete: [{kind: Pod, namespace: shop, name: web-0}]
+    - fail_binding: shop/web-0                    its last decision is undone
+    - advance: 30                                 seconds
+    - restart: true                               memory is lost, objects are kept
+
+The whole file is judged before the first step is taken, and whatever is wrong is told with the number of its step, the
+field, the value and what to write instead. What only shows on the way (a pod that is placed already) the replay tells.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tonnage.documents.object_metadata import Names
+from tonnage.errors import TonnageError
+from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.configuration.errors import did_you_mean
+from tonnage.whatif.creation import Creation
+from tonnage.whatif.manifest_errors import Origin
+from tonnage.whatif.manifest_text import documents_of
+from tonnage.whatif.manifests import READ, objects_at
+
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    pod: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    objects: tuple[Object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An object by its name; `namespace` is empty for kinds that have none."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    objects: tuple[Reference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailBinding:
+    pod: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    pass
+
+
+Step = Schedule | Apply | Delete | FailBinding | Advance | Restart
+
+
+class BrokenStep(TonnageError):
+    """A step that cannot be taken; `number` counts from 1, and is 0 when the file as a whole is wrong."""
+
+    def __init__(self, file: str, number: int, problem: str, *, field: str = "", hint: str | None = None) -> None:
+        self.file = file
+        self.number = number
+        self.field = field
+        place = f"{file}, step {number}" if number else file
+        super().__init__(f"{place}: {problem}", hint=hint)
+
+
+def read_steps(path: Path, creation: Creation, warnings: list[str]) -> list[Step]:
+    """The steps of a file, in order. Raises BrokenStep or BrokenManifest; what is doubtful is said in `warnings`.
+
+    `creation` has seen the objects there are at the start, and sees those of every step in turn.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as exc:
+        raise BrokenStep(str(path), 0, f"cannot be read: {exc.strerror}", hint="name a file with steps") from exc
+    return _Reader(str(path), creation, warnings).steps(data)
+
+
+class _Reader:
+    def __init__(self, file: str, creation: Creation, warnings: list[str]) -> None:
+        self._file = file
+        self._creation = creation
+        self._warnings = warnings
+        self._names = Names(random.Random(0))
+        self._number = 0
+        self._readers: dict[str, Callable[[Any], Step]] = {
+            "schedule": lambda value: Schedule(self._pod_key("schedule", value)),
+            "apply": self._apply,
+            "delete": self._delete,
+            "fail_binding": lambda value: FailBinding(self._pod_key("fail_binding", value)),
+            "advance": self._advance,
+            "restart": self._restart,
+        }
+
+    def steps(self, data: bytes) -> list[Step]:
+        found = [each for each in documents_of(data, self._file, self._warnings) if each is not None]
+        if len(found) > 1:
+            raise self._broken(f"expected one list of steps, found {len(found)} documents", hint="leave out the ---")
+        if not found or found[0] == []:
+            raise self._broken("there is no step in it", hint='write steps such as "- schedule: default/web"')
+        if not isinstance(found[0], list):
+            raise self._broken(
+                f"expected a list of steps, found {_shown(found[0])}",
+                hint='write a dash before each step, such as "- schedule: default/web"',
+            )
+        steps = []
+        for self._number, value in enumerate(found[0], 1):
+            steps.append(self._step(value))
+        return steps
+
+    def _step(self, value: Any) -> Step:
+        kinds = ", ".join(self._readers)
+        if not isinstance(value, dict) or not value:
+            hint = 'write its kind, a colon and a value, such as "schedule: default/web"'
+            raise self._broken(f"{_shown(value)} is not a step", hint=hint)
+        for name in value:
+            if name not in self._readers:
+                guess = did_you_mean(name, self._readers)
+                raise self._broken(f'unknown step "{name}"', field=name, hint=guess or f"a step is one of {kinds}")
+        if len(value) > 1:
+            told = " and ".join(value)
+            raise self._broken(f"a step has exactly one of {kinds}; found {told}", hint="write a dash before each")
+        (name, said), *_ = value.items()
+        return self._readers[name](said)
+
+    def _broken(self, problem: str, *, field: str = "", hint: str | None = None) -> BrokenStep:
+        return BrokenStep(self._file, self._number, problem, field=field, hint=hint)
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def _pod_key(self, field: str, value: Any) -> Key:
+        namespace, _, name = value.rpartition("/") if isinstance(value, str) else ("", "", "")
+        if not name or "/" in namespace or value.startswith("/"):
+            raise self._broken(f"{field}={_shown(value)} is not a pod's name", field=field, hint="write namespace/name")
+        return f"{namespace or 'default'}/{name}"
+
+    def _advance(self, value: Any) -> Advance:
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_number or value < 0:
+            hint = "write a number such as 30, without a unit; time does not go back"
+            raise self._broken(f"advance={_shown(value)} is not a number of seconds", field="advance", hint=hint)
+        return Advance(float(value))
+
+    def _restart(self, value: Any) -> Restart:
+        if value is not True:
+            hint = "write restart: true, or leave the step out"
+            raise self._broken(f"restart={_shown(value)} is not true", field="restart", hint=hint)
+        return Restart()
+
+    def _items(self, field: str, value: Any) -> Iterator[tuple[str, Any]]:
+        """Each item of a list with its place, such as `apply[0]`."""
+        if not isinstance(value, list) or not value:
+            problem = f"{field}={_shown(value)} is not a list of objects"
+            raise self._broken(problem, field=field, hint="write a dash before each of them")
+        return ((f"{field}[{idx}]", item) for idx, item in enumerate(value))
+
+    def _apply(self, value: Any) -> Apply:
+        made: list[Object] = []
+        for place, item in self._items("apply", value):
+            origin = Origin(self._file, self._number, place, unit="step")
+            for manifest in objects_at(origin, {} if item is None else item, self._names, self._warnings):
+                made.append(self._creation.of(manifest, self._warnings))
+        return Apply(tuple(made))
+
+    def _delete(self, value: Any) -> Delete:
+        found = tuple(self._reference(place, item) for place, item in self._items("delete", value))
+        for each in found:
+            self._creation.forget(each.kind, each.name)
+        return Delete(found)
+
+    def _reference(self, place: str, value: Any) -> Reference:
+        names = ("kind", "namespace", "name")
+        if not isinstance(value, dict):
+            hint = "write {kind: Pod, namespace: default, name: web}"
+            raise self._broken(f"{place}={_shown(value)} does not name an object", field=place, hint=hint)
+        for name, said in value.items():
+            if name not in names:
+                hint = did_you_mean(name, names) or "an object is named by kind, namespace and name"
+                raise self._broken(f'{place}: unknown field "{name}"', field=f"{place}.{name}", hint=hint)
+            if not isinstance(said, str):
+                problem = f"{place}.{name}={_shown(said)} is not text"
+                raise self._broken(problem, field=f"{place}.{name}", hint='write text such as "a"')
+        for name in ("kind", "name"):
+            if not value.get(name):
+                raise self._broken(
+                    f"{place}.{name} is not set", field=f"{place}.{name}", hint=f"write {name}: beside the others"
+                )
+        return self._judged(place, value["kind"], value.get("namespace", ""), value["name"])
+
+    def _judged(self, place: str, kind: str, namespace: str, name: str) -> Reference:
+        kinds = {known: resource for (_, known), resource in READ.items()}
+        if kind not in kinds:
+            hint = did_you_mean(kind, kinds) or f"decisions look at {', '.join(sorted(kinds))}"
+            problem = f'{place}.kind="{kind}" is none that decisions look at'
+            raise self._broken(problem, field=f"{place}.kind", hint=hint)
+        if kinds[kind].namespaced:
+            return Reference(kind, namespace or "default", name)
+        if namespace:
+            problem = f'{place}.namespace="{namespace}": a {kind} is in no namespace'
+            raise self._broken(problem, field=f"{place}.namespace", hint="leave it out")
+        return Reference(kind, "", name)
+
+
+def _shown(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
