@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from lifecycle_rig import names, pod
+from node_builders import names, pod
 
 from tonnage.client.cache import Cache
 from tonnage.controllers.nodes.pods_by_node import PodsByNode

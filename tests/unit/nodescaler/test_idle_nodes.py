@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scaling_rig import burst, fresh, marked, member
+from pool_builders import burst, fresh, marked, member
 
 from tonnage.nodescaler.idle_nodes import IdleSince, Removals, removals
 from tonnage.nodescaler.plan import plan

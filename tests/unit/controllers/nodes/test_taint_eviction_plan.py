@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from lifecycle_rig import no_execute, tolerates
+from node_builders import no_execute, tolerates
 
 from tonnage.controllers.nodes.taint_eviction_plan import Eviction, plan, stay_s
 from tonnage.controllers.nodes.taint_eviction_plan import no_execute as with_no_execute

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scaling_rig import member, stuck, template
+from pool_builders import member, stuck, template
 
 from tonnage.nodescaler.node_pool import NodePool
 from tonnage.nodescaler.plan import plan

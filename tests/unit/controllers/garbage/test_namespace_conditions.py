@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from lifecycle_rig import at
+from datetime import UTC, datetime, timedelta
 
 from tonnage.controllers.garbage.namespace_conditions import Remains, conditions_after
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL
 
 PODS, DEPLOYMENTS = BY_PLURAL["", "pods"], BY_PLURAL["apps", "deployments"]
+START = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 AT_0, AT_9 = "2026-11-15T12:00:00Z", "2026-11-15T12:00:09Z"
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
 
 
 def condition(type_: str, status: str, reason: str, message: str, since: str = AT_0) -> Doc:

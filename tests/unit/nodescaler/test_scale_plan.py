@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scaling_rig import burst, fresh, marked, member, not_ready, stuck
+from pool_builders import burst, fresh, marked, member, not_ready, stuck
 
 from tonnage.nodescaler.plan import AT_MAXIMUM, BACKING_OFF, Plan, plan
 from tonnage.testing.builders import node, pod

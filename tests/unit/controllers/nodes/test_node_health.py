@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lifecycle_rig import at, condition, lease, node
+from node_builders import at, condition, lease, node
 
 from tonnage.controllers.nodes.node_health import conditions_of_silence, is_silent, observe
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lifecycle_rig import at, condition, node
+from node_builders import at, condition, node
 
 from tonnage.controllers.nodes.condition_taints import (
     no_execute_key,

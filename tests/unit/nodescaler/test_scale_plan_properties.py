@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scaling_rig import burst, marked, member, nominated_to, not_ready, stuck
+from pool_builders import burst, marked, member, nominated_to, not_ready, stuck
 
 from tonnage.nodescaler.idle_nodes import IdleSince, removals
 from tonnage.nodescaler.plan import Plan, plan

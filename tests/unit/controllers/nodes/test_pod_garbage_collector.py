@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lifecycle_rig import condition, names, node, pod, tainted
+from node_builders import condition, names, node, pod, tainted
 
 from tonnage.controllers.nodes.pod_garbage_collector import out_of_service, surplus, unscheduled
 from tonnage.objects.taints import Taint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scaling_rig import ROOM, burst, template
+from pool_builders import ROOM, burst, template
 
 from tonnage.nodescaler.node_pool import InvalidPool, NodePool
 

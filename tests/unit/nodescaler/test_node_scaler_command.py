@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from scaling_rig import template
+from pool_builders import template
 
 from tonnage.cli.node_scaler import node_scaler, template_of
 from tonnage.errors import TonnageError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lifecycle_rig import node
+from node_builders import node
 
 from tonnage.controllers.nodes.zones import Disruption, Rates, Zones, ZoneState, state_of, zone_of
 

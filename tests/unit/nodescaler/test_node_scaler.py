@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scaling_rig import UNSCHEDULABLE, template
+from pool_builders import UNSCHEDULABLE, template
 
 from tonnage.apiserver.server import Settings, serve
 from tonnage.client.config import kubeconfig
