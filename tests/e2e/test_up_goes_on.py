@@ -143,8 +143,8 @@ def test_a_cluster_is_taken_up_again_with_all_that_it_had(start: Callable[..., U
 
     # What starts the programs is killed: the cluster cannot be kept running, says so, and leaves no process behind.
     pids = [up.pid(program) for program in PROGRAMS]
-    (nursery,) = children_of(up.process.pid)
-    os.kill(nursery, signal.SIGKILL)
+    (forkserver,) = children_of(up.process.pid)
+    os.kill(forkserver, signal.SIGKILL)
     with up.process:
         assert up.process.wait(timeout=30) == 1
     assert (

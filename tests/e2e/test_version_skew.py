@@ -47,12 +47,12 @@ class Skewed:
 
     def __init__(self, plane: Plane) -> None:
         self.stage = Stage(plane, Console(record=True, width=160, highlight=False), clock=SystemClock())
-        self._children = plane.children
+        self._supervisor = plane.supervisor
         # The server is in place from the start: a CSIDriver has to be made by the one that drops its fields.
         self._flags: dict[str, tuple[str, ...]] = {"apiserver": OLD}
         # In the order in which they are exchanged: the provisioner finds out what server and driver can when it starts.
-        self._args = {"apiserver": plane.children["apiserver"].args[: -len(OLD)]}
-        self._args |= {name: list(plane.children[name].args) for name in ("csi-driver", "provisioner", "scheduler")}
+        self._args = {"apiserver": plane.supervisor["apiserver"].args[: -len(OLD)]}
+        self._args |= {name: list(plane.supervisor[name].args) for name in ("csi-driver", "provisioner", "scheduler")}
 
     async def become(self, **flags: tuple[str, ...]) -> Stage:
         """Give these programs (`csi_driver` for csi-driver) these flags and all others none; give the stage."""
@@ -60,9 +60,9 @@ class Skewed:
         for name, args in self._args.items():
             # The provisioner asks its driver again when it starts: figures are never those of the one before.
             if name == "provisioner" or wanted.get(name, ()) != self._flags.get(name, ()):
-                await self._children.stop(name)
-                self._children.start(name, [*args, *wanted.get(name, ())])
-                await self._children.wait_ready(name, timeout_s=READY_WITHIN_S)
+                await self._supervisor.stop(name)
+                self._supervisor.start(name, [*args, *wanted.get(name, ())])
+                await self._supervisor.wait_ready(name, timeout_s=READY_WITHIN_S)
         self._flags = wanted
         return self.stage
 

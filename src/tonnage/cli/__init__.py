@@ -30,13 +30,16 @@ COMMANDS: Final = {
 """Every command, and where it is. A command is loaded when it is asked for: the API server needs no scheduler in its
 memory, and a cluster of seven processes starts in a fraction of the time."""
 
+INTERNAL_COMMANDS: Final = {"forkserver": "tonnage.cli.forkserver:forkserver"}
+"""Commands that our own programs start. No help lists them."""
+
 
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        where = COMMANDS.get(cmd_name)
+        where = COMMANDS.get(cmd_name) or INTERNAL_COMMANDS.get(cmd_name)
         if where is None:
             return None
         module, _, name = where.partition(":")

@@ -35,7 +35,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane.readiness import expected_nodes, has_come
 from tonnage.plane.settings import PlaneSettings
 from tonnage.plane.starter_objects import DRIVER, ensure_starter_objects
-from tonnage.plane.supervisor import Children
+from tonnage.plane.supervisor import Supervisor
 
 PROGRAMS: Final = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
 """What runs beside the API server, in the order in which it is started."""
@@ -68,7 +68,7 @@ class Plane:
         self._asked = settings.resolved()
         self.node_names = settings.node_names(self._asked)
         self._sockets = settings.socket_dir()
-        self.children = Children(settings.data_dir / "logs", settings.data_dir / "run", clock=clock, rng=rng)
+        self.supervisor = Supervisor(settings.data_dir / "logs", settings.data_dir / "run", clock=clock, rng=rng)
         self.url = ""
         self._client: Client | None = None
         self._lock: int | None = None
@@ -91,7 +91,7 @@ class Plane:
 
     async def run(self) -> None:
         """Keep it running until cancelled. Raises TonnageError when it cannot be kept running."""
-        await self.children.is_broken.wait()
+        await self.supervisor.is_broken.wait()
         raise TonnageError("the process that starts the cluster's programs has ended", hint="start the cluster again")
 
     # -- start and stop -----------------------------------------------------------------------------------------------
@@ -103,12 +103,12 @@ class Plane:
             _log.warning("Goes wrong on request, as before", fault=fault.kind, node=fault.node or "every node")
         _own_folder(self._sockets)
         self._progress("loading")
-        await self.children.open(lock=self._lock)
+        await self.supervisor.open(lock=self._lock)
         self._progress("starting the API server")
-        self.children.start("apiserver", self._apiserver(self.settings.secure_port))
-        await self.children.wait_ready("apiserver", timeout_s=_READY_WITHIN_S)
-        apiserver = self.children["apiserver"]
-        self.url = apiserver.told.removeprefix("ready ")
+        self.supervisor.start("apiserver", self._apiserver(self.settings.secure_port))
+        await self.supervisor.wait_ready("apiserver", timeout_s=_READY_WITHIN_S)
+        apiserver = self.supervisor["apiserver"]
+        self.url = apiserver.last_line.removeprefix("ready ")
         # A free port was taken: when it has to be started again, it comes back where everybody looks for it.
         apiserver.args = self._apiserver(int(self.url.rpartition(":")[2]))
         self._client = Client.connect(
@@ -119,8 +119,8 @@ class Plane:
         await ensure_starter_objects(self._client)
         self._progress(f"starting {', '.join(PROGRAMS)}")
         for name in PROGRAMS:
-            self.children.start(name, self._command(name))
-        await self.children.wait_ready(*PROGRAMS, timeout_s=_READY_WITHIN_S)
+            self.supervisor.start(name, self._command(name))
+        await self.supervisor.wait_ready(*PROGRAMS, timeout_s=_READY_WITHIN_S)
         self._progress(f"waiting for {len(self.node_names)} nodes and their capacity")
         await self._wait_for_nodes()
         present = [node.name for node in (await self._client.list(Node)).items]
@@ -131,12 +131,12 @@ class Plane:
 
     async def _stop(self) -> None:
         # Those that write first; the driver and the server are there to the last write.
-        await self.children.stop("scheduler", "provisioner", "controllers", "node")
-        await self.children.stop("csi-driver")
-        await self.children.stop("apiserver")
+        await self.supervisor.stop("scheduler", "provisioner", "controllers", "node")
+        await self.supervisor.stop("csi-driver")
+        await self.supervisor.stop("apiserver")
         if self._client is not None:
             await self._client.close()
-        await self.children.close()
+        await self.supervisor.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

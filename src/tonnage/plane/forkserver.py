@@ -1,17 +1,20 @@
-"""The nursery: a process that has loaded every program once, and forks a child for each that is asked for.
+"""The forkserver: a process that has loaded every program once, and forks a child for each that is asked for.
 
     {"start": "scheduler", "args": ["scheduler", "--kubeconfig", …], "log": "…/scheduler.log"}      in, a line each
     {"signal": "scheduler", "number": 15}
     {"started": "scheduler", "pid": 4711}                                                           out, a line each
-    {"told": "scheduler", "line": "ready"}
+    {"printed": "scheduler", "line": "ready"}
     {"ended": "scheduler", "code": -9}
 
 Loading the programs takes a second of processor time each; a fork takes milliseconds. A cluster of six programs is
 therefore ready in the time of one, and a program that was killed is back at once.
 
 When whoever asked goes away (its end of the pipe closes), all children are stopped, so that nothing outlives its
-cluster; should the nursery itself be killed, the kernel tells its children (on Linux). The nursery has one thread and
-no event loop, and never speaks gRPC or HTTP: there is nothing in it that a fork could break.
+cluster; should the forkserver itself be killed, the kernel tells its children (on Linux). The forkserver has one thread
+and no event loop, and never speaks gRPC or HTTP: there is nothing in it that a fork could break.
+
+What a child runs is handed in by the command line (`cli/forkserver.py`), which is above this package: its `main`, and
+the modules that hold the programs.
 """
 
 from __future__ import annotations
@@ -27,27 +30,36 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-PROGRAMS = ("apiserver", "scheduler", "controllers", "csi_driver", "provisioner", "node")
-"""Modules of `tonnage.cli`, in the order in which they are wanted. They are loaded one by one while nobody asks for
-anything: the API server is on its way while the scheduler is still being loaded."""
 _STOP_WITHIN_S = 10.0
 _PR_SET_PDEATHSIG = 1
 """From Linux' sys/prctl.h."""
 
 
-class Nursery:
-    """Children by name. Everything happens in `run`, in one thread."""
+def command() -> list[str]:
+    """How the process is started by whoever wants programs."""
+    return [sys.executable, "-m", "tonnage", "forkserver"]
 
-    def __init__(self) -> None:
+
+class Forkserver:
+    """Children by name. Everything happens in `run`, in one thread.
+
+    A child sets `sys.argv` and calls `main`. The modules to `preload` are named in the order in which they are wanted
+    and loaded one by one while nobody asks for anything: the API server is on its way while the scheduler is still
+    being loaded.
+    """
+
+    def __init__(self, main: Callable[[], object], preload: Sequence[str]) -> None:
+        self._main = main
         self._selector = selectors.DefaultSelector()
         self._pids: dict[str, int] = {}
         self._pipes: dict[str, int] = {}
         self._unread = b""
-        self._to_load = list(PROGRAMS)
+        self._to_load = list(preload)
 
     def run(self) -> None:
         """Serve until standard input ends; then stop every child and return."""
@@ -77,7 +89,7 @@ class Nursery:
             self._reap()
 
     def _load_next(self) -> None:
-        import_module(f"tonnage.cli.{self._to_load.pop(0)}")
+        import_module(self._to_load.pop(0))
         if not self._to_load:
             gc.collect()
             gc.freeze()  # what is loaded stays shared between parent and children
@@ -97,11 +109,11 @@ class Nursery:
         pid = os.fork()
         if pid == 0:
             os.close(ours)
-            _become(theirs, args, log)
+            _become(self._main, theirs, args, log)
         os.close(theirs)
         self._pids[name], self._pipes[name] = pid, ours
         self._selector.register(ours, selectors.EVENT_READ, name)
-        _tell(started=name, pid=pid)
+        _send(started=name, pid=pid)
 
     def _forward(self, fd: int, name: str) -> None:
         data = os.read(fd, 65536)
@@ -111,7 +123,7 @@ class Nursery:
             os.close(fd)
             return
         for line in data.decode(errors="replace").splitlines():
-            _tell(told=name, line=line)
+            _send(printed=name, line=line)
 
     def _reap(self) -> None:
         for name, pid in tuple(self._pids.items()):
@@ -120,7 +132,7 @@ class Nursery:
                 del self._pids[name]
                 while name in self._pipes:  # its last words come before its end
                     self._forward(self._pipes[name], name)
-                _tell(ended=name, code=os.waitstatus_to_exitcode(status))
+                _send(ended=name, code=os.waitstatus_to_exitcode(status))
 
     def _stop_all(self) -> None:
         for pid in self._pids.values():
@@ -135,7 +147,7 @@ class Nursery:
             os.kill(pid, signal.SIGKILL)
 
 
-def _become(stdout: int, args: list[str], log: Path) -> None:
+def _become(main: Callable[[], object], stdout: int, args: list[str], log: Path) -> None:
     """Be the program, in a session of its own; never returns."""
     os.setsid()
     _end_with_parent()
@@ -151,8 +163,6 @@ def _become(stdout: int, args: list[str], log: Path) -> None:
     sys.stdout = os.fdopen(1, "w", buffering=1)
     sys.stderr = os.fdopen(2, "w", buffering=1)
     random.seed()  # or all children would roll the same dice
-    from tonnage.cli import main
-
     sys.argv = ["tonnage", *args]
     code: Any = 1
     try:
@@ -168,16 +178,12 @@ def _become(stdout: int, args: list[str], log: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    """Be sent SIGTERM when the nursery dies, by whatever death. Only Linux has this; elsewhere nothing happens."""
+    """Be sent SIGTERM when the forkserver dies, by whatever death. Only Linux has this; elsewhere nothing happens."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
-def _tell(**news: Any) -> None:
+def _send(**message: Any) -> None:
     # Nobody listens any more: the end of our input, which follows, says what to do about it.
     with contextlib.suppress(BrokenPipeError):
-        os.write(1, json.dumps(news).encode() + b"\n")
-
-
-if __name__ == "__main__":
-    Nursery().run()
+        os.write(1, json.dumps(message).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""The supervisor's view of its programs: started, told to be ready, started again, stopped in order.
+"""The supervisor of a cluster's programs: they are started, get ready, are started again, are stopped in order.
 
        start                 "ready"
 (none) ──────► starting ───────────────► running
@@ -14,7 +14,6 @@ import json
 import os
 import random
 import signal
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,9 +25,10 @@ from tonnage.backoff import Backoff
 from tonnage.clock import Clock
 from tonnage.deadline import within
 from tonnage.errors import TonnageError
+from tonnage.plane import forkserver
 
 _STOP_GRACE_S = 10.0
-_NURSERY_LOG = "nursery.log"
+_FORKSERVER_LOG = "nursery.log"
 _OLD_LOG_BYTES = 10 << 20
 
 _log = logs.logger("tonnage.up")
@@ -40,14 +40,14 @@ class ChildFailed(TonnageError):
 
 @dataclass(eq=False, slots=True)
 class Child:
-    """One program. `told` is the last line it printed: `ready …` once it is in step."""
+    """One program. `last_line` is the last line it printed: `ready …` once it is in step."""
 
     name: str
     args: list[str]
     log: Path
     backoff: Backoff
     pid: int = 0
-    told: str = ""
+    last_line: str = ""
     starts: int = 0
     is_wanted: bool = True
     is_ready: asyncio.Event = field(default_factory=asyncio.Event)
@@ -57,8 +57,8 @@ class Child:
     last_code: int | None = None
 
 
-class Children:
-    """All programs of one cluster, through a nursery of their own."""
+class Supervisor:
+    """All programs of one cluster, through a forkserver of their own."""
 
     def __init__(self, logs_dir: Path, run_dir: Path, *, clock: Clock, rng: random.Random) -> None:
         self._logs = logs_dir
@@ -66,21 +66,21 @@ class Children:
         self._clock = clock
         self._rng = rng
         self._children: dict[str, Child] = {}
-        self._nursery: asyncio.subprocess.Process | None = None
+        self._forkserver: asyncio.subprocess.Process | None = None
         self._listener: asyncio.Task[None] | None = None
         self._restarts: set[asyncio.Task[None]] = set()
         self.is_broken = asyncio.Event()
-        """The nursery itself is gone: nothing can be started any more."""
+        """The forkserver itself is gone: nothing can be started any more."""
 
     async def open(self, *, lock: int) -> None:
-        """Start the nursery. It holds `lock` (a file descriptor) as well: until the last child has ended."""
+        """Start the forkserver. It holds `lock` (a file descriptor) as well: until the last child has ended."""
         self._logs.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         # One thread, also in the arithmetic: a process with threads is not to be forked.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        with (self._logs / _NURSERY_LOG).open("ab") as log:
-            self._nursery = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tonnage.plane.forkserver",
+        with (self._logs / _FORKSERVER_LOG).open("ab") as log:
+            self._forkserver = await asyncio.create_subprocess_exec(
+                *forkserver.command(),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, env=environment,
                 start_new_session=True,  # what is meant for our process group is not meant for it
                 pass_fds=(lock,),
@@ -105,7 +105,7 @@ class Children:
         """Return when these have said that they are ready.
 
         Raises ChildFailed, with the end of the log, when one is not in time, or gives up by itself: a program that is
-        asked wrongly will be asked just as wrongly the next time. So it does when the nursery is gone.
+        asked wrongly will be asked just as wrongly the next time. So it does when the forkserver is gone.
         """
         for name in names:
             child = self._children[name]
@@ -114,7 +114,7 @@ class Children:
             except TimeoutError:
                 raise _failure(f"{name} is not ready after {timeout_s:g} s", child.log) from None
             if self.is_broken.is_set():
-                raise _failure("the process that starts the cluster's programs has ended", self._logs / _NURSERY_LOG)
+                raise _failure("the process that starts the cluster's programs has ended", self._logs / _FORKSERVER_LOG)
             if not child.is_ready.is_set():
                 raise _failure(f"{name} ended with code {child.last_code}", child.log)
 
@@ -142,19 +142,19 @@ class Children:
                 self._send(signal=child.name, number=int(signal.SIGKILL))
 
     async def close(self) -> None:
-        """End the nursery; whatever still runs ends with it."""
+        """End the forkserver; whatever still runs ends with it."""
         for child in self._children.values():
             child.is_wanted = False
         for task in self._restarts:
             task.cancel()
-        if self._nursery is not None:
-            assert self._nursery.stdin is not None
-            self._nursery.stdin.close()
+        if self._forkserver is not None:
+            assert self._forkserver.stdin is not None
+            self._forkserver.stdin.close()
             try:
-                await within(self._clock, 2 * _STOP_GRACE_S, self._nursery.wait())
+                await within(self._clock, 2 * _STOP_GRACE_S, self._forkserver.wait())
             except TimeoutError:
-                self._nursery.kill()
-                await self._nursery.wait()
+                self._forkserver.kill()
+                await self._forkserver.wait()
         if self._listener is not None:
             await self._listener
         for child in self._children.values():
@@ -169,30 +169,30 @@ class Children:
         self._send(start=child.name, args=child.args, log=str(child.log))
 
     def _send(self, **request: Any) -> None:
-        if self._nursery is not None and not self.is_broken.is_set():
-            assert self._nursery.stdin is not None
-            self._nursery.stdin.write(json.dumps(request).encode() + b"\n")
+        if self._forkserver is not None and not self.is_broken.is_set():
+            assert self._forkserver.stdin is not None
+            self._forkserver.stdin.write(json.dumps(request).encode() + b"\n")
 
     async def _listen(self) -> None:
-        assert self._nursery is not None and self._nursery.stdout is not None
-        while line := await self._nursery.stdout.readline():
-            news: dict[str, Any] = json.loads(line)
-            if "started" in news:
-                child = self._children[news["started"]]
-                child.pid = news["pid"]
+        assert self._forkserver is not None and self._forkserver.stdout is not None
+        while line := await self._forkserver.stdout.readline():
+            message: dict[str, Any] = json.loads(line)
+            if "started" in message:
+                child = self._children[message["started"]]
+                child.pid = message["pid"]
                 self._pid_file(child).write_text(f"{child.pid}\n")
-            elif "told" in news:
-                child = self._children[news["told"]]
-                child.told = news["line"]
-                if child.told.startswith("ready"):
+            elif "printed" in message:
+                child = self._children[message["printed"]]
+                child.last_line = message["line"]
+                if child.last_line.startswith("ready"):
                     child.is_ready.set()
             else:
-                self._ended(self._children[news["ended"]], news["code"])
+                self._ended(self._children[message["ended"]], message["code"])
         self.is_broken.set()
 
     def _ended(self, child: Child, code: int) -> None:
         child.pid, child.last_code = 0, code
-        if code > 0 and not child.told.startswith("ready"):
+        if code > 0 and not child.last_line.startswith("ready"):
             child.gave_up.set()
             child.is_wanted = False
         child.is_ready.clear()

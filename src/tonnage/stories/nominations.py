@@ -23,12 +23,12 @@ async def the_decision_is_seen_and_survives(stage: Stage) -> None:
 
     expected = await stage.until("the decision to be seen", nominated)
     stage.holds("the node is known while the volume is still being made", bool(expected), expected)
-    scheduler = stage.plane.children["scheduler"]
+    scheduler = stage.plane.supervisor["scheduler"]
     stage.console.print(f"  $ kill -9 {scheduler.pid}   (the scheduler)", style="yellow")
     os.kill(scheduler.pid, signal.SIGKILL)
     node = await stage.bound("db")
     stage.holds("its successor binds the pod to the same node", node == expected, node)
-    stage.holds("and it really was another process", stage.plane.children["scheduler"].starts > 1)
+    stage.holds("and it really was another process", stage.plane.supervisor["scheduler"].starts > 1)
     left = (await stage.pod("db")).status.nominated_node_name
     stage.holds("after the binding there is no nomination any more", left == "", left or "none")
 

@@ -1,4 +1,4 @@
-"""Programs of
+"""Programs of Tonnage in processes of their own, for tests that start and kill many of them.
 
     scheduler = spawn("scheduler", "--kubeconfig", …, log=folder / "scheduler.log")
     scheduler.readline()            # "ready\\n"
@@ -18,11 +18,12 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from tonnage.plane import forkserver
 
 
 class Program:
@@ -67,10 +68,10 @@ def spawn(*args: str, log: Path) -> Program:
     """Start `tonnage ARGS…`; what it says on stderr goes to the end of `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch(mode=0o600)
-    return _nursery().start(args, log)
+    return _forkserver().start(args, log)
 
 
-class _Nursery:
+class _ForkserverProcess:
     """The one process that forks for this one; it ends when we do, and all its children with it."""
 
     def __init__(self) -> None:
@@ -78,7 +79,7 @@ class _Nursery:
         self._programs: dict[str, Program] = {}
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tonnage.plane.forkserver"],
+            forkserver.command(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
@@ -99,20 +100,20 @@ class _Nursery:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            news: dict[str, Any] = json.loads(line)
-            if "started" in news:
-                program = self._programs[news["started"]]
-                program.pid = news["pid"]
+            message: dict[str, Any] = json.loads(line)
+            if "started" in message:
+                program = self._programs[message["started"]]
+                program.pid = message["pid"]
                 program.started.set()
-            elif "told" in news:
-                self._programs[news["told"]].lines.put(f"{news['line']}\n")
+            elif "printed" in message:
+                self._programs[message["printed"]].lines.put(f"{message['line']}\n")
             else:
-                program = self._programs.pop(news["ended"])
-                program.returncode = news["code"]
+                program = self._programs.pop(message["ended"])
+                program.returncode = message["code"]
                 program.lines.put("")
                 program.ended.set()
 
 
 @cache
-def _nursery() -> _Nursery:
-    return _Nursery()
+def _forkserver() -> _ForkserverProcess:
+    return _ForkserverProcess()

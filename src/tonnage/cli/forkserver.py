@@ -1,0 +1,22 @@
+"""`tonnage forkserver`: the process that forks the programs of a cluster, for `tonnage up` and for tests.
+
+Nobody types it: it is asked by lines of JSON on stdin (`plane/forkserver.py`), and no help lists it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from tonnage.cli import main
+from tonnage.plane.forkserver import Forkserver
+
+PROGRAMS: Final = ("apiserver", "scheduler", "controllers", "csi_driver", "provisioner", "node")
+"""Modules beside this one, in the order in which they are wanted."""
+
+
+@click.command(hidden=True)
+def forkserver() -> None:
+    """Fork the programs that stdin asks for, until it ends."""
+    Forkserver(main, [f"tonnage.cli.{name}" for name in PROGRAMS]).run()
