@@ -15,7 +15,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.provisioner.volumes.claim_protection import FINALIZER
 
 # The servers of the contract tests, which are in a folder of their own.
-sys.path.append(str(Path(__file__).parent.parent / "contracts"))
+sys.path.append(str(Path(__file__).parents[2] / "contracts"))
 from contract_servers import kube_apiserver
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))

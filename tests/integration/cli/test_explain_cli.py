@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "02-explain"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "02-explain"
 
 
 def tonnage(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

@@ -21,7 +21,7 @@ from tonnage.objects.scheme import class_of, resource_of
 from tonnage.testing.processes import start_cluster
 from tonnage.testing.programs import Program, spawn
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 GATE_OFF = ("--feature-gates", "NominatedNodeNameForExpectation=false")
 
 

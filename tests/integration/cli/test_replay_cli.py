@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "03-replay"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "03-replay"
 CLUSTER, BURST = str(EXAMPLE / "cluster.yaml"), str(EXAMPLE / "steps" / "burst.yaml")
 LEDGER = ("--config", str(EXAMPLE / "config" / "ledger.yaml"))
 
