@@ -1,14 +1,27 @@
 """Waiting longer after each failure, each time a little differently.
 
 The pause before try n is `first_s * factor^n`, at most `max_s`, times a random factor between 1 and 1 + `jitter`, so
-that a thousand clients which lost one server do not come back in step. After a quiet spell it starts over by itself.
+that a thousand clients which lost one server do not come back in step.
+
+    exponential_s   the formula without jitter
+    Backoff         the pauses of one thing that is tried again; after a quiet spell it starts over by itself
+    KeyedBackoff    the failures of many keys, each with the request that failed
 """
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final
 
 from tonnage.clock import Clock
+
+_MOST_STEPS: Final = 60
+"""2^60 first pauses are longer than any maximum; more would only be a large number."""
+_TICK_S: Final = 1e-6
+"""Sums of floats may come out a hair before the time they were meant to be."""
 
 
 class Backoff:
@@ -47,6 +60,60 @@ class Backoff:
     def reset(self) -> None:
         """All is well again: the next pause is the first."""
         self._pause_s = self._first_s
+
+
+class KeyedBackoff:
+    """When each of many keys may be tried again: pauses run from `first_s`, doubling, to `max_s`, with jitter.
+
+    A queue alone cannot say it, because an event wakes its keys at once, and our own writes are events too: a claim
+    whose condition says "no room" would be tried again because it says so. So each failure notes the request that
+    failed (the node, the size, the class). The same request waits for its time, whoever wakes the key; another one may
+    be tried at once.
+    """
+
+    def __init__(self, *, clock: Clock, rng: random.Random, first_s: float, max_s: float, jitter: float = 0.2) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._first_s = first_s
+        self._max_s = max_s
+        self._jitter = jitter
+        self._entries: dict[str, _Entry] = {}
+
+    def left_s(self, key: str, request: Hashable) -> float:
+        """How long this request has to wait; 0 when it may be tried."""
+        entry = self._entries.get(key)
+        if entry is None or entry.request != request:
+            return 0.0
+        left_s = entry.due_at_s - self._clock.monotonic()
+        return left_s if left_s > _TICK_S else 0.0
+
+    def failed(self, key: str, request: Hashable, *, at_least_s: float = 0.0) -> float:
+        """Note a failure; how long to wait now."""
+        before = self._entries.get(key)
+        failures = before.failures + 1 if before is not None and before.request == request else 1
+        plain_s = exponential_s(self._first_s, failures - 1, max_s=self._max_s)
+        pause_s = jittered(max(plain_s, at_least_s), self._jitter, self._rng)
+        self._entries[key] = _Entry(request, failures, self._clock.monotonic() + pause_s)
+        return pause_s
+
+    def forget(self, key: str) -> None:
+        """It went well, or is given up: the next failure is the first again."""
+        self._entries.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+@dataclass(slots=True)
+class _Entry:
+    request: Hashable
+    failures: int
+    due_at_s: float
+
+
+def exponential_s(first_s: float, retries: int, *, max_s: float = math.inf, factor: float = 2.0) -> float:
+    """The pause after so many retries: `first_s * factor^retries`, at most `max_s`."""
+    return min(first_s * factor ** min(retries, _MOST_STEPS), max_s)
 
 
 def jittered(seconds: float, jitter: float, rng: random.Random) -> float:

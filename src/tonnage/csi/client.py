@@ -16,6 +16,7 @@ secrets.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Collection
 from typing import Any, Self, TypeVar, cast
@@ -25,6 +26,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from tonnage import logs
+from tonnage.backoff import Backoff
 from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import target_of
@@ -179,18 +181,19 @@ class CsiClient:
         """Ask within the time limit, again while the driver is away or busy. Raises CsiError."""
         path = f"/csi.v1.{service}/{method}"
         give_up_at = self._clock.monotonic() + self._timeout_s
-        pause_s = _FIRST_PAUSE_S
+        backoff = Backoff(
+            clock=self._clock, rng=self._rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S, reset_after_s=math.inf
+        )
         while True:
             left_s = max(give_up_at - self._clock.monotonic(), 0.001)
             try:
                 return await self._ask(path, asked, answer, left_s)
             except CsiError as exc:
-                wait_s = pause_s * (1.0 + self._rng.random())
+                wait_s = backoff.next_s()
                 if exc.code not in self._try_again or self._clock.monotonic() + wait_s >= give_up_at:
                     raise
                 _log.debug("A CSI call is tried again", method=path, code=exc.code.name, pause_s=round(wait_s, 2))
                 await self._clock.sleep(wait_s)
-                pause_s = min(pause_s * 2, _MAX_PAUSE_S)
 
     async def _ask(self, path: str, asked: Message, answer: type[R], limit_s: float) -> R:
         started_at, code = self._clock.monotonic(), Code.UNKNOWN

@@ -6,10 +6,8 @@ import random
 
 import pytest
 
-from tonnage.clock import VirtualClock
 from tonnage.csi.errors import Code, CsiError
 from tonnage.provisioner.options import NodeDeployment
-from tonnage.provisioner.retry_delays import Pauses
 from tonnage.provisioner.volumes.claims import is_due, is_for, provisioner_of
 from tonnage.provisioner.volumes.node_deployment import delay_s
 from tonnage.provisioner.volumes.outcomes import (
@@ -56,22 +54,6 @@ def test_a_class_that_waits_needs_a_selected_node() -> None:
     waiting, immediate = storage_class(), storage_class(delayed=False)
     assert [is_due(claim("a"), each) for each in (waiting, immediate)] == [False, True]
     assert is_due(claim("a", selected_node="node-1"), waiting)
-
-
-async def test_the_same_question_waits_and_another_one_does_not() -> None:
-    clock = VirtualClock()
-    pauses = Pauses(clock=clock, rng=random.Random(1), first_s=1.0, max_s=3.0)
-    waits = [pauses.failed("c", "node-1") for _ in range(4)]
-    # 1, 2, then 4 and 8 cut to 3; each up to a fifth longer.
-    for plain_s, pause_s in zip((1.0, 2.0, 3.0, 3.0), waits, strict=True):
-        assert plain_s <= pause_s <= 1.2 * plain_s
-    assert pauses.left_s("c", "node-1") == pytest.approx(waits[-1])
-    assert pauses.left_s("c", "node-2") == 0.0
-    clock.advance(waits[-1])
-    assert pauses.left_s("c", "node-1") == 0.0
-    assert 1.0 <= pauses.failed("c", "node-2") <= 1.2  # another question: its first failure
-    pauses.forget("c")
-    assert (pauses.left_s("c", "node-2"), len(pauses)) == (0.0, 0)
 
 
 def test_provisioners_of_nodes_wait_for_a_random_part_of_a_delay_that_grows() -> None:

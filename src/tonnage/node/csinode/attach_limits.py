@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tonnage import logs
-from tonnage.backoff import jittered
+from tonnage.backoff import exponential_s, jittered
 from tonnage.client.cache import Cache
 from tonnage.clock import Clock
 from tonnage.deadline import within
@@ -104,17 +104,17 @@ class LimitUpdater:
 
         Whoever lets a pod fail for it does so afterwards, so that its successor is placed by the new limit.
         """
-        noticed_s, pause_s = self._clock.monotonic(), _FIRST_PAUSE_S
-        for left in reversed(range(_TRIES)):
+        noticed_s = self._clock.monotonic()
+        for attempt in range(_TRIES):
+            if attempt:
+                pause_s = exponential_s(_FIRST_PAUSE_S, attempt - 1)
+                await self._clock.sleep(jittered(pause_s, _JITTER, self._rng))
             try:
                 await self._update(name, "exhausted", since_s=noticed_s, ask_s=_ASK_S)
                 return True
             except (TonnageError, TimeoutError) as exc:
                 self._meter.failed(name, "exhausted")
                 _log.warning("An attach limit could not be updated", node=self._node, driver=name, error=str(exc))
-            if left:
-                await self._clock.sleep(jittered(pause_s, _JITTER, self._rng))
-                pause_s *= 2
         return False
 
     # -- behind them --------------------------------------------------------------------------------------------------

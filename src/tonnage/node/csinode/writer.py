@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from tonnage import logs
+from tonnage.backoff import exponential_s
 from tonnage.client.http import Client
 from tonnage.clock import Clock
 from tonnage.errors import AlreadyExists, Conflict, NotFound
@@ -84,8 +85,7 @@ class CsiNodeWriter:
     async def _change(self, node: Node, change: Callable[[Doc], Doc | None]) -> bool:
         """Write what `change` makes of the CSINode, which is made first where there is none."""
         async with self._lock:
-            pause_s = _FIRST_PAUSE_S
-            for left in reversed(range(_TRIES)):
+            for attempt in range(_TRIES):
                 try:
                     wanted = change(await self._read(node))
                     if wanted is None:
@@ -93,10 +93,9 @@ class CsiNodeWriter:
                     await self._client.update_doc(wanted)
                     return True
                 except (Conflict, NotFound):
-                    if not left:
+                    if attempt == _TRIES - 1:
                         raise
-                    await self._clock.sleep(pause_s)
-                    pause_s *= _FACTOR
+                    await self._clock.sleep(exponential_s(_FIRST_PAUSE_S, attempt, factor=_FACTOR))
         return False
 
     async def _read(self, node: Node) -> Doc:

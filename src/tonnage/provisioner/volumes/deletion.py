@@ -14,6 +14,7 @@ import random
 from collections.abc import Mapping
 
 from tonnage import logs
+from tonnage.backoff import KeyedBackoff
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
@@ -35,7 +36,6 @@ from tonnage.provisioner.capacity.refresher import Refresher
 from tonnage.provisioner.driver_facts import DriverFacts
 from tonnage.provisioner.metrics import Meter
 from tonnage.provisioner.options import Options
-from tonnage.provisioner.retry_delays import Pauses
 from tonnage.provisioner.volumes.claims import MIGRATED_TO
 from tonnage.provisioner.volumes.outcomes import wording
 from tonnage.provisioner.volumes.parameters import PROVISIONER, InvalidParameters, secret_reference
@@ -105,7 +105,7 @@ class Deletion:
         self._attachments = attachments
         self._place = place
         self._clock = clock
-        self._pauses = Pauses(clock=clock, rng=rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
+        self._backoff = KeyedBackoff(clock=clock, rng=rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
         self._emptied: dict[Key, str] = {}  # name and uid of volumes of which only the object is left
         self.work = Reconciler("deletion", self.bring, clock=clock, workers=options.worker_threads)
         self.work.follow(volumes)
@@ -116,7 +116,7 @@ class Deletion:
         """Bring one volume to what its policy asks."""
         volume = self._volumes.get(key)
         if volume is None or not is_responsible(volume, self._facts.name):
-            self._pauses.forget(key)
+            self._backoff.forget(key)
             self._emptied.pop(key, None)
             return None
         wanted = finalizers_for(volume)
@@ -124,12 +124,12 @@ class Deletion:
             await self._set_finalizers(volume, wanted)
             return None  # our own write comes back as an event
         if not is_to_be_deleted(volume):
-            self._pauses.forget(key)
+            self._backoff.forget(key)
             return None
         if not is_accessible(volume.spec.node_affinity, self._place):
             return None  # another node's provisioner made it, and deletes it
         question = (volume.uid, self._attached_to(volume))
-        if (left_s := self._pauses.left_s(key, question)) > 0:
+        if (left_s := self._backoff.left_s(key, question)) > 0:
             return left_s
         try:
             await self._delete(volume)
@@ -138,8 +138,8 @@ class Deletion:
             _log.warning("Not deleted", volume=volume.name, error=told)
             self._recorder.event(volume, "Warning", "VolumeFailedDelete", "Deleting", told)
             self._meter.delete_failed(volume.spec.storage_class_name)
-            return self._pauses.failed(key, question)
-        self._pauses.forget(key)
+            return self._backoff.failed(key, question)
+        self._backoff.forget(key)
         return None
 
     async def _delete(self, seen: PersistentVolume) -> None:

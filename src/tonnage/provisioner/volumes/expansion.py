@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 
 from tonnage import logs
+from tonnage.backoff import KeyedBackoff
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
@@ -22,7 +23,6 @@ from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.capacity.refresher import Refresher
 from tonnage.provisioner.driver_facts import DriverFacts
 from tonnage.provisioner.options import Options
-from tonnage.provisioner.retry_delays import Pauses
 from tonnage.provisioner.volumes import expansion_steps as steps
 from tonnage.provisioner.volumes.claims import class_name_of
 from tonnage.provisioner.volumes.outcomes import wording
@@ -64,7 +64,7 @@ class Expansion:
         self._classes = classes
         self._place = place
         self._clock = clock
-        self._pauses = Pauses(clock=clock, rng=rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
+        self._backoff = KeyedBackoff(clock=clock, rng=rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
         self._refused: set[Key] = set()
         self._outdated: dict[Key, set[str]] = {}  # states that we have written over; caches lag behind
         self.work = Reconciler("expansion", self.bring, clock=clock, workers=options.worker_threads)
@@ -94,7 +94,7 @@ class Expansion:
             self._forget(key)
             return None
         question = (volume.uid, size)
-        return self._pauses.left_s(key, question) or await self._expand(claim, volume, size)
+        return self._backoff.left_s(key, question) or await self._expand(claim, volume, size)
 
     def _is_ours(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
         source = volume.spec.csi
@@ -113,7 +113,7 @@ class Expansion:
         return storage_class is not None and storage_class.allow_volume_expansion
 
     def _forget(self, key: Key) -> None:
-        self._pauses.forget(key)
+        self._backoff.forget(key)
         self._refused.discard(key)
         self._outdated.pop(key, None)
 
@@ -126,7 +126,7 @@ class Expansion:
             size, by_node = await self._ask(volume, size)
         except (CsiError, NoCredentials, InvalidClaim) as exc:
             return await self._failed(claim, volume, size, exc)
-        self._pauses.forget(claim.key)
+        self._backoff.forget(claim.key)
         self._refused.discard(claim.key)
         before = claim.status.capacity.get("storage")
         volume = await self._client.patch(
@@ -175,7 +175,7 @@ class Expansion:
         is_final = isinstance(failure, CsiError) and steps.is_final(failure.code)
         is_infeasible = isinstance(failure, CsiError) and steps.is_infeasible(failure.code)
         # The pause first: our own write wakes us at once.
-        pause_s = self._pauses.failed(
+        pause_s = self._backoff.failed(
             claim.key, (volume.uid, size), at_least_s=self._options.retry_max_s if is_infeasible else 0.0
         )
         if is_final:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tonnage import logs
+from tonnage.backoff import exponential_s
 from tonnage.client.http import Client
 from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
@@ -54,7 +55,7 @@ def delay_s(tries: int, deployment: NodeDeployment, rng: random.Random) -> float
 
     Mirrors external-provisioner's rate limiter with jitter.
     """
-    plain_s = min(deployment.base_delay_s * 2.0 ** min(tries, 40), deployment.max_delay_s)
+    plain_s = exponential_s(deployment.base_delay_s, tries, max_s=deployment.max_delay_s)
     return max(plain_s - deployment.base_delay_s * rng.random(), 0.0)
 
 

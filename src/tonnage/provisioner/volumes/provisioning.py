@@ -17,6 +17,7 @@ import random
 from collections.abc import Callable, Hashable
 
 from tonnage import logs
+from tonnage.backoff import KeyedBackoff
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
@@ -30,7 +31,6 @@ from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.capacity.refresher import Refresher
 from tonnage.provisioner.metrics import Meter
 from tonnage.provisioner.options import Options
-from tonnage.provisioner.retry_delays import Pauses
 from tonnage.provisioner.volumes import outcomes
 from tonnage.provisioner.volumes.claim_protection import ClaimProtection, is_held
 from tonnage.provisioner.volumes.claims import class_name_of, is_due, is_for, provisioner_of
@@ -86,7 +86,7 @@ class Provisioning:
         self._ownership = ownership
         self._protection = ClaimProtection(client)
         self._clock = clock
-        self._pauses = Pauses(clock=clock, rng=rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
+        self._backoff = KeyedBackoff(clock=clock, rng=rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
         self._keys: dict[str, Key] = {}
         self._in_doubt: dict[str, Prepared] = {}
         self._unsaved: dict[str, tuple[PersistentVolumeClaim, PersistentVolume]] = {}
@@ -122,7 +122,7 @@ class Provisioning:
             return await self._save(*self._unsaved[uid])
         if (asked := self._in_doubt.get(uid)) is not None:
             question: Hashable = asked.name
-            return self._pauses.left_s(uid, question) or await self._try(asked.claim, asked.storage_class, question)
+            return self._backoff.left_s(uid, question) or await self._try(asked.claim, asked.storage_class, question)
         claim = self._claims.get(self._keys.get(uid, ""))
         if claim is None or claim.uid != uid or provisioner_of(claim) != self._driver_name:
             self._forget(uid)
@@ -157,7 +157,7 @@ class Provisioning:
                 return decision.again_s
         node = self._nodes.get(claim.selected_node)
         question = (claim.selected_node, node.uid if node is not None else "", storage_class.uid)
-        return self._pauses.left_s(uid, question) or await self._try(claim, storage_class, question)
+        return self._backoff.left_s(uid, question) or await self._try(claim, storage_class, question)
 
     def _has_volume(self, claim: PersistentVolumeClaim) -> bool:
         """Its volume exists, as far as the cache shows or as we know better."""
@@ -179,7 +179,7 @@ class Provisioning:
         return None
 
     def _forget(self, uid: str) -> None:
-        self._pauses.forget(uid)
+        self._backoff.forget(uid)
         self._not_made.discard(uid)
         self._settled.pop(uid, None)
         self._rescheduling.forget(uid)
@@ -212,7 +212,7 @@ class Provisioning:
     async def _save(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> float | None:
         """Write the PersistentVolume, at every attempt until the server has taken it: the volume exists."""
         question = ("save", volume.name)
-        if (left_s := self._pauses.left_s(claim.uid, question)) > 0:
+        if (left_s := self._backoff.left_s(claim.uid, question)) > 0:
             return left_s
         try:
             await self._client.create(volume)
@@ -222,9 +222,9 @@ class Provisioning:
             _log.error("A volume is made and cannot be written", volume=volume.name, error=exc.message)
             told = f"error saving volume {volume.name}: {exc.message}"
             self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
-            return self._pauses.failed(claim.uid, question)
+            return self._backoff.failed(claim.uid, question)
         del self._unsaved[claim.uid]
-        self._pauses.forget(claim.uid)
+        self._backoff.forget(claim.uid)
         self._rescheduling.made(claim, volume)
         self._saved_at_s[claim.uid] = self._clock.monotonic()
         try:
@@ -267,15 +267,15 @@ class Provisioning:
         if outcomes.is_infeasible(failure):
             told = f"Volume provisioning failed with infeasible error. Retries will be delayed. {told}"
             self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
-            return self._pauses.failed(claim.uid, question, at_least_s=self._options.retry_max_s)
+            return self._backoff.failed(claim.uid, question, at_least_s=self._options.retry_max_s)
         self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
         if node and outcomes.is_out_of_room(failure):
             self._rescheduling.refused(claim, node, told)
             await self._rescheduling.tell_pods(claim)
         if node and outcome is Outcome.RESCHEDULE and await self._rescheduled(claim, node):
-            self._pauses.forget(claim.uid)
+            self._backoff.forget(claim.uid)
             return 0.0  # at once: the scheduler may have chosen another node already
-        return self._pauses.failed(claim.uid, question)
+        return self._backoff.failed(claim.uid, question)
 
     def _outcome(self, failure: NotProvisioned | CsiError, node: str) -> Outcome:
         if isinstance(failure, NotProvisioned):
