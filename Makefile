@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 
-.PHONY: help setup test test-all check fix proto demo perf ci
+.PHONY: help setup test test-all check fix package proto demo perf ci
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -25,6 +25,10 @@ check: setup  ## format, lint, types, layers
 fix: setup  ## apply what can be applied
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+package: setup  ## build the wheel and the sdist into dist/
+	rm -rf dist
+	$(PY) -m build --no-isolation --outdir dist .
 
 proto: setup  ## write the CSI stubs from csi.proto
 	cd src && ../$(PY) -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. tonnage/csi/csi.proto

@@ -18,6 +18,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 from functools import cache
 
+from tonnage import KUBERNETES_VERSION
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_PLURAL, RESOURCES, Resource
 
@@ -258,14 +259,15 @@ def _resources(group: str, version: str) -> list[Resource]:
 def version() -> Doc:
     """`/version`: the Kubernetes version whose behaviour is served. Fields about Go describe the Python we run on."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    major, minor, _ = KUBERNETES_VERSION.split(".")
     return {
-        "major": "1",
-        "minor": "36",
-        "emulationMajor": "1",
-        "emulationMinor": "36",
-        "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "35",
-        "gitVersion": "v1.36.0+tonnage",
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": str(int(minor) - 1),
+        "gitVersion": f"v{KUBERNETES_VERSION}+tonnage",
         "gitCommit": "",
         "gitTreeState": "",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from tonnage import __version__
 from tonnage.errors import TonnageError
 
 COMMANDS: Final = {
@@ -26,6 +27,7 @@ COMMANDS: Final = {
     "replay": "tonnage.cli.replay:replay",
     "scheduler": "tonnage.cli.scheduler:scheduler",
     "up": "tonnage.cli.up:up",
+    "version": "tonnage.cli.version:version",
 }
 """Every command, and where it is. A command is loaded when it is asked for: the API server needs no scheduler in its
 memory, and a cluster of seven processes starts in a fraction of the time."""
@@ -48,7 +50,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name=None, version="0.1.0", prog_name="tonnage")
+@click.version_option(package_name=None, version=__version__, prog_name="tonnage")
 def cli() -> None:
     """Storage-aware scheduling for Kubernetes: no pod is sent to a node that cannot hold its volumes."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
+from tonnage import __version__
 from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.node.settings import KUBELET_VERSION, NodeSettings, architecture
 from tonnage.objects.core_v1 import Node, NodeCondition
@@ -132,7 +133,7 @@ def _machine(name: str, settings: NodeSettings) -> Doc:
         "nodeInfo": {
             "architecture": architecture(),
             "bootID": "",
-            "containerRuntimeVersion": "tonnage://0.1.0",
+            "containerRuntimeVersion": f"tonnage://{__version__}",
             "kernelVersion": platform.release(),
             "kubeProxyVersion": "",
             "kubeletVersion": KUBELET_VERSION,

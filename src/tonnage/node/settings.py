@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tonnage import KUBERNETES_VERSION
 from tonnage.gates import Gates
 
 DEFAULT_CAPACITY: Final = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 PROGRAM: Final = "kubelet"
 """How events and field managers name a node's agent: people look for this word."""
-KUBELET_VERSION: Final = "v1.36.0+tonnage"
+KUBELET_VERSION: Final = f"v{KUBERNETES_VERSION}+tonnage"
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 

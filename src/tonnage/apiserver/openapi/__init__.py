@@ -14,6 +14,7 @@ import hashlib
 from collections import defaultdict
 from functools import cache
 
+from tonnage import KUBERNETES_VERSION
 from tonnage.apiserver.openapi import gnostic, types
 from tonnage.apiserver.openapi.operations import PATCH_TYPES, QUERY, Operation, kind_of, operations
 from tonnage.documents.schema import Struct, schema_of, schema_of_resource
@@ -23,7 +24,7 @@ from tonnage.objects.resources import RESOURCES, Resource, group_versions
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 """The content type kubectl asks `/openapi/v2` for; upstream also spells it with `spec.v2.v1.0`."""
 
-_INFO = {"title": "Kubernetes", "version": "1.36"}
+_INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION.rpartition(".")[0]}
 _TOKEN = {"type": "apiKey", "name": "authorization", "in": "header", "description": "A bearer token."}
 
 

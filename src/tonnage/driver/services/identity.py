@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
 from google.protobuf.wrappers_pb2 import BoolValue
 
+from tonnage import __version__
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.driver.driver import Driver
@@ -21,7 +20,7 @@ class IdentityService(rpc.IdentityServicer):
         self._driver = driver
 
     async def GetPluginInfo(self, request: csi.GetPluginInfoRequest, context: object) -> csi.GetPluginInfoResponse:
-        return csi.GetPluginInfoResponse(name=self._driver.settings.name, vendor_version=_version())
+        return csi.GetPluginInfoResponse(name=self._driver.settings.name, vendor_version=__version__)
 
     async def GetPluginCapabilities(
         self, request: csi.GetPluginCapabilitiesRequest, context: object
@@ -36,10 +35,3 @@ class IdentityService(rpc.IdentityServicer):
 
     async def Probe(self, request: csi.ProbeRequest, context: object) -> csi.ProbeResponse:
         return csi.ProbeResponse(ready=BoolValue(value=True))
-
-
-def _version() -> str:
-    try:
-        return version("tonnage")
-    except PackageNotFoundError:  # run from a source tree
-        return "0"
