@@ -19,7 +19,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from tonnage.cli.configuration import configuration_of, foreign_plugins
 from tonnage.cli.options import feature_gates
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
@@ -32,11 +31,13 @@ from tonnage.objects.meta import Object, split_key
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 from tonnage.scheduling.configuration.configuration import Configuration, ResolvedProfile
+from tonnage.scheduling.configuration.loading import load_configuration
 from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
 from tonnage.scheduling.decision import explain as accounts
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.engine.snapshot import Snapshot, clock_of, snapshot_of
+from tonnage.scheduling.plugins.entry_points import foreign_plugins
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif import explain_report, manifests
 from tonnage.whatif.creation import Creation
@@ -228,7 +229,7 @@ def _hint(key: str, namesake: str, known: Iterable[str]) -> str | None:
 def configuration_for(config_file: Path | None, gates: Gates) -> tuple[Configuration, ForeignPlugins]:
     """The scheduler's configuration and the plugins of others; what a file says without effect is noted."""
     foreign = foreign_plugins()
-    configuration = configuration_of(config_file, gates, foreign)
+    configuration = load_configuration(config_file, gates, foreign)
     for note in configuration.notes:
         say("note", note)
     return configuration, foreign

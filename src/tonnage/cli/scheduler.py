@@ -16,7 +16,6 @@ from pathlib import Path
 import click
 
 from tonnage.certificates import ensure_identity
-from tonnage.cli.configuration import configuration_of, foreign_plugins
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.running import connection_of, say_ready, until_told
 from tonnage.client.http import Client
@@ -27,6 +26,8 @@ from tonnage.health import served
 from tonnage.metrics import new_registry
 from tonnage.scheduler.program import Program
 from tonnage.scheduling.configuration.configuration import Configuration
+from tonnage.scheduling.configuration.loading import load_configuration
+from tonnage.scheduling.plugins.entry_points import foreign_plugins
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 
 
@@ -78,7 +79,7 @@ def scheduler(
     for warning in gates.warnings:
         click.echo(f"warning: {warning}", err=True)
     foreign = foreign_plugins()
-    configuration = configuration_of(config_file, gates, foreign)
+    configuration = load_configuration(config_file, gates, foreign)
     for note in configuration.notes:
         click.echo(f"note: {note}", err=True)
     options = Options(kubeconfig_file, leader_elect, bind_address, secure_port)

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 import msgspec
 from rich.console import Console
 
-from tonnage.cli.configuration import configuration_of, foreign_plugins
 from tonnage.cli.explain import LISTED
 from tonnage.client.http import Client
 from tonnage.clock import Clock
@@ -35,10 +34,12 @@ from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane import Plane
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.loading import load_configuration
 from tonnage.scheduling.decision import explain as accounts
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.engine.snapshot import snapshot_of
+from tonnage.scheduling.plugins.entry_points import foreign_plugins
 from tonnage.stories.objects import described, pod_of
 
 T = TypeVar("T")
@@ -147,7 +148,7 @@ class Stage:
 
     def _explained(self, pod: Pod, objects: Sequence[Object]) -> Explanation:
         settings, foreign = self.plane.settings, foreign_plugins()
-        configuration = configuration_of(settings.scheduler_config, settings.gates, foreign)
+        configuration = load_configuration(settings.scheduler_config, settings.gates, foreign)
         profile = configuration.profile_named(pod.spec.scheduler_name) or configuration.profiles[0]
         assembled = assemble(profile, random.Random(0), foreign)
         snapshot, info = snapshot_of([*objects, pod], self.clock), PodInfo(pod)

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from tonnage.cli.configuration import foreign_plugins
 from tonnage.errors import TonnageError
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.engine.profiles import assemble
+from tonnage.scheduling.plugins.entry_points import foreign_plugins
 from tonnage.testing.builders import cluster_of, info, node
 
 MODULE = """

@@ -1,14 +1,13 @@
-"""The scheduler's configuration as a command is given it: a file, or nothing; and the plugins other packages bring.
+"""The scheduler's configuration as a program is given it: a file, or nothing.
 
-What a file may say is `scheduling.configuration`; reading it, and looking for plugins, touches the disk: that is here.
+What a file may say is in `configuration`; opening it touches the disk, and that happens here alone.
 """
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from collections.abc import Mapping
 from pathlib import Path
 
-from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.scheduling.configuration.configuration import (
     Configuration,
@@ -19,12 +18,9 @@ from tonnage.scheduling.configuration.configuration import (
 from tonnage.scheduling.configuration.errors import Problem
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.framework import Plugin
-from tonnage.scheduling.plugins.registry import ForeignPlugins
-
-ENTRY_POINTS = "tonnage.plugins"
 
 
-def configuration_of(path: Path | None, gates: Gates, foreign: ForeignPlugins) -> Configuration:
+def load_configuration(path: Path | None, gates: Gates, foreign: Mapping[str, type[Plugin]]) -> Configuration:
     """The file's configuration, or the default one. Raises ConfigurationError, also when there is no such file."""
     known = tuple(KnownPlugin.of(plugin) for plugin in foreign.values())
     if path is None:
@@ -40,17 +36,3 @@ def configuration_of(path: Path | None, gates: Gates, foreign: ForeignPlugins) -
         )
         raise ConfigurationError(str(path), [problem]) from exc
     return parse(text, source=str(path), known_plugins=known, gates=gates)
-
-
-def foreign_plugins() -> ForeignPlugins:
-    """Plugins that other packages bring, by name. Raises TonnageError for an entry point that is none."""
-    found: dict[str, type[Plugin]] = {}
-    for entry in entry_points(group=ENTRY_POINTS):
-        plugin = entry.load()
-        if not (isinstance(plugin, type) and issubclass(plugin, Plugin) and plugin.name == entry.name):
-            raise TonnageError(
-                f"the entry point {entry.name} = {entry.value} of group {ENTRY_POINTS} is not a plugin of that name",
-                hint="point it at a subclass of tonnage.scheduling.framework.Plugin whose `name` is the entry's",
-            )
-        found[entry.name] = plugin
-    return found
