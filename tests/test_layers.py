@@ -43,7 +43,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("engine",),
     ),
     "controllers": (
-        ("finalizer_patches", "lookup", "event_deduplication", "written_objects"),
+        ("finalizer_patches", "lookup", "event_deduplication"),
         ("volumes", "workloads", "nodes", "garbage"),
         ("registry",),
         ("program",),

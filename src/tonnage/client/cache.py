@@ -42,6 +42,11 @@ class Cache(Generic[T]):
         # A tuple that is replaced, so that a handler may add handlers: they are told of the present change once.
         self._handlers: tuple[_Handlers[T], ...] = ()
 
+    @property
+    def resource_version(self) -> str:
+        """The server's revision that the cache has come to; empty where that is not known."""
+        return ""
+
     def get(self, key: Key) -> T | None:
         return self._objects.get(key)
 

@@ -18,6 +18,7 @@ from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.recorder import Recorder
+from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
 from tonnage.deadline import within
 from tonnage.errors import TonnageError
@@ -33,7 +34,6 @@ from tonnage.node.pods.index import PodIndex
 from tonnage.node.pods.worker import PodWorker
 from tonnage.node.registration import Registration
 from tonnage.node.settings import PROGRAM, NodeSettings
-from tonnage.node.written_objects import Latest
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Secret
 from tonnage.objects.core_v1.references import SecretReference
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
@@ -59,8 +59,8 @@ class Kubelet:
         rng: random.Random,
         index: PodIndex,
         known: Known,
-        nodes: Latest[Node],
-        claims: Latest[PersistentVolumeClaim],
+        nodes: MutationCache[Node],
+        claims: MutationCache[PersistentVolumeClaim],
         csi_nodes: Cache[CSINode],
         csi_drivers: Cache[CSIDriver],
         attachments: Cache[VolumeAttachment],

@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
+from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
 from tonnage.faults import FaultFile
 from tonnage.node.injected_faults import NodeFaults
@@ -23,7 +24,6 @@ from tonnage.node.metrics import Meter
 from tonnage.node.mounts.mount_plan import Known
 from tonnage.node.pods.index import PodIndex
 from tonnage.node.settings import NodeSettings
-from tonnage.node.written_objects import Latest
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
@@ -59,8 +59,8 @@ class NodeProgram:
         attachments = self.informers.of(VolumeAttachment)
         self._volumes = volumes
         self._index = PodIndex(pods, frozenset(settings.names), clock=clock)
-        latest_nodes, latest_claims = Latest(nodes, clock=clock), Latest(claims, clock=clock)
-        known = Known(claim=latest_claims.get, volume=volumes.get, driver=csi_drivers.get)
+        written_nodes, written_claims = MutationCache(nodes, clock=clock), MutationCache(claims, clock=clock)
+        known = Known(claim=written_claims.get, volume=volumes.get, driver=csi_drivers.get)
         self.kubelets = {
             name: Kubelet(
                 name,
@@ -70,8 +70,8 @@ class NodeProgram:
                 rng=random.Random(rng.getrandbits(64)),
                 index=self._index,
                 known=known,
-                nodes=latest_nodes,
-                claims=latest_claims,
+                nodes=written_nodes,
+                claims=written_claims,
                 csi_nodes=csi_nodes,
                 csi_drivers=csi_drivers,
                 attachments=attachments,

@@ -17,6 +17,7 @@ from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
+from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
 from tonnage.deadline import within
 from tonnage.errors import AlreadyExists, NotFound, TonnageError
@@ -34,7 +35,6 @@ from tonnage.node.node_objects import (
     topology_patch,
 )
 from tonnage.node.settings import NodeSettings
-from tonnage.node.written_objects import Latest
 from tonnage.objects.codec import convert
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node
@@ -57,7 +57,7 @@ class Registration:
         *,
         clock: Clock,
         rng: random.Random,
-        nodes: Latest[Node],
+        nodes: MutationCache[Node],
         csi_nodes: Cache[CSINode],
         drivers: Drivers,
         recorder: Recorder,
@@ -117,16 +117,16 @@ class Registration:
                 _log.info("Node registered", node=self._name)
             except AlreadyExists:
                 before = node = await self._client.get(Node, self._name)
-            self._nodes.note(node)
+            self._nodes.store(node)
         if labels := missing_labels(node):
             patch = {"metadata": {"uid": node.uid, "labels": labels}}
-            node = self._nodes.note(await self._client.patch(Node, self._name, patch))
+            node = self._nodes.store(await self._client.patch(Node, self._name, patch))
         patch_of_status = status_patch(node, self._settings, now=self._clock.now())
         if patch_of_status is not None:
             patched = await self._client.patch(
                 Node, self._name, patch_of_status, patch_type="strategic", subresource="status"
             )
-            node = self._nodes.note(patched)
+            node = self._nodes.store(patched)
         self._tell_changes(before, node)
         return node
 
@@ -155,7 +155,7 @@ class Registration:
             except ValueError as exc:
                 raise TonnageError(f"node {self._name}: {exc}", hint="remove the label, or correct the driver") from exc
             if patch is not None:
-                node = self._nodes.note(await self._client.patch(Node, self._name, patch))
+                node = self._nodes.store(await self._client.patch(Node, self._name, patch))
         gone = tuple(self._drivers.gone)
         await self.writer.ensure(node, self._csi_nodes.get(self._name), installed, gone)
         for name in gone:

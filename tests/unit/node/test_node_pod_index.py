@@ -7,7 +7,6 @@ from typing import Any
 from tonnage.client.cache import Cache
 from tonnage.clock import VirtualClock
 from tonnage.node.pods.index import PodIndex
-from tonnage.node.written_objects import Latest
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.storage_builders import pod_with
 
@@ -70,17 +69,6 @@ def test_what_was_deleted_is_gone_whatever_we_wrote_last():
     index.note(made("a", on="node-1", version=3))
     cache.remove("default/a")
     assert index.pod("default-a") is None
-
-
-def test_a_write_that_no_informer_ever_shows_is_forgotten():
-    clock = VirtualClock()
-    cache: Cache[Pod] = Cache(Pod)
-    latest = Latest(cache, clock=clock)
-    latest.note(made("a", on="node-1"))
-    clock.advance(15.0)
-    assert latest.get("default/a") is not None
-    clock.advance(0.1)
-    assert latest.get("default/a") is None
 
 
 def test_addresses_are_taken_while_their_pod_is_there():

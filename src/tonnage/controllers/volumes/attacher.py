@@ -28,6 +28,7 @@ from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.recorder import Recorder
+from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
 from tonnage.controllers.finalizer_patches import with_finalizer, without_finalizer
 from tonnage.controllers.lookup import Lookup, attached_node, attached_volume
@@ -44,7 +45,6 @@ from tonnage.controllers.volumes.attacher_requests import (
     unpublish_request,
     volume_error,
 )
-from tonnage.controllers.written_objects import Newest
 from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import CsiError
 from tonnage.errors import Conflict, NotFound, TonnageError
@@ -97,7 +97,7 @@ class Attacher:
         self._volumes = informers.of(PersistentVolume)
         self._csi_nodes = informers.of(CSINode)
         self._attachments = informers.of(VolumeAttachment)
-        self._newest = Newest(self._attachments)
+        self._written = MutationCache(self._attachments, clock=clock)
         self._of_volume = Lookup(self._attachments, attached_volume)
         self._doubted: set[Key] = set()
         """Attachments that are done again whatever their status says: the driver knows better."""
@@ -124,7 +124,7 @@ class Attacher:
 
     async def bring(self, key: Key) -> float | None:
         """Do what one attachment wishes. Raises CsiError, CannotAttach after saying so in its status."""
-        attachment = self._newest.get(key)
+        attachment = self._written.get(key)
         if attachment is None or attachment.spec.attacher != self._facts.name:
             return None
         is_doubted = key in self._doubted
@@ -266,7 +266,7 @@ class Attacher:
         # An attachment made anew under the same name is another wish.
         patch = {**patch, "metadata": {"uid": attachment.uid, **patch.get("metadata", {})}}
         done = await self._client.patch(VolumeAttachment, attachment.key, patch, subresource=subresource)
-        return self._newest.note(done)
+        return self._written.store(done)
 
     async def _compare(self) -> None:
         """Every so often, do again what the driver does not know of, and what it should not have any more."""

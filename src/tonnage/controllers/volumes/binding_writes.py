@@ -14,12 +14,13 @@ from __future__ import annotations
 from tonnage import logs
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
+from tonnage.client.written_objects import MutationCache
+from tonnage.clock import Clock
 from tonnage.controllers.event_deduplication import Told
 from tonnage.controllers.lookup import Lookup, kept_for
 from tonnage.controllers.volumes import binding_patches as patches
 from tonnage.controllers.volumes.claim_matching import AVAILABLE
 from tonnage.controllers.volumes.sync_claim import Note
-from tonnage.controllers.written_objects import Newest
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
@@ -30,13 +31,13 @@ _log = logs.logger("tonnage.claims")
 class Bindings:
     """What the two sides of the binder share. Writes raise ApiError or Disconnected, and leave the rest to be done."""
 
-    def __init__(self, client: Client, informers: Informers, told: Told) -> None:
+    def __init__(self, client: Client, informers: Informers, told: Told, *, clock: Clock) -> None:
         self.client = client
         self.told = told
         self.volume_informer = informers.of(PersistentVolume)
         self.claim_informer = informers.of(PersistentVolumeClaim)
-        self.volumes = Newest(self.volume_informer)
-        self.claims = Newest(self.claim_informer)
+        self.volumes = MutationCache(self.volume_informer, clock=clock)
+        self.claims = MutationCache(self.claim_informer, clock=clock)
         self._kept = Lookup(self.volume_informer, kept_for)
         self._free = Lookup(self.volume_informer, lambda volume: () if kept_for(volume) else ("free",))
         self.in_work: set[str] = set()
@@ -92,14 +93,14 @@ class Bindings:
     async def patch_volume(self, volume: PersistentVolume, patch: Doc | None, sub: str = "") -> PersistentVolume:
         if patch is None:
             return volume
-        return self.volumes.note(await self.client.patch(PersistentVolume, volume.key, patch, subresource=sub))
+        return self.volumes.store(await self.client.patch(PersistentVolume, volume.key, patch, subresource=sub))
 
     async def patch_claim(
         self, claim: PersistentVolumeClaim, patch: Doc | None, sub: str = ""
     ) -> PersistentVolumeClaim:
         if patch is None:
             return claim
-        return self.claims.note(await self.client.patch(PersistentVolumeClaim, claim.key, patch, subresource=sub))
+        return self.claims.store(await self.client.patch(PersistentVolumeClaim, claim.key, patch, subresource=sub))
 
     def _newest(self, shown: tuple[PersistentVolume, ...]) -> list[PersistentVolume]:
         found = (self.volumes.get(volume.name) for volume in shown)

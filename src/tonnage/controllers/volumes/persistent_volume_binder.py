@@ -70,7 +70,7 @@ class ClaimBinder:
         self._informers = informers
         self._rng = rng
         self._sync_period_s = sync_period_s
-        self._bindings = Bindings(client, informers, Told(recorder, clock))
+        self._bindings = Bindings(client, informers, Told(recorder, clock), clock=clock)
         self._classes = informers.of(StorageClass)
         pods = informers.of(Pod)
         self._pods = Lookup(pods, claim_keys)

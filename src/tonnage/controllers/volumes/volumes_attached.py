@@ -11,10 +11,10 @@ from __future__ import annotations
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
+from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
 from tonnage.controllers.lookup import Lookup, attached_node
 from tonnage.controllers.volumes.attach_detach_plan import CSI_PREFIX, unique_name
-from tonnage.controllers.written_objects import Newest
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Key
@@ -28,7 +28,7 @@ class AttachedReports:
         self._client = client
         self._volumes = informers.of(PersistentVolume)
         self._nodes = informers.of(Node)
-        self._newest = Newest(self._nodes)
+        self._written = MutationCache(self._nodes, clock=clock)
         attachments = informers.of(VolumeAttachment)
         self.on_node = Lookup(attachments, attached_node)
         self._leaving: set[str] = set()
@@ -43,7 +43,7 @@ class AttachedReports:
 
     async def bring(self, key: Key) -> float | None:
         """Bring one node's list to what is attached to it."""
-        node = self._newest.get(key)
+        node = self._written.get(key)
         if node is not None:
             await self._write(node)
         return None
@@ -53,7 +53,7 @@ class AttachedReports:
         self._leaving.add(attachment.uid)
         name = attachment.spec.node_name
         try:
-            node = self._newest.get(name) or await self._client.get(Node, name)
+            node = self._written.get(name) or await self._client.get(Node, name)
             return await self._write(node) or await self._client.get(Node, name)
         except NotFound:
             return None
@@ -72,7 +72,7 @@ class AttachedReports:
         if set(now) == set(before):
             return None
         status = {"volumesAttached": [{"name": name, "devicePath": ""} for name in now]}
-        return self._newest.note(await self._client.patch(Node, node.name, {"status": status}, subresource="status"))
+        return self._written.store(await self._client.patch(Node, node.name, {"status": status}, subresource="status"))
 
     def _attached_to(self, node: str) -> set[str]:
         names = set()

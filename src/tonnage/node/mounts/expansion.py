@@ -6,6 +6,7 @@ from typing import Final
 
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
+from tonnage.client.written_objects import MutationCache
 from tonnage.errors import TonnageError
 from tonnage.node.drivers import Drivers
 from tonnage.node.mounts.csi_requests import expand_request
@@ -13,7 +14,6 @@ from tonnage.node.mounts.expansion_rules import finished_patch, pending_size
 from tonnage.node.mounts.mount_paths import MountPaths
 from tonnage.node.mounts.mount_plan import Wish
 from tonnage.node.mounts.mounter import Pace, Secrets
-from tonnage.node.written_objects import Latest
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 
 _SUCCESS: Final = "FileSystemResizeSuccessful"
@@ -29,7 +29,7 @@ class Expander:
         client: Client,
         paths: MountPaths,
         drivers: Drivers,
-        claims: Latest[PersistentVolumeClaim],
+        claims: MutationCache[PersistentVolumeClaim],
         recorder: Recorder,
         *,
         secrets: Secrets,
@@ -73,7 +73,7 @@ class Expander:
         patched = await self._client.patch(
             PersistentVolumeClaim, claim.key, patch, patch_type="strategic", subresource="status"
         )
-        self._claims.note(patched)
+        self._claims.store(patched)
         note = f'MountVolume.NodeExpandVolume succeeded for volume "{wish.record.name}" {self._node}'
         self._recorder.event(pod, "Normal", _SUCCESS, "Resizing", note)
         self._recorder.event(claim, "Normal", _SUCCESS, "Resizing", note)

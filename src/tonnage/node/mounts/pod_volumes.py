@@ -18,6 +18,7 @@ from typing import Final
 
 from tonnage.client.cache import Cache
 from tonnage.client.recorder import Recorder
+from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
 from tonnage.csi.errors import Code, CsiError
 from tonnage.errors import TonnageError
@@ -27,7 +28,6 @@ from tonnage.node.mounts.attachments import Attach, attach_state
 from tonnage.node.mounts.mount_plan import Plan, Wish, waiting_note
 from tonnage.node.mounts.mounter import Mounts, PublishFailed, StageFailed
 from tonnage.node.mounts.volumes_in_use import VolumesInUse
-from tonnage.node.written_objects import Latest
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
 
@@ -75,7 +75,7 @@ class PodMounter:
         node: str,
         *,
         clock: Clock,
-        nodes: Latest[Node],
+        nodes: MutationCache[Node],
         attachments: Cache[VolumeAttachment],
         mounts: Mounts,
         limits: LimitUpdater,

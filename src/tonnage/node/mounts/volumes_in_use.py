@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import Callable
 
 from tonnage.client.http import Client
+from tonnage.client.written_objects import MutationCache
 from tonnage.node.node_objects import in_use_patch
-from tonnage.node.written_objects import Latest
 from tonnage.objects.core_v1 import Node
 
 
 class VolumesInUse:
     """`names` tells what is in use at this moment."""
 
-    def __init__(self, client: Client, node: str, nodes: Latest[Node], names: Callable[[], set[str]]) -> None:
+    def __init__(self, client: Client, node: str, nodes: MutationCache[Node], names: Callable[[], set[str]]) -> None:
         self._client = client
         self._node = node
         self._nodes = nodes
@@ -33,4 +33,4 @@ class VolumesInUse:
             if shown is not None and set(shown.status.volumes_in_use) == wanted:
                 return
             patched = await self._client.patch(Node, self._node, in_use_patch(wanted), subresource="status")
-            self._nodes.note(patched)
+            self._nodes.store(patched)

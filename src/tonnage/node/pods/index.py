@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tonnage.client.cache import Cache
+from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
-from tonnage.node.written_objects import Latest
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
 
@@ -26,19 +26,19 @@ class PodIndex:
         self._node_of: dict[str, str] = {}
         self.ips: dict[str, str] = {}
         """Addresses that are taken, each with the uid that has it."""
-        self._latest = Latest(pods, clock=clock)
+        self._written = MutationCache(pods, clock=clock)
         pods.add_handlers(on_add=self._put, on_update=lambda _, new: self._put(new), on_delete=self._remove)
 
     def pod(self, uid: str) -> Pod | None:
         """The pod of this uid, None when it is gone or never was on a node of ours."""
         key = self._keys.get(uid)
-        found = None if key is None else self._latest.get(key)
+        found = None if key is None else self._written.get(key)
         return found if found is not None and found.uid == uid else None
 
     def note(self, written: Pod) -> Pod:
         """What a write of ours returned: shown until the informer has caught up."""
         self._put(written)
-        return self._latest.note(written)
+        return self._written.store(written)
 
     def on_node(self, node: str) -> Iterator[Pod]:
         for uid in tuple(self._uids_of_node.get(node, ())):

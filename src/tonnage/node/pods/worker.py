@@ -17,6 +17,7 @@ from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
+from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
 from tonnage.errors import NotFound
 from tonnage.node.csinode.attach_limits import LimitUpdater
@@ -29,7 +30,6 @@ from tonnage.node.mounts.pod_volumes import PodMounter, Work
 from tonnage.node.mounts.volumes_in_use import VolumesInUse
 from tonnage.node.pods.index import PodIndex
 from tonnage.node.pods.status import came_at, creating_patch, pod_ip, rejected_patch, running_patch, terminated_patch
-from tonnage.node.written_objects import Latest
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import VolumeAttachment
@@ -50,7 +50,7 @@ class PodWorker:
         clock: Clock,
         index: PodIndex,
         known: Known,
-        nodes: Latest[Node],
+        nodes: MutationCache[Node],
         attachments: Cache[VolumeAttachment],
         mounts: Mounts,
         limits: LimitUpdater,

@@ -1,4 +1,4 @@
-"""Our own writes are known before an informer shows them; objects are found by their parts; news is told once."""
+"""Objects are found by their parts, and the same event is written once in a while."""
 
 from __future__ import annotations
 
@@ -6,47 +6,9 @@ from tonnage.client.cache import Cache
 from tonnage.clock import VirtualClock
 from tonnage.controllers.event_deduplication import Told
 from tonnage.controllers.lookup import Lookup, claim_keys
-from tonnage.controllers.written_objects import Newest
-from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.testing.storage_builders import claim, pod_with
-
-
-def at(version: int, uid: str = "u") -> PersistentVolumeClaim:
-    return claim("c", metadata={"resourceVersion": str(version), "uid": uid})
-
-
-def test_a_write_is_shown_until_the_informer_has_caught_up() -> None:
-    cache: Cache[PersistentVolumeClaim] = Cache(PersistentVolumeClaim)
-    newest = Newest(cache)
-    cache.put(at(9))
-    written = newest.note(at(11))
-    assert newest.get("default/c") is written
-    cache.put(at(10))
-    assert newest.get("default/c") is written
-    later = at(12)
-    cache.put(later)
-    assert newest.get("default/c") is later
-
-
-def test_an_object_that_is_gone_is_gone_whatever_was_written() -> None:
-    cache: Cache[PersistentVolumeClaim] = Cache(PersistentVolumeClaim)
-    newest = Newest(cache)
-    assert newest.note(at(5)) and newest.get("default/c") is None
-    cache.put(at(4))
-    cache.remove("default/c")
-    again = at(6, uid="another")
-    cache.put(again)
-    assert newest.get("default/c") is again
-
-
-def test_an_object_made_anew_is_not_hidden_by_a_write_to_the_old_one() -> None:
-    cache: Cache[PersistentVolumeClaim] = Cache(PersistentVolumeClaim)
-    newest = Newest(cache)
-    again = at(6, uid="another")
-    cache.put(again)
-    newest.note(at(7))
-    assert newest.get("default/c") is again
 
 
 def test_pods_are_found_by_their_claims_as_they_come_change_and_go() -> None:
