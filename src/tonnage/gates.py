@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from typing import Final, NoReturn, Self, overload
 
 from tonnage.errors import TonnageError
+from tonnage.suggestions import closest
 
 
 class Stage(StrEnum):
@@ -188,10 +188,9 @@ class Gates:
         if name in table:
             return table[name]
         known = [*_WHOLE_STAGES, *table]
-        nearest = {other.lower(): other for other in known}
-        close = get_close_matches(name.lower(), nearest, n=1)
+        close = closest(name, known)
         raise GateError(
-            f"unrecognized feature gate: {name}" + (f"; did you mean {nearest[close[0]]}?" if close else ""),
+            f"unrecognized feature gate: {name}" + (f"; did you mean {close[0]}?" if close else ""),
             gate=name,
             hint=f"the known gates are {', '.join(known)}",
         )

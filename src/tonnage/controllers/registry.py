@@ -11,7 +11,6 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Final, Protocol
 
 from tonnage.client.http import Client
@@ -36,6 +35,7 @@ from tonnage.controllers.workloads.stateful_sets import StatefulSets
 from tonnage.csi.client import CsiClient
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
+from tonnage.suggestions import closest
 
 
 class Controller(Protocol):
@@ -206,7 +206,7 @@ class UnknownController(TonnageError):
     def __init__(self, name: str) -> None:
         self.name = name
         names = [row.name for row in ROSTER]
-        close = get_close_matches(name, [*names, *(alias for row in ROSTER for alias in row.aliases)], n=1)
+        close = closest(name, [*names, *(alias for row in ROSTER for alias in row.aliases)])
         hint = f"is {close[0]} meant?" if close else f"there are: {', '.join(names)}"
         super().__init__(f'"{name}" is not in the list of known controllers', hint=hint)
 

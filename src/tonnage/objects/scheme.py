@@ -7,8 +7,6 @@ server and read by no program.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from tonnage.errors import TonnageError
 from tonnage.objects import (
     apps_v1,
@@ -21,6 +19,7 @@ from tonnage.objects import (
 )
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_KIND, Resource
+from tonnage.suggestions import closest
 
 _CLASSES: dict[str, tuple[type[Object], ...]] = {
     "v1": (
@@ -95,5 +94,5 @@ def _hint(api_version: str, kind: str) -> str | None:
     for known_version, known_kind in CLASS_BY_KIND:
         if known_kind == kind:
             return f"{kind} is read as apiVersion: {known_version}"
-    close = get_close_matches(kind, sorted({known for _, known in CLASS_BY_KIND}), n=1)
+    close = closest(kind, sorted({known for _, known in CLASS_BY_KIND}))
     return f"is {close[0]} meant?" if close else None

@@ -20,7 +20,7 @@ from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, Type
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc, copy
 from tonnage.quantity import InvalidQuantity, Quantity
-from tonnage.scheduling.configuration.errors import did_you_mean
+from tonnage.suggestions import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

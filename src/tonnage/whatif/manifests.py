@@ -28,7 +28,7 @@ from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND, Resource
-from tonnage.scheduling.configuration.errors import did_you_mean
+from tonnage.suggestions import did_you_mean
 from tonnage.whatif.manifest_errors import BrokenManifest, Origin, malformed, unknown_fields
 from tonnage.whatif.manifest_text import documents_of
 

@@ -25,7 +25,7 @@ import msgspec
 from tonnage.documents.object_metadata import Names
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Key, Object
-from tonnage.scheduling.configuration.errors import did_you_mean
+from tonnage.suggestions import did_you_mean
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifest_text import documents_of

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from tonnage.errors import TonnageError
@@ -56,10 +55,3 @@ def refuse(file: str, problems: Sequence[Problem]) -> None:
 def broken_rules(errors: Iterable[FieldError]) -> Problems:
     """Field errors as problems; their sentence holds the rule, and with it the remedy."""
     return [Problem(error.field, error.value, str(error)) for error in errors]
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`did you mean "filter"?`, or nothing when no known name is near; capitals do not count."""
-    by_lower = {each.lower(): each for each in known}
-    close = get_close_matches(name.lower(), by_lower, n=1)
-    return f'did you mean "{by_lower[close[0]]}"?' if close else ""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from tonnage.gates import Gates
 from tonnage.objects.field_errors import Errors, duplicate, invalid, required
 from tonnage.objects.meta import Record
-from tonnage.scheduling.configuration.errors import Problem, Problems, broken_rules, did_you_mean
+from tonnage.scheduling.configuration.errors import Problem, Problems, broken_rules
 from tonnage.scheduling.configuration.plugin_args import (
     GROUP_VERSION,
     DefaultPreemptionArgs,
@@ -38,6 +38,7 @@ from tonnage.scheduling.configuration.profile_plugins import (
 )
 from tonnage.scheduling.configuration.storage_capacity_args import StorageCapacityArgs
 from tonnage.scheduling.configuration.strict_decoding import Section, read
+from tonnage.suggestions import did_you_mean
 
 A = TypeVar("A", bound=PluginArgs)
 
