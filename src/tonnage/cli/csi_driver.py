@@ -14,13 +14,14 @@ from pathlib import Path
 import click
 
 from tonnage.cli.options import feature_gates, logging_options, start_logging
-from tonnage.cli.pool_options import PerNode, by_node, max_volumes_option, pools_by_node, pools_option
+from tonnage.cli.pool_options import by_node, max_volumes_option, pools_by_node, pools_option
 from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, until_told
 from tonnage.client.config.connection import Connection
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.driver.driver import DRIVER_NAME, Driver, Settings
+from tonnage.driver.per_node import PerNode
 from tonnage.driver.rebuilding.controller import PROGRAM, Rebuilding
 from tonnage.driver.serving import serve
 from tonnage.driver.volumes.pool_choice import POLICIES, Policy

@@ -1,72 +1,42 @@
 """Options about the pools and slots of nodes, as `tonnage csi-driver` and `tonnage up` take them.
 
-    --pools 3x100Gi                    every node: three pools of 100Gi
-    --pools 100Gi,50Gi                 every node: two pools
-    --pools node-2=2x50Gi,10Gi         node-2 alone, instead of what every node has
-    --max-volumes 8 --max-volumes node-2=2
+    --pools 3x100Gi --pools node-2=2x50Gi,10Gi --max-volumes 8 --max-volumes node-2=2
 
-What is said of one node goes before what is said of all; said twice, the last word counts.
+How they are written and what they mean is in `driver/per_node.py`; here a slip becomes wrong usage.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
-from tonnage.quantity import InvalidQuantity, Quantity
+from tonnage.driver import per_node
+from tonnage.driver.per_node import PerNode
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-MAX_POOLS: Final = 1024
-"""Pools of one node: far more than any machine has disks, and few enough for a slip of the keyboard to be told."""
-_TIMES: Final = re.compile(r"([0-9]+)[xX*](.*)")
 
+class PerNodeType(click.ParamType[PerNode[T]]):
+    """A value for every node or, as `NODE=…`, for one."""
 
-@dataclass(frozen=True, slots=True)
-class PerNode(Generic[T]):
-    """One use of an option: for `node`, or for every node where that is empty. `text` is what was written."""
+    def __init__(self, name: str, parse: Callable[[str], PerNode[T]]) -> None:
+        self.name = name
+        self._parse = parse
 
-    node: str
-    value: T
-    text: str
-
-
-class PoolsType(click.ParamType[PerNode[tuple[int, ...]]]):
-    """`[NODE=]SIZE,SIZE,…`, each SIZE a quantity, or NxSIZE for several of the same. Gives bytes."""
-
-    name = "pools"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> PerNode[tuple[int, ...]]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> PerNode[T]:
         if isinstance(value, PerNode):
             return value
-        node, listed = _split(str(value))
         try:
-            return PerNode(node, read_pools(listed), str(value))
+            return self._parse(str(value))
         except ValueError as exc:
             self.fail(str(exc), param, ctx)
 
 
-class CountType(click.ParamType[PerNode[int]]):
-    """`[NODE=]N`; 0 is no limit."""
-
-    name = "count"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> PerNode[int]:
-        if isinstance(value, PerNode):
-            return value
-        node, number = _split(str(value))
-        if not number.isascii() or not number.isdecimal():
-            self.fail(f'"{number}" is no number of volumes; write it like "8" or "node-2=2", 0 is no limit', param, ctx)
-        return PerNode(node, int(number), str(value))
-
-
-POOLS: Final = PoolsType()
-COUNT: Final = CountType()
+POOLS: Final = PerNodeType("pools", per_node.parse_node_pools)
+COUNT: Final = PerNodeType("count", per_node.parse_node_count)
 
 
 def pools_option(command: F) -> F:
@@ -89,52 +59,17 @@ def max_volumes_option(command: F) -> F:
     )(command)
 
 
-def read_pools(text: str) -> tuple[int, ...]:
-    """The sizes in bytes of a list such as `2x100Gi,50Gi`, in order. Raises ValueError with a sentence."""
-    sizes: list[int] = []
-    for entry in text.split(","):
-        times = _TIMES.fullmatch(entry.strip())
-        count, size = (int(times[1]), times[2]) if times else (1, entry.strip())
-        if not size:
-            raise ValueError(f'"{text}" is no list of pools; write it like "3x100Gi" or "100Gi,50Gi"')
-        try:
-            size_bytes = Quantity.parse(size).value()
-        except InvalidQuantity as exc:
-            raise ValueError(exc.message) from exc
-        if size_bytes <= 0:
-            raise ValueError(f'a pool of "{size}" holds nothing; a pool has at least one byte')
-        if count < 1 or len(sizes) + count > MAX_POOLS:
-            raise ValueError(f'"{text}" is {len(sizes) + count} pools; a node has between 1 and {MAX_POOLS}')
-        sizes += [size_bytes] * count
-    return tuple(sizes)
-
-
 def by_node(option: str, said: Iterable[PerNode[T]], nodes: Sequence[str]) -> dict[str, T]:
-    """What was said of each of these nodes; nodes of which nothing was said are left out. Raises UsageError."""
-    said = tuple(said)
-    unknown = next((each.node for each in said if each.node and each.node not in nodes), None)
-    if unknown is not None:
-        known = ", ".join(nodes) if len(nodes) <= 5 else f"{', '.join(nodes[:4])} … {nodes[-1]}"
-        raise click.UsageError(f'{option} names the node "{unknown}"; there are {known}')
-    values: dict[str, T] = {}
-    general = [each.value for each in said if not each.node]
-    for node in nodes:
-        own = [each.value for each in said if each.node == node]
-        if own or general:
-            values[node] = (own or general)[-1]
-    return values
+    """What was said of each of these nodes. Raises UsageError for a node that is not there."""
+    try:
+        return per_node.by_node(option, said, nodes)
+    except ValueError as exc:
+        raise click.UsageError(str(exc)) from exc
 
 
 def pools_by_node(said: Iterable[PerNode[tuple[int, ...]]], nodes: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """The pools of every node. Raises UsageError for a node that is not there, and for one without pools."""
-    pools = by_node("--pools", said, nodes)
-    bare = next((node for node in nodes if node not in pools), None)
-    if bare is not None:
-        raise click.UsageError(f'nothing is said about the pools of node "{bare}"; say it like --pools 3x100Gi')
-    return pools
-
-
-def _split(text: str) -> tuple[str, str]:
-    """A node, or none, and what is said of it."""
-    node, separator, rest = text.partition("=")
-    return (node.strip(), rest.strip()) if separator else ("", text.strip())
+    try:
+        return per_node.pools_by_node(said, nodes)
+    except ValueError as exc:
+        raise click.UsageError(str(exc)) from exc

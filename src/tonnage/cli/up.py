@@ -11,9 +11,10 @@ import click
 from rich.console import Console
 
 from tonnage.cli.options import feature_gates, logging_options, start_logging
-from tonnage.cli.pool_options import COUNT, POOLS, PerNode, by_node, pools_by_node
+from tonnage.cli.pool_options import COUNT, POOLS, by_node, pools_by_node
 from tonnage.cli.running import say_ready, until_told
 from tonnage.clock import SystemClock
+from tonnage.driver.per_node import PerNode
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc
 from tonnage.plane import Plane, PlaneSettings

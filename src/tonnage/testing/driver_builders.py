@@ -10,10 +10,10 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tonnage.cli.pool_options import POOLS, pools_by_node
 from tonnage.clock import Clock, VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.driver.driver import Driver, RebuildHooks, Settings
+from tonnage.driver.per_node import parse_node_pools, pools_by_node
 from tonnage.driver.services.controller import ControllerService
 from tonnage.driver.services.node import NodeService
 from tonnage.driver.volumes.pool_choice import Policy
@@ -44,7 +44,7 @@ def driver_at(
     """A driver with its state below `folder`; one pool of 10Gi on each node unless said otherwise."""
     return Driver(
         Settings(
-            pools=pools_by_node([POOLS.convert(text, None, None) for text in pools or ("10Gi",)], nodes),
+            pools=pools_by_node([parse_node_pools(text) for text in pools or ("10Gi",)], nodes),
             max_volumes=max_volumes or {},
             policy=policy,
             report_pools=report_pools,
