@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from tonnage.apiserver import refusals
 from tonnage.documents.defaults.persistent_volumes import default_class_for
 from tonnage.documents.pod_admission import inherit_topology, refuse_second_default, resolve_priority
-from tonnage.documents.validation.claims import class_of, resize_refusal
+from tonnage.documents.validation.claims import resize_refusal
+from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.store import Store
@@ -60,7 +61,7 @@ class Admission:
             case "PriorityClass":
                 refuse_second_default(new, self._docs(_PRIORITY_CLASSES), is_update=True)
             case "PersistentVolumeClaim":
-                storage_class = self._doc(_STORAGE_CLASSES, class_of(new))
+                storage_class = self._doc(_STORAGE_CLASSES, class_name_in(new) or "")
                 refusal = resize_refusal(new, old, storage_class)
                 if refusal is not None:
                     raise refusals.forbidden(resource, new["metadata"]["name"], refusal)

@@ -14,6 +14,7 @@ from tonnage.documents.validation.metadata import validate_field_manager
 from tonnage.errors import BadRequest
 from tonnage.objects import field_errors
 from tonnage.objects.field_rules import unsupported
+from tonnage.objects.resource_versions import InvalidRevision, parse_revision
 from tonnage.objects.selectors import FieldSelector, LabelSelector
 
 _OPTIONS_KIND = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
@@ -160,9 +161,9 @@ def values(query: Mapping[str, str], name: str) -> list[str]:
 
 def revision(text: str, *, of: str) -> int:
     """A resourceVersion as our integer; empty is 0. Only a list makes a proper error of one that is no number."""
-    if not text:
-        return 0
-    if not text.isascii() or not text.isdigit():
-        problem = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise BadRequest(f"invalid resource version: {problem}") if of == "list" else refusals.Unwrapped(problem)
-    return int(text)
+    try:
+        return parse_revision(text)
+    except InvalidRevision as exc:
+        problem = f'resourceVersion: Invalid value: "{text}": {exc}'
+        error = BadRequest(f"invalid resource version: {problem}") if of == "list" else refusals.Unwrapped(problem)
+        raise error from exc

@@ -24,6 +24,7 @@ from typing import Final, Generic, TypeVar
 from tonnage.client.cache import Cache
 from tonnage.clock import Clock
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.resource_versions import revision_of
 
 T = TypeVar("T", bound=Object)
 
@@ -45,8 +46,8 @@ class MutationCache(Generic[T]):
         if key not in self._written:
             return shown
         written, stored_at_s = self._written[key]
-        version = _version(written)
-        is_caught_up = (shown is not None and _version(shown) >= version) or self._position() >= version
+        revision = written.metadata.revision
+        is_caught_up = (shown is not None and shown.metadata.revision >= revision) or self._is_at(revision)
         if is_caught_up or self._clock.monotonic() - stored_at_s > KEPT_S:
             del self._written[key]
             return shown
@@ -55,7 +56,7 @@ class MutationCache(Generic[T]):
     def store(self, written: T) -> T:
         """Keep the answer of a create, an update or a patch, unless that of a later write is known; returns it."""
         known = self._written.get(written.key)
-        if known is None or _version(written) >= _version(known[0]):
+        if known is None or written.metadata.revision >= known[0].metadata.revision:
             self._written[written.key] = written, self._clock.monotonic()
         return written
 
@@ -63,24 +64,17 @@ class MutationCache(Generic[T]):
         """The program has deleted the object itself."""
         self._written.pop(key, None)
 
-    def _position(self) -> int:
-        """The version that the informer has come to; -1 while it fetches the state."""
-        return _number(self._objects.resource_version, -1)
+    def _is_at(self, revision: int) -> bool:
+        """Whether the informer has come as far; it has no position while it fetches the state."""
+        position = self._objects.resource_version
+        return bool(position) and revision_of(position) >= revision
 
     def _shown(self, shown: T) -> None:
         found = self._written.get(shown.key)
-        if found is not None and _version(shown) >= _version(found[0]):
+        if found is not None and shown.metadata.revision >= found[0].metadata.revision:
             del self._written[shown.key]
 
     def _deleted(self, old: T) -> None:
         found = self._written.get(old.key)
         if found is not None and found[0].uid == old.uid:
             del self._written[old.key]
-
-
-def _version(found: Object) -> int:
-    return _number(found.metadata.resource_version, 0)
-
-
-def _number(resource_version: str, otherwise: int) -> int:
-    return int(resource_version) if resource_version.isdecimal() else otherwise

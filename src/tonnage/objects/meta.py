@@ -21,6 +21,8 @@ from typing import Annotated, Any, Self, dataclass_transform
 
 import msgspec
 
+from tonnage.objects.resource_versions import revision_of
+
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 """An instant with its zone; written in whole seconds."""
 
@@ -86,6 +88,11 @@ class ObjectMeta(Record):
     @property
     def key(self) -> Key:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def revision(self) -> int:
+        """`resource_version` as a number that grows with every write; 0 for none, and for one that is no number."""
+        return revision_of(self.resource_version)
 
     @property
     def is_terminating(self) -> bool:

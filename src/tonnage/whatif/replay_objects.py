@@ -17,7 +17,6 @@ import msgspec
 
 from tonnage.clock import Clock
 from tonnage.objects.meta import Key, Object
-from tonnage.scheduling.cluster.assumed_objects import version_of
 
 Place = tuple[str, Key]
 """(kind, namespace/name)."""
@@ -44,7 +43,7 @@ class ReplayObjects:
         One that does not say when it was created is old, however old: nobody waits for it to be seen.
         """
         found = list(objects)
-        self._version = max([self._version, *map(version_of, found)])
+        self._version = max([self._version, *(each.metadata.revision for each in found)])
         for each in found:
             self._put(each, created_at=None)
 
@@ -76,7 +75,7 @@ class ReplayObjects:
             self._version += 1
             meta = msgspec.structs.replace(meta, resource_version=str(self._version))
             now = msgspec.structs.replace(new, metadata=meta)
-        self._version = max(self._version, version_of(now))
+        self._version = max(self._version, now.metadata.revision)
         self._kept[place] = now
         return before, now
 

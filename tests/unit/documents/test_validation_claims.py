@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from tonnage.documents.validation.claims import (
-    CLASS_ANNOTATION,
-    class_of,
     requested,
     resize_refusal,
     validate_claim_spec,
     validate_claim_update,
 )
+from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors
 from tonnage.quantity import Quantity
@@ -110,7 +109,7 @@ def test_a_claim_grows_when_it_is_bound_and_its_class_lets_it(
 
 def test_the_old_annotation_wins_over_the_field() -> None:
     old = claim()
-    assert class_of(old) == "fast"
-    assert class_of(old | {"metadata": {"annotations": {CLASS_ANNOTATION: ""}}}) == ""
+    assert class_name_in(old) == "fast"
+    assert class_name_in(old | {"metadata": {"annotations": {BETA_STORAGE_CLASS: ""}}}) == ""
     assert requested(old) == Quantity.parse("1Gi")
     assert requested({}) == Quantity.from_int(0)

@@ -11,20 +11,14 @@ from datetime import datetime
 
 from tonnage.apiserver.tables import cells
 from tonnage.apiserver.tables.column import AGE, NAME, Cell, CellOf, Column, Layout, flag, of, text
+from tonnage.documents.defaults.persistent_volumes import is_default_class
+from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig
 
-# Before storageClassName was a field it was an annotation, and where both are there the annotation still wins.
-_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
-_IS_DEFAULT_CLASS = (
-    "storageclass.kubernetes.io/is-default-class",
-    "storageclass.beta.kubernetes.io/is-default-class",
-)
 
-
-def class_of(doc: Doc, now: datetime) -> Cell:
+def storage_class(doc: Doc, now: datetime) -> Cell:
     """The storage class of a volume or a claim."""
-    annotated = dig(doc, "metadata", "annotations", _BETA_CLASS)
-    return str(annotated if annotated is not None else dig(doc, "spec", "storageClassName") or "")
+    return class_name_in(doc) or ""
 
 
 def phase(doc: Doc, now: datetime) -> Cell:
@@ -56,9 +50,8 @@ def unset_or(path: str) -> CellOf:
 
 
 def class_name(doc: Doc, now: datetime) -> Cell:
-    annotations = dig(doc, "metadata", "annotations") or {}
-    is_default = any(annotations.get(key) == "true" for key in _IS_DEFAULT_CLASS)
-    return f"{doc['metadata']['name']} (default)" if is_default else str(doc["metadata"]["name"])
+    name = str(doc["metadata"]["name"])
+    return f"{name} (default)" if is_default_class(doc) else name
 
 
 def token_requests(driver: Doc, now: datetime) -> Cell:
@@ -79,7 +72,7 @@ LAYOUTS = {
             ),
             Column("Status", phase, field="status.phase"),
             Column("Claim", claim_ref, field="spec.claimRef"),
-            Column("StorageClass", class_of, field="spec.storageClassName"),
+            Column("StorageClass", storage_class, field="spec.storageClassName"),
             Column(
                 "VolumeAttributesClass",
                 unset_or("spec.volumeAttributesClassName"),
@@ -97,7 +90,7 @@ LAYOUTS = {
             Column("Volume", text("spec.volumeName"), field="spec.volumeName"),
             Column("Capacity", claim_capacity, field="status.capacity"),
             Column("Access Modes", claim_access_modes, field="status.accessModes"),
-            Column("StorageClass", class_of, field="spec.storageClassName"),
+            Column("StorageClass", storage_class, field="spec.storageClassName"),
             Column(
                 "VolumeAttributesClass",
                 unset_or("spec.volumeAttributesClassName"),

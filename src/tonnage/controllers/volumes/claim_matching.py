@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from tonnage.documents.defaults.persistent_volumes import default_class_for
-from tonnage.documents.validation.claims import CLASS_ANNOTATION
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import StorageClass
@@ -26,11 +25,6 @@ AVAILABLE: Final = "Available"
 CLAIM_FINALIZER: Final = "kubernetes.io/pvc-protection"
 """Keeps a claim that is in use; put on when it is bound, taken off by `protection`."""
 _NOTHING: Final = Quantity.from_int(0)
-
-
-def class_of(each: PersistentVolumeClaim | PersistentVolume) -> str:
-    """The class a claim asks for or a volume has; the annotation of old wins, as it does upstream."""
-    return each.metadata.annotations.get(CLASS_ANNOTATION, each.spec.storage_class_name or "")
 
 
 def is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -77,7 +71,7 @@ def mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
         return f'the volume is marked for deletion "{volume.name}"'
     if size_of(volume).value() < _asked_of(claim).value():
         return "requested PV is too small"
-    if class_of(volume) != class_of(claim):
+    if volume.class_name != claim.class_name:
         return "storageClassName does not match"
     if volume.spec.volume_attributes_class_name != claim.spec.volume_attributes_class_name:
         return "volumeAttributesClassName does not match"
@@ -116,6 +110,6 @@ def _could_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 def _is_free_choice(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """What is asked of a volume besides, when nobody chose it. One that is not Available yet will be in a moment."""
-    if volume.status.phase != AVAILABLE or class_of(volume) != class_of(claim):
+    if volume.status.phase != AVAILABLE or volume.class_name != claim.class_name:
         return False
     return claim.spec.selector is None or claim.spec.selector.matches(volume.metadata.labels)

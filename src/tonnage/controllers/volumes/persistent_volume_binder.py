@@ -29,7 +29,7 @@ from tonnage.controllers.event_deduplication import Told
 from tonnage.controllers.lookup import Lookup, claim_keys, is_over
 from tonnage.controllers.volumes import binding_patches as patches
 from tonnage.controllers.volumes.binding_writes import Bindings
-from tonnage.controllers.volumes.claim_matching import AVAILABLE, class_of, default_class
+from tonnage.controllers.volumes.claim_matching import AVAILABLE, default_class
 from tonnage.controllers.volumes.sync_claim import (
     AssignClass,
     Bind,
@@ -120,7 +120,7 @@ class ClaimBinder:
     # -- what a step looks at -----------------------------------------------------------------------------------------
 
     def _around(self, claim: PersistentVolumeClaim) -> Surroundings:
-        storage_class = self._classes.get(class_of(claim))
+        storage_class = self._classes.get(claim.class_name)
         is_delayed = storage_class is not None and storage_class.waits_for_consumer
         candidates = self._bindings.kept_for(claim.key)
         if not claim.is_bound and not is_delayed:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tonnage.client.recorder import EventType
-from tonnage.controllers.volumes.claim_matching import best_match, class_of, is_kept_for, mismatch
+from tonnage.controllers.volumes.claim_matching import best_match, is_kept_for, mismatch
 from tonnage.objects.core_v1 import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
@@ -115,8 +115,8 @@ def step_for(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
         return AssignClass(around.default_class)
     if is_delayed and SELECTED_NODE not in claim.metadata.annotations:
         return StayPending(_waiting_note(around.waiting_pods()))
-    if class_of(claim):
-        return _provisioning(class_of(claim), around.storage_class)
+    if claim.class_name:
+        return _provisioning(claim.class_name, around.storage_class)
     text = "no persistent volumes available for this claim and no storage class is set"
     return StayPending(Note("Normal", "FailedBinding", text))
 

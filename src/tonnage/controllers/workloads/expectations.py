@@ -25,6 +25,7 @@ from tonnage.client.http import Client
 from tonnage.clock import Clock
 from tonnage.errors import ApiError, NotFound, TonnageError
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.resource_versions import revision_of
 
 TIMEOUT_S: Final = 300.0
 
@@ -60,8 +61,8 @@ class Expectations:
 
     def wrote(self, owner: Key, cache: Following, written: Object) -> None:
         """The server has answered a create or a change with `written`."""
-        version = _number(written.metadata.resource_version)
-        self._note(owner, lambda: _number(cache.resource_version) >= version)
+        revision = written.metadata.revision
+        self._note(owner, lambda: revision_of(cache.resource_version) >= revision)
 
     def deleted(self, owner: Key, cache: Following, key: Key, uid: str) -> None:
         """The server has taken the deletion of this object."""
@@ -121,8 +122,3 @@ def is_in_doubt(failure: TonnageError) -> bool:
     if isinstance(failure, ApiError):
         return failure.code >= 500
     return isinstance(failure, Disconnected) and failure.in_doubt
-
-
-def _number(resource_version: str) -> int:
-    """Revisions as numbers that can be compared, as every server since 1.35 promises; -1 for none."""
-    return int(resource_version) if resource_version.isdecimal() else -1

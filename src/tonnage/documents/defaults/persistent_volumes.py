@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tonnage.documents.defaults.amounts import round_amounts
-from tonnage.documents.validation.claims import CLASS_ANNOTATION
 from tonnage.documents.validation.volume_sources import SOURCES
+from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig
 
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
@@ -73,9 +73,7 @@ def default_class_for(claim: Doc, classes: list[Doc]) -> str | None:
     Of several defaults the newest wins, and of those made in the same second the first by name. Mirrors the
     DefaultStorageClass admission.
     """
-    if CLASS_ANNOTATION in (dig(claim, "metadata", "annotations") or {}):
-        return None
-    if "storageClassName" in claim.get("spec", {}):
+    if class_name_in(claim) is not None:
         return None
     defaults = sorted((each["metadata"] for each in classes if is_default_class(each)), key=lambda meta: meta["name"])
     if not defaults:

@@ -19,11 +19,11 @@ from tonnage.documents.validation.resources import (
 )
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
+from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, not_supported, required
 from tonnage.quantity import Quantity
 
-CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 """Where a claim's class stood before `storageClassName`; it still wins over the field."""
 
 _RESIZE_STATUSES = (
@@ -122,17 +122,11 @@ def resize_refusal(new: Doc, old: Doc, storage_class: Doc | None) -> str | None:
         return None
     if dig(old, "status", "phase") != "Bound":
         return "Only bound persistent volume claims can be expanded"
-    name = class_of(new)
-    if name and name == class_of(old) and storage_class is not None and storage_class.get("allowVolumeExpansion"):
+    name = class_name_in(new)
+    if name and name == class_name_in(old) and storage_class is not None and storage_class.get("allowVolumeExpansion"):
         return None
     told = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support"
     return f"{told} resize"
-
-
-def class_of(claim: Doc) -> str:
-    """The class a claim names, by the old annotation or by the field; empty when it names none."""
-    annotated: str | None = dig(claim, "metadata", "annotations", CLASS_ANNOTATION)
-    return annotated if annotated is not None else dig(claim, "spec", "storageClassName") or ""
 
 
 def requested(claim: Doc) -> Quantity:
@@ -143,9 +137,9 @@ def requested(claim: Doc) -> Quantity:
 def claim_warnings(doc: Doc) -> list[str]:
     """Mirrors GetWarningsForPersistentVolumeClaim."""
     told: list[str] = []
-    if CLASS_ANNOTATION in (dig(doc, "metadata", "annotations") or {}):
+    if BETA_STORAGE_CLASS in (dig(doc, "metadata", "annotations") or {}):
         message = 'deprecated since v1.8; use "storageClassName" attribute instead'
-        told.append(f"metadata.annotations[{CLASS_ANNOTATION}]: {message}")
+        told.append(f"metadata.annotations[{BETA_STORAGE_CLASS}]: {message}")
     return told + claim_spec_warnings(doc.get("spec", {}), "spec")
 
 
@@ -204,14 +198,14 @@ def _validate_data_source(source: Doc, path: str, allow_any_api_group: bool) -> 
 
 def _excuse_new_class(new: Doc, old: Doc, judged: Doc) -> Errors:
     """A class may be written where there was none, or moved from the annotation to the field; told when not."""
-    before, now = (dig(each, "metadata", "annotations", CLASS_ANNOTATION) for each in (old, new))
+    before, now = (dig(each, "metadata", "annotations", BETA_STORAGE_CLASS) for each in (old, new))
     had, has = (dig(each, "spec", "storageClassName") for each in (old, new))
     is_moved = before is not None and had is None and has == before and now in (None, before)
     if is_moved or (had is None and has is not None and before in (None, has)):
         judged.pop("storageClassName", None)
     if is_moved or (now or "") == (before or ""):
         return []
-    return [invalid(f"metadata.annotations.{CLASS_ANNOTATION}", now or "", IMMUTABLE)]
+    return [invalid(f"metadata.annotations.{BETA_STORAGE_CLASS}", now or "", IMMUTABLE)]
 
 
 def _excuse_growth(judged: Doc, before: Doc) -> None:

@@ -19,6 +19,7 @@ from tonnage.documents.validation.selectors import (
 )
 from tonnage.documents.validation.volume_sources import SOURCES, validate_source
 from tonnage.objects import names
+from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, forbidden, invalid, not_supported, required
 
@@ -117,7 +118,7 @@ def volume_warnings(doc: Doc) -> list[str]:
     spec = doc.get("spec", {})
     annotations = doc.get("metadata", {}).get("annotations", {})
     for key, message in (
-        ("volume.beta.kubernetes.io/storage-class", 'deprecated since v1.8; use "storageClassName" attribute instead'),
+        (BETA_STORAGE_CLASS, 'deprecated since v1.8; use "storageClassName" attribute instead'),
         (_MOUNT_OPTIONS_ANNOTATION, 'deprecated since v1.31; use "mountOptions" attribute instead'),
     ):
         if key in annotations:

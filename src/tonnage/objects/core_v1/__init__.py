@@ -50,6 +50,7 @@ from tonnage.objects.core_v1.node import (
     NodeSystemInfo,
 )
 from tonnage.objects.core_v1.persistent_volume import (
+    BETA_STORAGE_CLASS,
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
     PROVISIONED_BY,
@@ -68,6 +69,7 @@ from tonnage.objects.core_v1.persistent_volume import (
     PersistentVolumeStatus,
     VolumeNodeAffinity,
     VolumeResourceRequirements,
+    class_name_in,
 )
 from tonnage.objects.core_v1.pod import (
     Pod,
@@ -123,6 +125,7 @@ from tonnage.objects.node_selectors import (
 from tonnage.objects.taints import Taint, Toleration
 
 __all__ = [
+    "BETA_STORAGE_CLASS",
     "BIND_COMPLETED",
     "BOUND_BY_CONTROLLER",
     "PROVISIONED_BY",
@@ -218,4 +221,5 @@ __all__ = [
     "VolumeResourceRequirements",
     "VsphereVirtualDiskVolumeSource",
     "WeightedPodAffinityTerm",
+    "class_name_in",
 ]

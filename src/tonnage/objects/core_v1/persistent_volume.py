@@ -7,6 +7,7 @@ only a wish. The scheduler and the provisioner talk to each other through the se
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from tonnage.objects.core_v1.references import (
     ObjectReference,
@@ -39,6 +40,8 @@ STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 """Annotation of a claim: the driver that shall make its volume."""
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: the node that its volume shall be made for."""
+BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
+"""Annotation of a claim or a volume: its class, from before that was a field; where both are there, this one wins."""
 
 
 class CSIPersistentVolumeSource(Record):
@@ -116,6 +119,11 @@ class PersistentVolume(Object):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
+    @property
+    def class_name(self) -> str:
+        """The StorageClass it belongs to, by the annotation or by the field; empty for none."""
+        return self.metadata.annotations.get(BETA_STORAGE_CLASS, self.spec.storage_class_name)
+
 
 class VolumeResourceRequirements(Record):
     requests: Mapping[str, Quantity] = {}
@@ -173,6 +181,11 @@ class PersistentVolumeClaim(Object):
         return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
 
     @property
+    def class_name(self) -> str:
+        """The StorageClass it asks for, by the annotation or by the field; empty while it has none."""
+        return self.metadata.annotations.get(BETA_STORAGE_CLASS, self.spec.storage_class_name or "")
+
+    @property
     def selected_node(self) -> str:
         """The node that the volume shall be made for, empty while nobody has chosen."""
         return self.metadata.annotations.get(SELECTED_NODE, "")
@@ -181,3 +194,10 @@ class PersistentVolumeClaim(Object):
     def requested(self) -> Quantity | None:
         """The storage asked for; None for a claim that does not say."""
         return self.spec.resources.requests.get("storage")
+
+
+def class_name_in(doc: Mapping[str, Any]) -> str | None:
+    """`class_name` of a claim, a claim template or a volume that is a document; None when it names no class at all."""
+    annotated: str | None = doc.get("metadata", {}).get("annotations", {}).get(BETA_STORAGE_CLASS)
+    named: str | None = doc.get("spec", {}).get("storageClassName")
+    return named if annotated is None else annotated

@@ -49,7 +49,7 @@ class PublishedCapacities:
         """Take in an object as the server has it, unless a newer state of it is known."""
         known = self._by_question.setdefault(key_of(found), {})
         before = known.get(found.uid)
-        if before is None or _version(found) >= _version(before):
+        if before is None or found.metadata.revision >= before.metadata.revision:
             known[found.uid] = found
 
     def forget(self, found: CSIStorageCapacity) -> None:
@@ -59,9 +59,3 @@ class PublishedCapacities:
         known.pop(found.uid, None)
         if not known:
             self._by_question.pop(key, None)
-
-
-def _version(found: CSIStorageCapacity) -> int:
-    """Where in the server's history a state stands (KEP-5504: versions are numbers and may be compared)."""
-    text = found.metadata.resource_version
-    return int(text) if text.isdecimal() else 0

@@ -8,7 +8,6 @@ from tonnage.objects.core_v1 import STORAGE_PROVISIONER, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
 
 BETA_STORAGE_PROVISIONER: Final = "volume.beta.kubernetes.io/storage-provisioner"
-BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
 
 
@@ -16,11 +15,6 @@ def provisioner_of(claim: PersistentVolumeClaim) -> str:
     """Who shall make the volume, as the binder wrote on the claim; empty while it has not."""
     annotations = claim.metadata.annotations
     return annotations.get(STORAGE_PROVISIONER, annotations.get(BETA_STORAGE_PROVISIONER, ""))
-
-
-def class_name_of(claim: PersistentVolumeClaim) -> str:
-    """The class by its old annotation or by its field."""
-    return claim.metadata.annotations.get(BETA_STORAGE_CLASS, claim.spec.storage_class_name or "")
 
 
 def is_for(claim: PersistentVolumeClaim, driver: str) -> bool:

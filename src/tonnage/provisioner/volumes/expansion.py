@@ -24,7 +24,6 @@ from tonnage.provisioner.capacity.refresher import Refresher
 from tonnage.provisioner.driver_facts import DriverFacts
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.volumes import expansion_steps as steps
-from tonnage.provisioner.volumes.claims import class_name_of
 from tonnage.provisioner.volumes.outcomes import wording
 from tonnage.provisioner.volumes.requests import InvalidClaim, capability
 from tonnage.provisioner.volumes.secrets import NoCredentials, credentials
@@ -107,7 +106,7 @@ class Expansion:
 
     def _is_allowed(self, claim: PersistentVolumeClaim) -> bool:
         """Its class allows it. The server sees to that where it has the admission for it; what it let begin goes on."""
-        storage_class = self._classes.get(class_name_of(claim))
+        storage_class = self._classes.get(claim.class_name)
         if claim.status.allocated_resource_statuses:
             return True
         return storage_class is not None and storage_class.allow_volume_expansion

@@ -33,7 +33,7 @@ from tonnage.provisioner.metrics import Meter
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.volumes import outcomes
 from tonnage.provisioner.volumes.claim_protection import ClaimProtection, is_held
-from tonnage.provisioner.volumes.claims import class_name_of, is_due, is_for, provisioner_of
+from tonnage.provisioner.volumes.claims import is_due, is_for, provisioner_of
 from tonnage.provisioner.volumes.create_volume import Creation
 from tonnage.provisioner.volumes.node_deployment import Owner, Ownership
 from tonnage.provisioner.volumes.outcomes import NotProvisioned, Outcome, outcome_of, wording
@@ -96,7 +96,7 @@ class Provisioning:
         self.work = Reconciler("provisioning", self.bring, clock=clock, workers=options.worker_threads)
         claims.add_handlers(on_add=self._noted, on_update=lambda _, claim: self._noted(claim), on_delete=self._gone)
         self.work.follow(volumes, lambda volume: (volume.spec.claim_ref.uid,) if volume.spec.claim_ref else ())
-        classes.on_change(lambda found: self._wake(lambda claim: class_name_of(claim) == found.name))
+        classes.on_change(lambda found: self._wake(lambda claim: claim.class_name == found.name))
         nodes.add_handlers(on_delete=lambda node: self._wake(lambda claim: claim.selected_node == node.name))
 
     # -- what to look at ----------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class Provisioning:
         is_going = claim.metadata.is_terminating
         if is_going and (not is_held(claim) or uid in self._not_made):
             return await self._done_with(claim)  # nothing was made for it, and nothing shall be
-        name = class_name_of(claim)
+        name = claim.class_name
         storage_class = self._classes.get(name)
         if storage_class is None:
             if is_going:

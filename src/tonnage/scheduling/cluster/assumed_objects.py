@@ -57,7 +57,7 @@ class AssumedObjects(Generic[Kind]):
         assumed = self._assumed.get(key)
         if assumed is not None:
             is_other = assumed.metadata.uid != new.metadata.uid
-            if not is_other and version_of(new) <= version_of(assumed) and version_of(new):
+            if not is_other and new.metadata.revision <= assumed.metadata.revision and new.metadata.revision:
                 return
             del self._assumed[key]
         self._on_change(before, new)
@@ -77,7 +77,7 @@ class AssumedObjects(Generic[Kind]):
         if stored is None:
             kind = type(new).__name__.lower()
             raise OutOfSync(f'{kind}s "{key}" not found', hint="it was deleted meanwhile")
-        if version_of(new) < version_of(stored):
+        if new.metadata.revision < stored.metadata.revision:
             raise OutOfSync(
                 f'"{key}" is out of sync'
                 f" (stored: {stored.metadata.resource_version}, assume: {new.metadata.resource_version})"
@@ -91,9 +91,3 @@ class AssumedObjects(Generic[Kind]):
         before = self._assumed.pop(key, None)
         if before is not None:
             self._on_change(before, self._api.get(key))
-
-
-def version_of(each: Object) -> int:
-    """An object's version as a number; 0 for one that has none, or none that can be compared."""
-    text = each.metadata.resource_version
-    return int(text) if text.isdecimal() else 0

@@ -35,7 +35,6 @@ from tonnage.scheduling.framework import (
     refuse,
     unresolvable,
 )
-from tonnage.scheduling.volumes.pod_claims import class_of
 
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
@@ -103,7 +102,7 @@ def _volume_of(key: str, name: str, storage: Storage) -> PersistentVolume | Stat
     volume_name = claim.spec.volume_name
     if volume_name:
         return storage.volumes.get(volume_name) or unresolvable(f'persistentvolume "{volume_name}" not found')
-    class_name = class_of(claim)
+    class_name = claim.class_name
     if not class_name:
         return unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
     found = storage.classes.get(class_name)

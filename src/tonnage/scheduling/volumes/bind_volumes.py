@@ -23,7 +23,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.core_v1.persistent_volume import BOUND_BY_CONTROLLER, SELECTED_NODE
 from tonnage.objects.core_v1.references import ObjectReference
 from tonnage.objects.meta import Key, Object
-from tonnage.scheduling.cluster.assumed_objects import AssumedObjects, OutOfSync, version_of
+from tonnage.scheduling.cluster.assumed_objects import AssumedObjects, OutOfSync
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
@@ -219,7 +219,7 @@ def _provisioned(cluster: Cluster, written: PersistentVolumeClaim, node: Node) -
 
 def _is_older(known: T, written: T) -> bool:
     """The informer does not show yet what we wrote."""
-    return version_of(known) < version_of(written)
+    return known.metadata.revision < written.metadata.revision
 
 
 def _reaches(cluster: Cluster, volume: PersistentVolume, node: Node) -> bool:

@@ -22,7 +22,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.scheduling.volumes.packing import Sizes
-from tonnage.scheduling.volumes.pod_claims import PodClaims, class_of
+from tonnage.scheduling.volumes.pod_claims import PodClaims
 
 _NOTHING = Quantity.from_int(0)
 
@@ -79,7 +79,7 @@ def _rebuilds(cluster: Cluster, bound: Sequence[PersistentVolumeClaim]) -> Itera
     """The bound claims that KEP-5925 reclassifies: the driver can, and the node that was selected is out of use."""
     storage = cluster.storage
     for claim in bound:
-        of_class = storage.classes.get(class_of(claim))
+        of_class = storage.classes.get(claim.class_name)
         if of_class is None or not claim.selected_node:
             continue
         if rebuilds_volumes(storage.drivers.get(of_class.provisioner)):
@@ -104,6 +104,6 @@ def counted_bytes(claim: PersistentVolumeClaim, storage: Storage) -> int | None:
     capacity, or a claim that does not say how much it wants."""
     if claim.requested is None:
         return None
-    of_class = storage.classes.get(class_of(claim))
+    of_class = storage.classes.get(claim.class_name)
     driver = storage.drivers.get(of_class.provisioner) if of_class is not None else None
     return claim.requested.value() if driver is not None and driver.spec.storage_capacity else None

@@ -21,15 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.core_v1.volume import EphemeralVolumeSource
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, class_name_in
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.framework import EventHint
 from tonnage.scheduling.volumes.capacity.pools import listed_pools, rebuilds_volumes, volume_limit
 from tonnage.scheduling.volumes.migrated_affinity import MIGRATED_PLUGINS
-from tonnage.scheduling.volumes.pod_claims import BETA_CLASS
 
 _COMES_OR_CHANGES = ActionType.ADD | ActionType.UPDATE
 
@@ -142,17 +140,9 @@ def _may_use(pod: PodInfo, class_name: str) -> bool:
     for volume in pod.pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
             return True
-        if volume.ephemeral is not None and _class_of(volume.ephemeral) in (None, class_name):
+        if volume.ephemeral is not None and class_name_in(volume.ephemeral.volume_claim_template) in (None, class_name):
             return True
     return False
-
-
-def _class_of(source: EphemeralVolumeSource) -> str | None:
-    """The class that a generic ephemeral volume asks for; None leaves it to the default one."""
-    template = source.volume_claim_template
-    annotated = template.get("metadata", {}).get("annotations", {}).get(BETA_CLASS)
-    asked: str | None = annotated if annotated is not None else template.get("spec", {}).get("storageClassName")
-    return asked
 
 
 def _migrated(node: CSINode) -> str:

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.framework import Cycle, Status, unresolvable
 
-BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
-"""Annotation of a claim or a volume: its class, from before that was a field; where both are there, this one wins."""
 _STATE = "claims"
 
 
@@ -89,12 +87,7 @@ def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
     return claim.namespace == pod.namespace and owner is not None and owner.uid == pod.uid
 
 
-def class_of(each: PersistentVolumeClaim | PersistentVolume) -> str:
-    """The class a claim asks for or a volume has; the annotation of old wins, as it does upstream."""
-    return each.metadata.annotations.get(BETA_CLASS, each.spec.storage_class_name or "")
-
-
 def is_delayed(claim: PersistentVolumeClaim, storage: Storage) -> bool:
     """Whether the claim's volume is chosen when its pod is placed. Not without a class, or with an unknown one."""
-    found = storage.classes.get(class_of(claim))
+    found = storage.classes.get(claim.class_name)
     return found is not None and found.waits_for_consumer

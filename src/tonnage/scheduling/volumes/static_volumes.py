@@ -42,7 +42,6 @@ from tonnage.scheduling.volumes.free_volumes import (
     size_of,
     trait_of,
 )
-from tonnage.scheduling.volumes.pod_claims import class_of
 from tonnage.scheduling.volumes.volume_reach import EVERYWHERE, Reaches, RowNumbers, affinity_of
 
 _AVAILABLE: Final = "Available"
@@ -88,7 +87,7 @@ class StaticVolumes:
 
     def may_match(self, claims: Sequence[PersistentVolumeClaim]) -> bool:
         """Whether there is any candidate for any of these claims; a few look-ups. If not, `match` need not be asked."""
-        return any(self._free.get(class_of(claim)) or self._kept_for(claim) for claim in claims)
+        return any(self._free.get(claim.class_name) or self._kept_for(claim) for claim in claims)
 
     def match(self, claims: Sequence[PersistentVolumeClaim], rows: Rows) -> Match:
         """What these claims take on each of these rows, by the rules above.
@@ -103,11 +102,11 @@ class StaticVolumes:
             is_open: Mask | bool = True  # whether it may look at free volumes
             if kept := self._kept_for(claim):
                 is_open = self._take_kept(kept, numbers.first("claim", claim.key, kept), taken, takes, rows)
-            name = class_of(claim)
+            name = claim.class_name
             if np.any(is_open) and (free := self._free.get(name)):
                 free.settle()
                 first = numbers.first("class", name, free.volumes)
-                rivals = taken[[class_of(earlier) == name for earlier in ordered[:place]]] if place else taken
+                rivals = taken[[earlier.class_name == name for earlier in ordered[:place]]] if place else taken
                 found = self._smallest_free(free, claim, first, rivals, rows)
                 np.add(found, first, out=takes, where=is_open & (found != _NONE))
         return Match(tuple(ordered), chosen, tuple(numbers.stocks))
@@ -174,7 +173,7 @@ class StaticVolumes:
         if owner is not None:
             self._kept.setdefault(owner.key, {})[volume.name] = volume
         elif volume.status.phase == _AVAILABLE:
-            name = class_of(volume)
+            name = volume.class_name
             if name not in self._free:
                 self._free[name] = FreeVolumes(self._reaches, self._traits)
             self._free[name].put(volume)
@@ -182,7 +181,7 @@ class StaticVolumes:
     def _forget(self, volume: PersistentVolume) -> None:
         owner = volume.spec.claim_ref
         if owner is None:
-            if free := self._free.get(class_of(volume)):
+            if free := self._free.get(volume.class_name):
                 free.remove(volume.name)
         elif kept := self._kept.get(owner.key):
             kept.pop(volume.name, None)
@@ -214,7 +213,7 @@ def _is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool
     return (
         owner is not None
         and owner.uid in ("", claim.uid)
-        and class_of(volume) == class_of(claim)
+        and volume.class_name == claim.class_name
         and size_of(volume) >= requested_size(claim)
         and has_mode_and_class(trait_of(volume), claim)
     )

@@ -35,7 +35,6 @@ from tonnage.scheduling.volumes.demand import Demand, Group, Rebuild, by_size, c
 from tonnage.scheduling.volumes.migrated_affinity import reachable
 from tonnage.scheduling.volumes.packing import descending
 from tonnage.scheduling.volumes.plan import BoundVolume, Provision, StaticBinding, VolumePlan
-from tonnage.scheduling.volumes.pod_claims import class_of
 from tonnage.scheduling.volumes.static_volumes import Match, StaticVolumes
 
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
@@ -88,7 +87,7 @@ class VolumeFit:
         order: list[tuple[str, int, tuple[TopologySelectorTerm, ...]]] = []
         is_hopeless = False
         for claim in claims:
-            name = class_of(claim)
+            name = claim.class_name
             of_class = storage.classes.get(name)
             if of_class is None or of_class.provisioner in ("", NO_PROVISIONER):
                 is_hopeless = True
@@ -120,7 +119,7 @@ class VolumeFit:
     def _like_the_last(self, claims: tuple[PersistentVolumeClaim, ...]) -> Making:
         """What one claim takes. Pods of a workload come one after another and ask for the same: most find it done."""
         (claim,) = claims
-        asked = (class_of(claim), claim.requested, self.cluster.storage.rules_tick)
+        asked = (claim.class_name, claim.requested, self.cluster.storage.rules_tick)
         known, last = self._last_made
         if known != asked or last is None:
             last = self.making(claims)
@@ -235,7 +234,7 @@ class VolumeFit:
         storage = self.cluster.storage
         bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
         for claim in making.claims:
-            of_class = storage.classes.get(class_of(claim))
+            of_class = storage.classes.get(claim.class_name)
             if of_class is None or of_class.provisioner in ("", NO_PROVISIONER):
                 bits[bits == 0] = _BIND
                 break

@@ -17,7 +17,6 @@ from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.pools import MOST_BYTES
 from tonnage.scheduling.volumes.demand import Demand, Rebuild
 from tonnage.scheduling.volumes.free_storage_scores import class_score, class_scores, mean, mean_of
-from tonnage.scheduling.volumes.pod_claims import class_of
 from tonnage.scheduling.volumes.static_volumes import Match
 from tonnage.scheduling.volumes.volume_fit import Making, VolumeFit
 
@@ -99,7 +98,7 @@ class VolumeScores:
             numbers = chosen[places]
             if (numbers < 0).any():
                 continue  # this claim finds none on these rows
-            name = class_of(claim)
+            name = claim.class_name
             asked = claim.requested.value() if claim.requested is not None else 0
             distinct, place = np.unique(numbers, return_inverse=True)
             sizes = [_bytes_of(match, number) for number in distinct.tolist()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.scheduling.cluster.assumed_objects import AssumedObjects, OutOfSync, version_of
+from tonnage.scheduling.cluster.assumed_objects import AssumedObjects, OutOfSync
 from tonnage.testing.storage_builders import claim
 
 KEY = "default/data"
@@ -127,4 +127,4 @@ def test_objects_from_manifests_have_no_version_and_may_always_be_replaced():
     ("text", "number"), [("", 0), ("12", 12), ("9999999999999999999999", 9999999999999999999999), ("x", 0)]
 )
 def test_versions_compare_as_numbers(text: str, number: int):
-    assert version_of(data(text)) == number
+    assert data(text).metadata.revision == number

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.framework import Code, Cycle, Status
-from tonnage.scheduling.volumes.pod_claims import NO_CLAIMS, PodClaims, claims_of, class_of, is_made_for, sorted_claims
+from tonnage.scheduling.volumes.pod_claims import NO_CLAIMS, PodClaims, claims_of, is_made_for, sorted_claims
 from tonnage.testing.builders import pod
 from tonnage.testing.storage_builders import claim, pod_with, storage_class, volume
 
@@ -22,7 +22,6 @@ OWNED = {
 EPHEMERAL: dict[str, Any] = {
     "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}}]
 }
-BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 def storage_of(*objects: Object) -> Storage:
@@ -76,11 +75,11 @@ def test_what_does_not_wait_for_its_first_consumer_is_immediate(class_name: str 
 
 
 def test_the_class_annotation_of_old_wins():
-    old = claim("data", class_name="fast", metadata={"annotations": {BETA_CLASS: "now"}})
-    assert class_of(old) == "now"
+    old = claim("data", class_name="fast", metadata={"annotations": {BETA_STORAGE_CLASS: "now"}})
+    assert old.class_name == "now"
     assert names(look_up(pod_with("web", "data"), old).immediate) == ["data"]
-    assert class_of(volume("pv", class_name="slow", metadata={"annotations": {BETA_CLASS: "fast"}})) == "fast"
-    assert class_of(claim("data", class_name=None)) == ""
+    assert volume("pv", class_name="slow", metadata={"annotations": {BETA_STORAGE_CLASS: "fast"}}).class_name == "fast"
+    assert claim("data", class_name=None).class_name == ""
 
 
 def test_claims_are_those_of_the_pods_namespace():

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Volume
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.migrated_plugins import driver_of, inline_name, is_in_tree, volume_name
-from tonnage.scheduling.volumes.pod_claims import class_of
 
 
 class VolumeId(NamedTuple):
@@ -31,7 +30,7 @@ def id_of_claim(claim: PersistentVolumeClaim, storage: Storage) -> VolumeId | No
     volume = _named(claim, storage)
     if volume is not None:
         return id_of_volume(volume)
-    found = storage.classes.get(class_of(claim))
+    found = storage.classes.get(claim.class_name)
     driver = driver_of(found.provisioner) if found is not None else ""
     return VolumeId(driver, "", claim.key) if driver else None
 
@@ -56,7 +55,7 @@ def is_told_in_tree(claim: PersistentVolumeClaim, storage: Storage) -> bool:
     volume = _named(claim, storage)
     if volume is not None:
         return volume.spec.csi is None
-    found = storage.classes.get(class_of(claim))
+    found = storage.classes.get(claim.class_name)
     return found is not None and is_in_tree(found.provisioner)
 
 

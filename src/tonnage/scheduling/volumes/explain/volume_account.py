@@ -41,7 +41,6 @@ from tonnage.scheduling.volumes.explain.account_entries import (
 )
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss, elsewhere, out_of_reach, room_miss
 from tonnage.scheduling.volumes.packing import UNBOUNDED, Sizes, descending
-from tonnage.scheduling.volumes.pod_claims import class_of
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
@@ -111,7 +110,7 @@ class VolumeAccount:
     def _made(self, row: int, making: Making, rebuilt: set[Key]) -> Iterator[ClaimAccount]:
         supplies: dict[tuple[str, int | None], Supply] = {}
         for claim in making.claims:
-            name, size = class_of(claim), counted_bytes(claim, self._storage)
+            name, size = claim.class_name, counted_bytes(claim, self._storage)
             volume, miss = "", self._not_here(claim, row)
             if claim.key in rebuilt:
                 volume = claim.spec.volume_name
@@ -129,9 +128,9 @@ class VolumeAccount:
         """What keeps a claim's volume from being made on this node, however much room there is."""
         if claim in self._demand.pinned and claim.selected_node != self._cluster.name(row):
             return elsewhere(f"its volume is being made for node {claim.selected_node}")
-        of_class = self._storage.classes.get(class_of(claim))
+        of_class = self._storage.classes.get(claim.class_name)
         if of_class is None or of_class.provisioner in ("", NO_PROVISIONER):
-            return elsewhere(f"no free volume fits, and class {class_of(claim)} makes none")
+            return elsewhere(f"no free volume fits, and class {claim.class_name} makes none")
         terms = of_class.allowed_topologies
         if terms and not in_topology(self._cluster, terms, slice(row, row + 1))[0]:
             return elsewhere(f"class {of_class.name} makes no volumes here (allowedTopologies)")
@@ -143,7 +142,7 @@ class VolumeAccount:
         numbers = objects.numbers_at(row)
         if not numbers:
             return Supply(miss=out_of_reach(class_name))
-        claims = {claim.key: claim for claim in making.claims if class_of(claim) == class_name}
+        claims = {claim.key: claim for claim in making.claims if claim.class_name == class_name}
         counted = {key: counted_bytes(claim, self._storage) for key, claim in claims.items()}
         sized = {
             key: each for key, each in counted.items() if each is not None and (self._fit.is_joint or each == size)

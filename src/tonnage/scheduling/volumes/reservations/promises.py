@@ -14,7 +14,6 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.pod_claims import class_of
 from tonnage.scheduling.volumes.reservations.holds import WAITS_FOR_REFRESH, Hold
 
 _NOTHING: Mapping[str, int] = {}
@@ -52,7 +51,7 @@ class Promise:
 
     @property
     def class_name(self) -> str:
-        return class_of(self.claim)
+        return self.claim.class_name
 
     @property
     def why(self) -> str:
@@ -76,7 +75,7 @@ def is_still(before: PersistentVolumeClaim, now: PersistentVolumeClaim | None) -
         return False
     if before.is_bound and (not now.is_bound or now.spec.volume_name != before.spec.volume_name):
         return False
-    return class_of(now) == class_of(before)
+    return now.class_name == before.class_name
 
 
 class Promises:

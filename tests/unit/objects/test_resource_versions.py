@@ -1,0 +1,24 @@
+"""resourceVersion as a number, for those who compare and for those who refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from tonnage.objects.meta import ObjectMeta
+from tonnage.objects.resource_versions import InvalidRevision, parse_revision
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("", 0), ("0", 0), ("12", 12), ("9999999999999999999999", 9999999999999999999999)]
+)
+def test_a_resource_version_is_a_number(text: str, number: int):
+    assert ObjectMeta(resource_version=text).revision == number
+    assert parse_revision(text) == number
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "1.5", " 1", "٣"])
+def test_one_that_is_no_number_is_older_than_all_and_refused_by_a_server(text: str):
+    assert ObjectMeta(resource_version=text).revision == 0
+    with pytest.raises(InvalidRevision) as caught:
+        parse_revision(text)
+    assert str(caught.value) == f'strconv.ParseUint: parsing "{text}": invalid syntax'
