@@ -288,7 +288,7 @@ async def _work(program: Provisioner, client: Client, given: dict[str, Any], ele
             return
         elector = LeaderElector(
             client,
-            lease_of(program.facts.name, given["leader_election_namespace"]),
+            lease_of(program.driver_info.name, given["leader_election_namespace"]),
             f"{socket.gethostname()}_{secrets.token_hex(8)}",
             lease_duration_s=int(given["leader_election_lease_duration"]),
             renew_deadline_s=given["leader_election_renew_deadline"],

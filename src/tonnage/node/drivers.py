@@ -24,10 +24,10 @@ from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import socket_path
 from tonnage.csi.client import CsiClient
+from tonnage.csi.driver_capabilities import NodeCapabilities, get_node_capabilities
 from tonnage.deadline import within
 from tonnage.errors import TonnageError
 from tonnage.node.metrics import Meter
-from tonnage.node.mounts.csi_requests import Abilities
 
 _ASK_S: Final = 5.0
 """How long a driver may take to say who it is; then it is asked again at the next look."""
@@ -51,7 +51,7 @@ class Driver:
     address: str
     client: CsiClient
     info: csi.NodeGetInfoResponse
-    can: Abilities
+    can: NodeCapabilities
     socket: tuple[int, int] | None
     """Which socket it was found at: another one is another process."""
 
@@ -143,7 +143,7 @@ class Drivers:
         client = self._client(address)
         name = (await client.plugin_info()).name
         info = await client.node_info()
-        can = Abilities(await client.node_capabilities())
+        can = await get_node_capabilities(client)
         before = self._by_address.get(address)
         self._by_address[address] = Driver(name, address, client, info, can, socket)
         self.gone.discard(name)

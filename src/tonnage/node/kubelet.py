@@ -20,6 +20,7 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.client.recorder import Recorder
 from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
+from tonnage.csi.secrets import secret_values
 from tonnage.deadline import within
 from tonnage.errors import TonnageError
 from tonnage.node.csinode.attach_limits import LimitUpdater
@@ -223,6 +224,6 @@ class Kubelet:
             return {}
         try:
             found = await self._client.get(Secret, f"{reference.namespace}/{reference.name}")
-            return {key: value.decode() for key, value in found.data.items()}
-        except (TonnageError, UnicodeDecodeError) as exc:
+            return secret_values(found)
+        except TonnageError as exc:
             raise TonnageError(f"fetching secret {reference.namespace}/{reference.name} failed: {exc}") from exc

@@ -28,6 +28,7 @@ from tonnage.client.informers import Informers, NotSynced
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.csi.client import CsiClient
+from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import ObjectMeta, OwnerReference
 from tonnage.objects.storage_v1 import (
@@ -37,13 +38,12 @@ from tonnage.objects.storage_v1 import (
     StorageClass,
     VolumeAttachment,
 )
-from tonnage.provisioner import driver_facts
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
 from tonnage.provisioner.capacity.objects import manager_on
 from tonnage.provisioner.capacity.owner import find_owner
 from tonnage.provisioner.capacity.refresher import NoRefresher, Refresher
 from tonnage.provisioner.capacity.topology_segments import Segment
-from tonnage.provisioner.driver_facts import DriverFacts
+from tonnage.provisioner.driver_probe import wait_for_driver
 from tonnage.provisioner.metrics import Meter
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.volumes.clone_protection import CloningProtection
@@ -84,7 +84,7 @@ class Provisioner:
         owner_level: int = 1,
     ) -> None:
         self.options = options
-        self.facts = DriverFacts("")
+        self.driver_info = DriverInfo("")
         """What the driver says about itself, once the block is entered."""
         self.informers = Informers(client)
         self._client = client
@@ -101,10 +101,10 @@ class Provisioner:
 
     async def __aenter__(self) -> Self:
         with_node = self.options.node_deployment is not None
-        self.facts = await driver_facts.learn(self._driver, with_node=with_node, clock=self._clock, rng=self._rng)
-        _log.info("Detected CSI driver", driver=self.facts.name, address=self._driver.address)
+        self.driver_info = await wait_for_driver(self._driver, with_node=with_node, clock=self._clock, rng=self._rng)
+        _log.info("Detected CSI driver", driver=self.driver_info.name, address=self._driver.address)
         self._recorder = Recorder(
-            self._client, self.facts.name, f"{self.facts.name}_{secrets.token_hex(4)}", by_note=True
+            self._client, self.driver_info.name, f"{self.driver_info.name}_{secrets.token_hex(4)}", by_note=True
         )
         self._assemble(self._recorder, await self._owner())
         self._recorder.start()
@@ -119,7 +119,7 @@ class Provisioner:
     @property
     def is_synced(self) -> bool:
         """It knows its driver and the state of the cluster."""
-        return bool(self.facts.name) and self.informers.are_synced
+        return bool(self.driver_info.name) and self.informers.are_synced
 
     async def wait_synced(self) -> None:
         """Return when all objects are known, however long the API server is away."""
@@ -132,7 +132,7 @@ class Provisioner:
     async def run(self) -> None:
         """Work until cancelled, once all objects are known."""
         await self.wait_synced()
-        _log.info("Provisioning", driver=self.facts.name)
+        _log.info("Provisioning", driver=self.driver_info.name)
         async with asyncio.TaskGroup() as tasks:
             for loop in self._loops:
                 tasks.create_task(loop())
@@ -140,18 +140,18 @@ class Provisioner:
     # -- putting it together ------------------------------------------------------------------------------------------
 
     def _assemble(self, recorder: Recorder, owner: OwnerReference | None) -> None:
-        facts, options, client, driver = self.facts, self.options, self._client, self._driver
+        driver_info, options, client, driver = self.driver_info, self.options, self._client, self._driver
         clock, rng, of = self._clock, self._rng, self.informers.of
         claims, volumes, classes = of(PersistentVolumeClaim), of(PersistentVolume), of(StorageClass)
         nodes, csi_nodes = self._nodes()
         place = self._place()
         refresher: Refresher = NoRefresher()
-        if self._capacity is not None and facts.tells_capacity:
+        if self._capacity is not None and driver_info.controller.get_capacity:
             capacity = self._capacity_controller(self._capacity, owner, place)
             self._loops.append(capacity.run)
             refresher = capacity
         preparation = Preparation(
-            client, facts, options, recorder, claims=claims, nodes=nodes, csi_nodes=csi_nodes, rng=rng
+            client, driver_info, options, recorder, claims=claims, nodes=nodes, csi_nodes=csi_nodes, rng=rng
         )
         deployment = options.node_deployment
         ownership = None
@@ -159,7 +159,7 @@ class Provisioner:
             ownership = Ownership(client, driver, deployment, preparation, clock=clock, rng=rng)
         provisioning = Provisioning(
             client,
-            facts.name,
+            driver_info.name,
             options,
             recorder,
             self._meter,
@@ -169,7 +169,7 @@ class Provisioner:
             classes=classes,
             nodes=nodes,
             preparation=preparation,
-            creation=Creation(driver, facts, options, identity=self._identity()),
+            creation=Creation(driver, driver_info, options, identity=self._identity()),
             rescheduling=Rescheduling(
                 client,
                 recorder,
@@ -186,27 +186,27 @@ class Provisioner:
         deletion = Deletion(
             client,
             driver,
-            facts,
+            driver_info,
             options,
             recorder,
             self._meter,
             refresher,
             volumes=volumes,
             classes=classes,
-            attachments=of(VolumeAttachment) if facts.attaches else None,
+            attachments=of(VolumeAttachment) if driver_info.controller.publish_unpublish_volume else None,
             place=place,
             clock=clock,
             rng=rng,
         )
         self._loops += [provisioning.work.run, deletion.work.run]
-        if facts.clones:
+        if driver_info.controller.clone_volume:
             threads = options.cloning_protection_threads
             self._loops.append(CloningProtection(client, claims=claims, threads=threads, clock=clock).work.run)
-        if options.expands and (facts.expands_volumes or facts.expands_on_nodes_only):
+        if options.expands and (driver_info.controller.expand_volume or driver_info.expands_on_nodes_only):
             expansion = Expansion(
                 client,
                 driver,
-                facts,
+                driver_info,
                 options,
                 recorder,
                 refresher,
@@ -221,7 +221,11 @@ class Provisioner:
 
     @property
     def _knows_nodes(self) -> bool:
-        return self.options.node_deployment is None and self.facts.has_topology and self.options.topology
+        return (
+            self.options.node_deployment is None
+            and self.driver_info.plugin.volume_accessibility_constraints
+            and self.options.topology
+        )
 
     def _nodes(self) -> tuple[Cache[Node], Cache[CSINode]]:
         """All nodes where they matter; in node-deployment mode one that never changes, to spare the server."""
@@ -229,10 +233,12 @@ class Provisioner:
         if self._knows_nodes:
             return self.informers.of(Node), self.informers.of(CSINode)
         nodes, csi_nodes = Cache(Node), Cache(CSINode)
-        if deployment is not None and self.facts.node is not None:
+        if deployment is not None and self.driver_info.node_info is not None:
             name, labels = deployment.node_name, dict(self._place() or {})
             entry = CSINodeDriver(
-                name=self.facts.name, node_id=self.facts.node.node_id, topology_keys=tuple(sorted(labels))
+                name=self.driver_info.name,
+                node_id=self.driver_info.node_info.node_id,
+                topology_keys=tuple(sorted(labels)),
             )
             nodes.put(Node(metadata=ObjectMeta(name=name, labels=labels)))
             csi_nodes.put(CSINode(metadata=ObjectMeta(name=name), spec=CSINodeSpec(drivers=(entry,))))
@@ -240,7 +246,7 @@ class Provisioner:
 
     def _place(self) -> Mapping[str, str] | None:
         """Where our driver runs, in node-deployment mode; None for a driver that says nothing about it."""
-        node = self.facts.node
+        node = self.driver_info.node_info
         if node is None or not node.HasField("accessible_topology"):
             return None
         return node.accessible_topology.segments
@@ -255,7 +261,7 @@ class Provisioner:
             self._client,
             self._driver,
             self.informers,
-            driver_name=self.facts.name,
+            driver_name=self.driver_info.name,
             settings=settings,
             clock=self._clock,
             owner=owner,
@@ -283,4 +289,4 @@ class Provisioner:
         at_ms = int(self._clock.now().timestamp() * 1000)
         deployment = self.options.node_deployment
         node = f"-{deployment.node_name}" if deployment is not None else ""
-        return f"{at_ms}-{self._rng.randrange(10000)}-{self.facts.name}{node}"
+        return f"{at_ms}-{self._rng.randrange(10000)}-{self.driver_info.name}{node}"

@@ -13,11 +13,12 @@ from tonnage.client.cache import Cache
 from tonnage.client.recorder import Recorder
 from tonnage.clock import SystemClock
 from tonnage.csi.client import CsiClient
+from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.metrics import new_registry
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, StorageClass
-from tonnage.provisioner import driver_facts
 from tonnage.provisioner.capacity.refresher import NoRefresher
+from tonnage.provisioner.driver_probe import wait_for_driver
 from tonnage.provisioner.metrics import Meter
 from tonnage.provisioner.options import NodeDeployment, Options
 from tonnage.provisioner.volumes.clone_protection import CloningProtection
@@ -40,25 +41,25 @@ class Rig:
         self,
         on: Stage,
         driver: CsiClient,
-        facts: driver_facts.DriverFacts,
+        driver_info: DriverInfo,
         recorder: Recorder,
         options: Options,
     ) -> None:
         self.on = on
-        self._parts = on, driver, facts, recorder, options
+        self._parts = on, driver, driver_info, recorder, options
         clock, rng, meter = SystemClock(), random.Random(1), Meter(new_registry())
         self.claims, self.volumes = Cache(PersistentVolumeClaim), Cache(PersistentVolume)
         self.classes, self.nodes, self.csi_nodes = Cache(StorageClass), Cache(Node), Cache(CSINode)
         claims, volumes, classes, nodes = self.claims, self.volumes, self.classes, self.nodes
         self.preparation = Preparation(
-            on.client, facts, options, recorder, claims=claims, nodes=nodes, csi_nodes=self.csi_nodes, rng=rng
+            on.client, driver_info, options, recorder, claims=claims, nodes=nodes, csi_nodes=self.csi_nodes, rng=rng
         )
         rescheduling = Rescheduling(
             on.client, recorder, options, claims=claims, volumes=volumes, nodes=nodes, clock=clock
         )
         self.provisioning = Provisioning(
             on.client,
-            facts.name,
+            driver_info.name,
             options,
             recorder,
             meter,
@@ -68,7 +69,7 @@ class Rig:
             classes=classes,
             nodes=nodes,
             preparation=self.preparation,
-            creation=Creation(driver, facts, options, identity="me"),
+            creation=Creation(driver, driver_info, options, identity="me"),
             rescheduling=rescheduling,
             ownership=None,
             clock=clock,
@@ -77,7 +78,7 @@ class Rig:
         self.deletion = Deletion(
             on.client,
             driver,
-            facts,
+            driver_info,
             options,
             recorder,
             meter,
@@ -92,7 +93,7 @@ class Rig:
         self.expansion = Expansion(
             on.client,
             driver,
-            facts,
+            driver_info,
             options,
             recorder,
             NoRefresher(),
@@ -127,9 +128,9 @@ class Rig:
 async def rig(options: Options | None = None) -> AsyncIterator[Rig]:
     clock, rng = SystemClock(), random.Random(1)
     async with stage() as on, CsiClient(on.address, clock=clock, rng=rng) as driver:
-        facts = await driver_facts.learn(driver, with_node=False, clock=clock, rng=rng)
+        driver_info = await wait_for_driver(driver, with_node=False, clock=clock, rng=rng)
         async with Recorder(on.client, DRIVER, "test") as recorder:
-            yield Rig(on, driver, facts, recorder, options or Options())
+            yield Rig(on, driver, driver_info, recorder, options or Options())
 
 
 async def test_a_claim_whose_node_was_taken_back_is_not_tried_from_an_old_picture() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.node.mounts.csi_requests import Abilities, capability, expand_request, publish_request, stage_request
+from tonnage.csi.driver_capabilities import NodeCapabilities
+from tonnage.node.mounts.csi_requests import capability, expand_request, publish_request, stage_request
 from tonnage.node.mounts.mount_paths import MountRecord
 from tonnage.node.mounts.mount_plan import Wish
 
@@ -17,9 +18,8 @@ Mode = csi.VolumeCapability.AccessMode
 STAGING, TARGET = Path("/s"), Path("/t")
 
 
-def can(*types: int) -> Abilities:
-    told = [csi.NodeServiceCapability(rpc=Rpc(type=each)) for each in types]
-    return Abilities(csi.NodeGetCapabilitiesResponse(capabilities=told))
+def can(*rpcs: int) -> NodeCapabilities:
+    return NodeCapabilities(frozenset(rpcs))
 
 
 def wish(*, is_block: bool = False, is_inline: bool = False, **options: Any) -> Wish:

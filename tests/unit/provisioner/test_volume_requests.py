@@ -7,19 +7,26 @@ from typing import Any
 import pytest
 
 from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.driver_capabilities import (
+    ControllerCapabilities,
+    ControllerRpc,
+    DriverInfo,
+    PluginCapabilities,
+    Service,
+)
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.driver_facts import DriverFacts, Rpc, Service
+from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.options import Options
-from tonnage.provisioner.volumes.requests import InvalidClaim, access_mode, persistent_volume, prepared, volume_name
+from tonnage.provisioner.volumes.requests import InvalidClaim, persistent_volume, prepared, volume_name
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class
 
 Mode = csi.VolumeCapability.AccessMode
-FACTS = DriverFacts(
+DRIVER_INFO = DriverInfo(
     DRIVER,
-    frozenset({Service.CONTROLLER_SERVICE, Service.VOLUME_ACCESSIBILITY_CONSTRAINTS}),
-    frozenset({Rpc.CREATE_DELETE_VOLUME}),
+    PluginCapabilities(frozenset({Service.CONTROLLER_SERVICE, Service.VOLUME_ACCESSIBILITY_CONSTRAINTS})),
+    ControllerCapabilities(frozenset({ControllerRpc.CREATE_DELETE_VOLUME})),
 )
 UID = "6d9b6d2e-4f0a-4c3e-9a1e-0a6b1f3f2c11"
 
@@ -31,7 +38,7 @@ def class_with(**more: Any) -> StorageClass:
 
 def made(asking: PersistentVolumeClaim, found: StorageClass, answer: csi.Volume, **options: Any) -> dict[str, Any]:
     said = Options(**options)
-    volume = persistent_volume(prepared(asking, found, FACTS, said), answer, FACTS, said, identity="me")
+    volume = persistent_volume(prepared(asking, found, DRIVER_INFO, said), answer, DRIVER_INFO, said, identity="me")
     return to_doc(volume)
 
 
@@ -47,43 +54,14 @@ def test_a_name_needs_a_prefix_and_a_uid() -> None:
         volume_name("pvc", "", -1)
 
 
-@pytest.mark.parametrize(
-    ("modes", "plain", "telling"),
-    [
-        (["ReadWriteOnce"], Mode.SINGLE_NODE_WRITER, Mode.SINGLE_NODE_MULTI_WRITER),
-        (["ReadWriteOncePod"], Mode.SINGLE_NODE_WRITER, Mode.SINGLE_NODE_SINGLE_WRITER),
-        (["ReadOnlyMany"], Mode.MULTI_NODE_READER_ONLY, Mode.MULTI_NODE_READER_ONLY),
-        (["ReadWriteMany", "ReadWriteOnce"], Mode.MULTI_NODE_MULTI_WRITER, Mode.MULTI_NODE_MULTI_WRITER),
-    ],
-)
-def test_access_modes_as_csi_has_them(modes: list[str], plain: int, telling: int) -> None:
-    assert access_mode(modes, tells_writers_apart=False) == plain
-    assert access_mode(modes, tells_writers_apart=True) == telling
-
-
-@pytest.mark.parametrize(
-    ("modes", "error"),
-    [
-        (
-            ["ReadWriteOncePod", "ReadWriteOnce"],
-            "Kubernetes does not support use of ReadWriteOncePod with other access modes on the same PersistentVolume",
-        ),
-        (
-            ["ReadOnlyMany", "ReadWriteOnce"],
-            "CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume",
-        ),
-        ([], "unsupported AccessMode combination: []"),
-    ],
-)
-def test_access_modes_that_csi_does_not_have(modes: list[str], error: str) -> None:
-    with pytest.raises(InvalidClaim) as caught:
-        access_mode(modes, tells_writers_apart=True)
-    assert caught.value.message == error
+def test_access_modes_that_csi_does_not_have_are_the_claims_mistake() -> None:
+    with pytest.raises(InvalidClaim, match=r"^unsupported AccessMode combination: \[ReadWriteNever\]$"):
+        prepared(claim("data", modes=["ReadWriteNever"]), class_with(), DRIVER_INFO, Options())
 
 
 def test_a_request_says_what_the_claim_and_its_class_say() -> None:
     found = class_with(parameters={"tier": "gold", "csi.storage.k8s.io/fstype": "xfs"}, mountOptions=["noatime"])
-    asked = prepared(claim("data", "10Gi", modes=["ReadWriteOnce", "ReadOnlyMany"]), found, FACTS, Options())
+    asked = prepared(claim("data", "10Gi", modes=["ReadWriteOnce", "ReadOnlyMany"]), found, DRIVER_INFO, Options())
     request = asked.request
     assert (request.name, request.capacity_range.required_bytes) == ("pvc-default-data", 10 << 30)
     assert dict(request.parameters) == {"tier": "gold"}
@@ -100,14 +78,14 @@ def test_a_request_says_what_the_claim_and_its_class_say() -> None:
 
 def test_a_block_volume_is_not_mounted() -> None:
     asking = claim("data", spec={"volumeMode": "Block"})
-    request = prepared(asking, class_with(), FACTS, Options(default_fstype="ext4")).request
+    request = prepared(asking, class_with(), DRIVER_INFO, Options(default_fstype="ext4")).request
     assert request.volume_capabilities[0].HasField("block")
     doc = made(asking, class_with(), csi.Volume(volume_id="v"), default_fstype="ext4")
     assert doc["spec"]["volumeMode"] == "Block" and "fsType" not in doc["spec"]["csi"]
 
 
 def test_extra_metadata_is_told_when_asked_for() -> None:
-    request = prepared(claim("data"), class_with(), FACTS, Options(extra_create_metadata=True)).request
+    request = prepared(claim("data"), class_with(), DRIVER_INFO, Options(extra_create_metadata=True)).request
     assert dict(request.parameters) == {
         "csi.storage.k8s.io/pvc/name": "data",
         "csi.storage.k8s.io/pvc/namespace": "default",
@@ -117,7 +95,7 @@ def test_extra_metadata_is_told_when_asked_for() -> None:
 
 def test_a_claim_with_a_selector_is_refused() -> None:
     with pytest.raises(InvalidClaim, match="claim Selector is not supported"):
-        prepared(claim("data", spec={"selector": {}}), class_with(), FACTS, Options())
+        prepared(claim("data", spec={"selector": {}}), class_with(), DRIVER_INFO, Options())
 
 
 def test_a_volume_says_what_the_driver_made_of_the_claim() -> None:
@@ -191,10 +169,10 @@ def test_read_only_many_alone_is_read_only_when_that_is_asked_for() -> None:
 
 
 def test_what_a_driver_lacks_is_said_in_upstreams_words() -> None:
-    assert FACTS.lacks() == ""
-    assert DriverFacts("d").lacks() == (
+    assert missing_capability(DRIVER_INFO) == ""
+    assert missing_capability(DriverInfo("d")) == (
         "CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE capability is not reported"
     )
-    assert FACTS.lacks(clone=True) == (
+    assert missing_capability(DRIVER_INFO, clone=True) == (
         "CSI driver does not support clone operations: controller CLONE_VOLUME capability is not reported"
     )

@@ -36,7 +36,6 @@ from tonnage.controllers.volumes.attacher_audit import differing, published
 from tonnage.controllers.volumes.attacher_requests import (
     NODE_ID_ANNOTATION,
     CannotAttach,
-    DriverFacts,
     attach_error,
     finalizer_name,
     node_id,
@@ -46,7 +45,9 @@ from tonnage.controllers.volumes.attacher_requests import (
     volume_error,
 )
 from tonnage.csi.client import CsiClient
+from tonnage.csi.driver_capabilities import DriverInfo, get_controller_capabilities
 from tonnage.csi.errors import CsiError
+from tonnage.csi.secrets import UndecodableSecret, secret_values
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import CSIPersistentVolumeSource, PersistentVolume, Secret
@@ -92,7 +93,7 @@ class Attacher:
         self._gates = gates or Gates()
         self._default_fs_type = default_fs_type
         self._reconcile_sync_s = reconcile_sync_s
-        self._facts = DriverFacts("")
+        self._driver_info = DriverInfo("")
         self._finalizer = ""
         self._volumes = informers.of(PersistentVolume)
         self._csi_nodes = informers.of(CSINode)
@@ -113,24 +114,30 @@ class Attacher:
 
     async def run(self) -> None:
         await self._informers.wait_synced()
-        self._facts = await self._meet_driver()
-        self._finalizer = finalizer_name(self._facts.name)
-        _log.info("Driver found", driver=self._facts.name, attaches=self._facts.attaches)
+        self._driver_info = await self._meet_driver()
+        self._finalizer = finalizer_name(self._driver_info.name)
+        _log.info(
+            "Driver found",
+            driver=self._driver_info.name,
+            attaches=self._driver_info.controller.publish_unpublish_volume,
+        )
         async with asyncio.TaskGroup() as work:
             work.create_task(self._queue.run())
             work.create_task(self._volume_queue.run())
-            if self._facts.lists_published_nodes and self._reconcile_sync_s > 0:
+            if self._driver_info.controller.list_volumes_published_nodes and self._reconcile_sync_s > 0:
                 work.create_task(self._compare())
 
     async def bring(self, key: Key) -> float | None:
         """Do what one attachment wishes. Raises CsiError, CannotAttach after saying so in its status."""
         attachment = self._written.get(key)
-        if attachment is None or attachment.spec.attacher != self._facts.name:
+        if attachment is None or attachment.spec.attacher != self._driver_info.name:
             return None
         is_doubted = key in self._doubted
         self._doubted.discard(key)
         if attachment.metadata.is_terminating:
-            if self._facts.attaches and (is_doubted or self._finalizer in attachment.metadata.finalizers):
+            if self._driver_info.controller.publish_unpublish_volume and (
+                is_doubted or self._finalizer in attachment.metadata.finalizers
+            ):
                 await self._detach(attachment)
         elif is_doubted or not attachment.status.attached:
             await self._attach(attachment)
@@ -140,7 +147,7 @@ class Attacher:
 
     async def _attach(self, attachment: VolumeAttachment) -> None:
         context: Mapping[str, str] = {}
-        if self._facts.attaches:
+        if self._driver_info.controller.publish_unpublish_volume:
             try:
                 attachment, context = await self._publish(attachment)
             except (CsiError, CannotAttach) as exc:
@@ -160,8 +167,10 @@ class Attacher:
         volume = await self._hold(volume)
         secrets = await self._secrets(source_of(volume))
         node_name = attachment.spec.node_name
-        node = node_id(self._facts.name, node_name, self._csi_nodes.get(node_name))
-        asked = publish_request(volume, node, secrets, self._facts, default_fs_type=self._default_fs_type)
+        node = node_id(self._driver_info.name, node_name, self._csi_nodes.get(node_name))
+        asked = publish_request(
+            volume, node, secrets, self._driver_info.controller, default_fs_type=self._default_fs_type
+        )
         # Everything that can be checked has been: from here on only the driver lets go of it.
         patch = with_finalizer(attachment, self._finalizer, annotations={NODE_ID_ANNOTATION: node})
         if patch is not None:
@@ -188,7 +197,7 @@ class Attacher:
             volume = self._volume_of(attachment)
             secrets = await self._secrets(source_of(volume))
             node_name = attachment.spec.node_name
-            node = node_id(self._facts.name, node_name, self._csi_nodes.get(node_name), attachment)
+            node = node_id(self._driver_info.name, node_name, self._csi_nodes.get(node_name), attachment)
             await self._driver.controller_unpublish(unpublish_request(volume, node, secrets))
         except (CsiError, CannotAttach) as exc:
             await self._save_error(attachment, "detachError", exc)
@@ -218,14 +227,13 @@ class Attacher:
 
     # -- behind them --------------------------------------------------------------------------------------------------
 
-    async def _meet_driver(self) -> DriverFacts:
+    async def _meet_driver(self) -> DriverInfo:
         """Ask the driver who it is and what it can, until it answers."""
         backoff = Backoff(clock=self._clock, rng=self._rng, first_s=0.2, max_s=5.0)
         while True:
             try:
                 name = (await self._driver.plugin_info()).name
-                answer = await self._driver.controller_capabilities()
-                return DriverFacts(name, frozenset(each.rpc.type for each in answer.capabilities))
+                return DriverInfo(name, controller=await get_controller_capabilities(self._driver))
             except CsiError as exc:
                 _log.info("Waiting for the driver", address=self._driver.address, error=exc.message)
                 await self._clock.sleep(backoff.next_s())
@@ -245,10 +253,9 @@ class Attacher:
             return {}
         key = f"{reference.namespace}/{reference.name}"
         try:
-            found = await self._client.get(Secret, key)
-        except NotFound as exc:
+            return secret_values(await self._client.get(Secret, key))
+        except (NotFound, UndecodableSecret) as exc:
             raise CannotAttach(f'failed to load secret "{key}": {exc.message}') from exc
-        return {name: value.decode(errors="replace") for name, value in found.data.items()}
 
     async def _save_error(self, attachment: VolumeAttachment, where: str, failure: TonnageError) -> None:
         """Say in the status why it failed."""
@@ -277,7 +284,9 @@ class Attacher:
             except CsiError as exc:
                 _log.warning("Volumes could not be listed", error=exc.message)
                 continue
-            for attachment in differing(self._facts.name, self._attachments, self._volumes, self._csi_nodes, found):
+            for attachment in differing(
+                self._driver_info.name, self._attachments, self._volumes, self._csi_nodes, found
+            ):
                 _log.warning("The driver sees it otherwise", attachment=attachment.key, node=attachment.spec.node_name)
                 self._doubted.add(attachment.key)
                 self._queue.add(attachment.key)
@@ -289,7 +298,7 @@ class Attacher:
 
     def _registered(self, old: CSINode, new: CSINode) -> None:
         """A driver that is there (again) is asked at once for what waits for it."""
-        if old.driver(self._facts.name) is None and new.driver(self._facts.name) is not None:
+        if old.driver(self._driver_info.name) is None and new.driver(self._driver_info.name) is not None:
             for attachment in self._on_node(new.name):
                 self._queue.add(attachment.key)
 

@@ -55,7 +55,7 @@ class Expander:
         await self._pace()
         driver = self._drivers.get(wish.record.driver)
         try:
-            if driver.can.expands:
+            if driver.can.expand_volume:
                 asked = expand_request(
                     wish,
                     driver.can,

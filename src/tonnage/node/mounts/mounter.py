@@ -106,7 +106,7 @@ class Mounts:
         """Stage if the driver stages, and publish. Raises DriverMissing, StageFailed, PublishFailed, NodeIdle."""
         async with self._alone(wish.record.volume_id):
             driver = self._drivers.get(wish.record.driver)
-            if driver.can.stages and not wish.record.is_inline:
+            if driver.can.stage_unstage_volume and not wish.record.is_inline:
                 await self._stage(wish, publish_context)
             await self._publish(wish, publish_context)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
+from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.csi.errors import CsiError
 from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.provisioner.driver_facts import DriverFacts
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.volumes.outcomes import NotProvisioned, Outcome, wording
 from tonnage.provisioner.volumes.requests import Prepared, made_bytes, persistent_volume
@@ -24,9 +24,9 @@ _log = logs.logger("tonnage.provisioner")
 class Creation:
     """Asks one driver for volumes. `identity` names this run of the provisioner in what it makes."""
 
-    def __init__(self, driver: CsiClient, facts: DriverFacts, options: Options, *, identity: str) -> None:
+    def __init__(self, driver: CsiClient, driver_info: DriverInfo, options: Options, *, identity: str) -> None:
         self._driver = driver
-        self._facts = facts
+        self._driver_info = driver_info
         self._options = options
         self._identity = identity
 
@@ -39,7 +39,7 @@ class Creation:
             raise await self._undone(asked, made, why, "Cleanup")
         if asked.request.HasField("volume_content_source") and not made.HasField("content_source"):
             raise await self._undone(asked, made, "volume content source missing", "cleanup")
-        return persistent_volume(asked, made, self._facts, self._options, identity=self._identity)
+        return persistent_volume(asked, made, self._driver_info, self._options, identity=self._identity)
 
     async def _undone(self, asked: Prepared, made: csi.Volume, why: str, word: str) -> NotProvisioned:
         """Delete a volume that is no use; the failure to raise then."""

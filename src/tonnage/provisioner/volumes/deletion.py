@@ -22,6 +22,7 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
+from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.csi.errors import CsiError
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.core_v1 import (
@@ -33,7 +34,7 @@ from tonnage.objects.core_v1 import (
 from tonnage.objects.meta import Key, ObjectMeta
 from tonnage.objects.storage_v1 import StorageClass, VolumeAttachment
 from tonnage.provisioner.capacity.refresher import Refresher
-from tonnage.provisioner.driver_facts import DriverFacts
+from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.metrics import Meter
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.volumes.claims import MIGRATED_TO
@@ -81,7 +82,7 @@ class Deletion:
         self,
         client: Client,
         driver: CsiClient,
-        facts: DriverFacts,
+        driver_info: DriverInfo,
         options: Options,
         recorder: Recorder,
         meter: Meter,
@@ -96,7 +97,7 @@ class Deletion:
     ) -> None:
         self._client = client
         self._driver = driver
-        self._facts = facts
+        self._driver_info = driver_info
         self._recorder = recorder
         self._meter = meter
         self._refresher = refresher
@@ -115,7 +116,7 @@ class Deletion:
     async def bring(self, key: Key) -> float | None:
         """Bring one volume to what its policy asks."""
         volume = self._volumes.get(key)
-        if volume is None or not is_responsible(volume, self._facts.name):
+        if volume is None or not is_responsible(volume, self._driver_info.name):
             self._backoff.forget(key)
             self._emptied.pop(key, None)
             return None
@@ -144,7 +145,7 @@ class Deletion:
 
     async def _delete(self, seen: PersistentVolume) -> None:
         """Raises CsiError or NotDeleted; what else goes wrong with the server is tried again by the queue."""
-        if lack := self._facts.lacks():
+        if lack := missing_capability(self._driver_info):
             raise NotDeleted(lack)
         if seen.spec.csi is None:
             raise NotDeleted("invalid CSI PV")

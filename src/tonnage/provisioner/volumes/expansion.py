@@ -14,6 +14,7 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
+from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.csi.errors import CsiError
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -21,7 +22,6 @@ from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.capacity.refresher import Refresher
-from tonnage.provisioner.driver_facts import DriverFacts
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.volumes import expansion_steps as steps
 from tonnage.provisioner.volumes.outcomes import wording
@@ -40,7 +40,7 @@ class Expansion:
         self,
         client: Client,
         driver: CsiClient,
-        facts: DriverFacts,
+        driver_info: DriverInfo,
         options: Options,
         recorder: Recorder,
         refresher: Refresher,
@@ -54,7 +54,7 @@ class Expansion:
     ) -> None:
         self._client = client
         self._driver = driver
-        self._facts = facts
+        self._driver_info = driver_info
         self._options = options
         self._recorder = recorder
         self._refresher = refresher
@@ -87,7 +87,7 @@ class Expansion:
             }
             await self._client.patch(PersistentVolume, volume.name, {"metadata": metadata})
         size = steps.size_to_reach(
-            claim, volume, by_controller=self._facts.expands_volumes, was_refused=key in self._refused
+            claim, volume, by_controller=self._driver_info.controller.expand_volume, was_refused=key in self._refused
         )
         if size is None or not self._is_allowed(claim):
             self._forget(key)
@@ -99,7 +99,7 @@ class Expansion:
         source = volume.spec.csi
         return (
             source is not None
-            and source.driver == self._facts.name
+            and source.driver == self._driver_info.name
             and steps.belongs_to(volume, claim)
             and is_accessible(volume.spec.node_affinity, self._place)
         )
@@ -145,7 +145,7 @@ class Expansion:
     async def _ask(self, volume: PersistentVolume, size: Quantity) -> tuple[Quantity, bool]:
         """The size it has then, and whether the node has work left. Raises CsiError, NoCredentials, InvalidClaim."""
         source, spec = volume.spec.csi, volume.spec
-        if source is None or self._facts.expands_on_nodes_only:
+        if source is None or self._driver_info.expands_on_nodes_only:
             return size, True
         answer = await self._driver.controller_expand(
             csi.ControllerExpandVolumeRequest(
@@ -153,11 +153,7 @@ class Expansion:
                 capacity_range=csi.CapacityRange(required_bytes=size.value()),
                 secrets=await credentials(self._client, source.controller_expand_secret_ref),
                 volume_capability=capability(
-                    spec.access_modes,
-                    spec.volume_mode,
-                    source.fs_type,
-                    spec.mount_options,
-                    tells_writers_apart=self._facts.tells_writers_apart,
+                    spec.access_modes, spec.volume_mode, source.fs_type, spec.mount_options, self._driver_info
                 ),
             )
         )
@@ -167,7 +163,7 @@ class Expansion:
         self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity, failure: TonnageError
     ) -> float:
         told = wording(failure)
-        whole = f'resize volume "{volume.name}" by resizer "{self._facts.name}" failed: {told}'
+        whole = f'resize volume "{volume.name}" by resizer "{self._driver_info.name}" failed: {told}'
         _log.warning("Not expanded", claim=claim.key, volume=volume.name, error=told)
         self._refresher.refresh_volume(volume)
         self._recorder.event(claim, "Warning", "VolumeResizeFailed", "Resizing", whole)

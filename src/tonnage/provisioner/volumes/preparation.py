@@ -14,12 +14,13 @@ from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
 from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.errors import ApiError, NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.document import decode, dig
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSINode, StorageClass
-from tonnage.provisioner.driver_facts import DriverFacts
+from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.volumes import topology
 from tonnage.provisioner.volumes.data_sources import CLAIM, SNAPSHOT, DataSources, check_kind, source_of
@@ -37,7 +38,7 @@ class Preparation:
     def __init__(
         self,
         client: Client,
-        facts: DriverFacts,
+        driver_info: DriverInfo,
         options: Options,
         recorder: Recorder,
         *,
@@ -47,7 +48,7 @@ class Preparation:
         rng: random.Random,
     ) -> None:
         self._client = client
-        self._facts = facts
+        self._driver_info = driver_info
         self._options = options
         self._recorder = recorder
         self._nodes = nodes
@@ -57,7 +58,7 @@ class Preparation:
 
     @property
     def has_topology(self) -> bool:
-        return self._facts.has_topology and self._options.topology
+        return self._driver_info.plugin.volume_accessibility_constraints and self._options.topology
 
     async def request_for(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass, selected_node: str
@@ -74,7 +75,9 @@ class Preparation:
                 raise
         attributes = claim.spec.volume_attributes_class_name if self._options.volume_attributes_class else ""
         kind = source.kind if source is not None else ""
-        lack = self._facts.lacks(snapshot=kind == SNAPSHOT, clone=kind == CLAIM, modify=bool(attributes))
+        lack = missing_capability(
+            self._driver_info, snapshot=kind == SNAPSHOT, clone=kind == CLAIM, modify=bool(attributes)
+        )
         if lack:
             raise NotProvisioned(lack, Outcome.FINISHED)
         content = await self._sources.content(claim, source, storage_class) if source is not None else None
@@ -84,7 +87,7 @@ class Preparation:
             asked = prepared(
                 claim,
                 storage_class,
-                self._facts,
+                self._driver_info,
                 self._options,
                 content=content,
                 places=places,
@@ -105,7 +108,7 @@ class Preparation:
         """Where the volume may be. Raises NotProvisioned, with Reschedule when the selected node is gone."""
         try:
             return topology.requirement(
-                self._facts.name,
+                self._driver_info.name,
                 claim.name,
                 storage_class.allowed_topologies,
                 selected_node,
@@ -141,10 +144,10 @@ class Preparation:
         except ApiError as exc:
             raise NotProvisioned(exc.message, Outcome.NO_CHANGE) from exc
         driver = dig(found, "driverName")
-        if driver != self._facts.name:
+        if driver != self._driver_info.name:
             raise NotProvisioned(
                 f"VAC {name} referenced in PVC is for driver {driver} which does not match driver name "
-                f"{self._facts.name}",
+                f"{self._driver_info.name}",
                 Outcome.FINISHED,
             )
         return dict(dig(found, "parameters") or {})

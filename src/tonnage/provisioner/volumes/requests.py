@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.access_modes import AccessMode, UnsupportedAccessModes, access_mode
+from tonnage.csi.driver_capabilities import DriverInfo
+from tonnage.csi.volume_capabilities import volume_capability
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import (
     PROVISIONED_BY,
@@ -24,7 +27,6 @@ from tonnage.objects.core_v1 import (
 )
 from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.driver_facts import DriverFacts
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.volumes import parameters, topology
 from tonnage.quantity import Quantity
@@ -36,8 +38,6 @@ DELETION_SECRET_NAME: Final = "volume.kubernetes.io/provisioner-deletion-secret-
 DELETION_SECRET_NAMESPACE: Final = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
 MODIFY_SECRET_NAME: Final = "volume.kubernetes.io/controller-modify-secret-name"
 MODIFY_SECRET_NAMESPACE: Final = "volume.kubernetes.io/controller-modify-secret-namespace"
-
-_Mode = csi.VolumeCapability.AccessMode
 
 
 class InvalidClaim(TonnageError):
@@ -71,42 +71,21 @@ def volume_name(prefix: str, uid: str, uuid_length: int) -> str:
     return f"{prefix}-{uid}" if uuid_length == -1 else f"{prefix}-{uid.replace('-', '')[:uuid_length]}"
 
 
-def access_mode(modes: Iterable[str], *, tells_writers_apart: bool) -> int:
-    """Kubernetes' modes of one volume as CSI's one. Raises InvalidClaim. Mirrors csi-lib-utils' ToCSIAccessMode."""
-    asked = set(modes)
-    if "ReadWriteOncePod" in asked:
-        if len(asked) > 1:
-            raise InvalidClaim(
-                "Kubernetes does not support use of ReadWriteOncePod with other access modes on the same "
-                "PersistentVolume"
-            )
-        return _Mode.SINGLE_NODE_SINGLE_WRITER if tells_writers_apart else _Mode.SINGLE_NODE_WRITER
-    if "ReadWriteMany" in asked:
-        return _Mode.MULTI_NODE_MULTI_WRITER
-    if {"ReadOnlyMany", "ReadWriteOnce"} <= asked:
-        raise InvalidClaim("CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume")
-    if "ReadOnlyMany" in asked:
-        return _Mode.MULTI_NODE_READER_ONLY
-    if "ReadWriteOnce" in asked:
-        return _Mode.SINGLE_NODE_MULTI_WRITER if tells_writers_apart else _Mode.SINGLE_NODE_WRITER
-    raise InvalidClaim(f"unsupported AccessMode combination: [{' '.join(modes)}]")
-
-
 def capability(
-    modes: Sequence[str], volume_mode: str, fstype: str, mount_options: Iterable[str], *, tells_writers_apart: bool
+    modes: Sequence[str], volume_mode: str, fstype: str, mount_options: Iterable[str], driver: DriverInfo
 ) -> csi.VolumeCapability:
     """How a volume is used: mounted or as a block device, by whom. Raises InvalidClaim."""
-    mode = _Mode(mode=access_mode(modes, tells_writers_apart=tells_writers_apart))  # type: ignore[arg-type]  # an enum's number
-    if volume_mode == "Block":
-        return csi.VolumeCapability(block=csi.VolumeCapability.BlockVolume(), access_mode=mode)
-    mount = csi.VolumeCapability.MountVolume(fs_type=fstype, mount_flags=list(mount_options))
-    return csi.VolumeCapability(mount=mount, access_mode=mode)
+    try:
+        mode = access_mode(modes, single_node_multi_writer=driver.controller.single_node_multi_writer)
+    except UnsupportedAccessModes as exc:
+        raise InvalidClaim(exc.message) from exc
+    return volume_capability(mode, is_block=volume_mode == "Block", fs_type=fstype, mount_flags=mount_options)
 
 
 def prepared(
     claim: PersistentVolumeClaim,
     storage_class: StorageClass,
-    facts: DriverFacts,
+    driver_info: DriverInfo,
     options: Options,
     *,
     content: csi.VolumeContentSource | None = None,
@@ -122,13 +101,7 @@ def prepared(
     fstype = parameters.fstype_of(given, options.default_fstype)
     # One capability for each mode of the claim, as upstream: a driver has to agree to all of them.
     capabilities = [
-        capability(
-            (mode,),
-            claim.spec.volume_mode,
-            fstype,
-            storage_class.mount_options,
-            tells_writers_apart=facts.tells_writers_apart,
-        )
+        capability((mode,), claim.spec.volume_mode, fstype, storage_class.mount_options, driver_info)
         for mode in claim.spec.access_modes
     ]
     asked = claim.requested
@@ -138,7 +111,7 @@ def prepared(
 
     provisioner_secret = secret(parameters.PROVISIONER)
     source = CSIPersistentVolumeSource(
-        driver=facts.name,
+        driver=driver_info.name,
         volume_handle="",
         controller_publish_secret_ref=secret(parameters.CONTROLLER_PUBLISH),
         node_stage_secret_ref=secret(parameters.NODE_STAGE),
@@ -172,7 +145,7 @@ def made_bytes(request: csi.CreateVolumeRequest, made: csi.Volume) -> int:
 
 
 def persistent_volume(
-    asked: Prepared, made: csi.Volume, facts: DriverFacts, options: Options, *, identity: str
+    asked: Prepared, made: csi.Volume, driver_info: DriverInfo, options: Options, *, identity: str
 ) -> PersistentVolume:
     """The volume that a driver made, for its claim."""
     claim, storage_class = asked.claim, asked.storage_class
@@ -189,10 +162,10 @@ def persistent_volume(
     is_read_only = (
         options.controller_publish_readonly
         and len(capabilities) == 1
-        and capabilities[0].access_mode.mode == _Mode.MULTI_NODE_READER_ONLY
+        and capabilities[0].access_mode.mode == AccessMode.MULTI_NODE_READER_ONLY
     )
     source = CSIPersistentVolumeSource(
-        driver=facts.name,
+        driver=driver_info.name,
         volume_handle=made.volume_id,
         read_only=is_read_only,
         fs_type="" if claim.spec.volume_mode == "Block" else asked.fstype,
@@ -203,7 +176,7 @@ def persistent_volume(
         controller_expand_secret_ref=asked.source.controller_expand_secret_ref,
         node_expand_secret_ref=asked.source.node_expand_secret_ref,
     )
-    has_topology = facts.has_topology and options.topology
+    has_topology = driver_info.plugin.volume_accessibility_constraints and options.topology
     return PersistentVolume(
         metadata=ObjectMeta(name=asked.name, annotations=annotations, finalizers=(FINALIZER,)),
         spec=PersistentVolumeSpec(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tonnage.client.http import Client
+from tonnage.csi.secrets import UndecodableSecret, secret_values
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects.core_v1 import Secret, SecretReference
 
@@ -21,7 +22,6 @@ async def credentials(client: Client, reference: SecretReference | None) -> dict
         return {}
     try:
         secret = await client.get(Secret, f"{reference.namespace}/{reference.name}")
-        return {key: value.decode() for key, value in secret.data.items()}
-    except (ApiError, UnicodeDecodeError) as exc:
-        why = exc.message if isinstance(exc, ApiError) else "it holds bytes that are no text"
-        raise NoCredentials(reference, why) from exc
+        return secret_values(secret)
+    except (ApiError, UndecodableSecret) as exc:
+        raise NoCredentials(reference, exc.message) from exc

@@ -1,4 +1,4 @@
-"""What a driver is asked when a volume is attached; access modes by external-attacher's table."""
+"""What a driver is asked when a volume is attached, in external-attacher's words."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from tonnage.clock import parse_rfc3339
 from tonnage.controllers.volumes.attacher_requests import (
     NODE_ID_ANNOTATION,
     CannotAttach,
-    DriverFacts,
-    access_mode,
     attach_error,
     finalizer_name,
     node_id,
@@ -18,6 +16,7 @@ from tonnage.controllers.volumes.attacher_requests import (
     volume_error,
 )
 from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.driver_capabilities import ControllerCapabilities
 from tonnage.csi.errors import Code, CsiError
 from tonnage.objects.codec import convert
 from tonnage.objects.storage_v1 import VolumeAttachment
@@ -25,42 +24,14 @@ from tonnage.testing.storage_builders import csi_node, volume
 
 Mode = csi.VolumeCapability.AccessMode
 Rpc = csi.ControllerServiceCapability.RPC
-FACTS = DriverFacts("csi.example", frozenset({Rpc.PUBLISH_UNPUBLISH_VOLUME}))
+ATTACHES = ControllerCapabilities(frozenset({Rpc.PUBLISH_UNPUBLISH_VOLUME}))
 
 
-@pytest.mark.parametrize(
-    ("modes", "plain", "apart"),
-    [
-        (["ReadWriteOnce"], Mode.SINGLE_NODE_WRITER, Mode.SINGLE_NODE_MULTI_WRITER),
-        (["ReadWriteOncePod"], Mode.SINGLE_NODE_WRITER, Mode.SINGLE_NODE_SINGLE_WRITER),
-        (["ReadOnlyMany"], Mode.MULTI_NODE_READER_ONLY, Mode.MULTI_NODE_READER_ONLY),
-        (["ReadWriteMany"], Mode.MULTI_NODE_MULTI_WRITER, Mode.MULTI_NODE_MULTI_WRITER),
-        (["ReadWriteOnce", "ReadWriteMany"], Mode.MULTI_NODE_MULTI_WRITER, Mode.MULTI_NODE_MULTI_WRITER),
-    ],
-)
-def test_access_modes_become_one(modes: list[str], plain: int, apart: int) -> None:
-    assert access_mode(modes, tells_writers_apart=False) == plain
-    assert access_mode(modes, tells_writers_apart=True) == apart
-
-
-@pytest.mark.parametrize(
-    ("modes", "why"),
-    [
-        (
-            ["ReadWriteOncePod", "ReadWriteOnce"],
-            "Kubernetes does not support use of ReadWriteOncePod with other access modes on the same PersistentVolume",
-        ),
-        (
-            ["ReadOnlyMany", "ReadWriteOnce"],
-            "CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume",
-        ),
-        ([], "unsupported AccessMode combination: []"),
-    ],
-)
-def test_what_csi_has_no_word_for_cannot_be_attached(modes: list[str], why: str) -> None:
+def test_what_csi_has_no_mode_for_cannot_be_attached() -> None:
+    found = volume("v", spec={"accessModes": ["ReadOnlyMany", "ReadWriteOnce"]})
     with pytest.raises(CannotAttach) as refused:
-        access_mode(modes, tells_writers_apart=True)
-    assert refused.value.message == why
+        publish_request(found, "id", {}, ATTACHES)
+    assert refused.value.message == "CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume"
 
 
 def test_a_request_holds_what_the_volume_says() -> None:
@@ -72,7 +43,7 @@ def test_a_request_holds_what_the_volume_says() -> None:
         "volumeAttributes": {"pool": "a"},
     }
     found = volume("v", spec={"csi": source, "mountOptions": ["noatime"]})
-    asked = publish_request(found, "id", {"user": "ann"}, FACTS)
+    asked = publish_request(found, "id", {"user": "ann"}, ATTACHES)
     mount = csi.VolumeCapability.MountVolume(fs_type="xfs", mount_flags=["noatime"])
     assert asked == csi.ControllerPublishVolumeRequest(
         volume_id="h",
@@ -82,21 +53,21 @@ def test_a_request_holds_what_the_volume_says() -> None:
         volume_context={"pool": "a"},
         secrets={"user": "ann"},
     )
-    able = DriverFacts("csi.example", FACTS.rpcs | {Rpc.PUBLISH_READONLY})
+    able = ControllerCapabilities(ATTACHES.rpcs | {Rpc.PUBLISH_READONLY})
     assert publish_request(found, "id", {}, able).readonly
     assert unpublish_request(found, "id", {}) == csi.ControllerUnpublishVolumeRequest(volume_id="h", node_id="id")
 
 
 def test_a_block_volume_has_no_file_system_and_a_default_fills_in_for_others() -> None:
-    block = publish_request(volume("v", spec={"volumeMode": "Block"}), "id", {}, FACTS)
+    block = publish_request(volume("v", spec={"volumeMode": "Block"}), "id", {}, ATTACHES)
     assert block.volume_capability.WhichOneof("access_type") == "block"
-    plain = publish_request(volume("v"), "id", {}, FACTS, default_fs_type="ext4")
+    plain = publish_request(volume("v"), "id", {}, ATTACHES, default_fs_type="ext4")
     assert plain.volume_capability.mount.fs_type == "ext4"
 
 
 def test_a_volume_that_is_no_drivers_cannot_be_attached() -> None:
     with pytest.raises(CannotAttach, match=r"^pv spec contained non-csi source that was not migrated$"):
-        publish_request(volume("v", driver=None), "id", {}, FACTS)
+        publish_request(volume("v", driver=None), "id", {}, ATTACHES)
 
 
 def test_finalizers_are_named_by_the_driver_as_far_as_a_name_allows() -> None:
@@ -128,13 +99,6 @@ def test_a_node_that_nobody_knows_cannot_be_attached_to() -> None:
         node_id("csi.example", "node-1", None)
     with pytest.raises(CannotAttach, match=r"^CSINode node-1 does not contain driver csi\.example$"):
         node_id("csi.example", "node-1", csi_node("node-1", {}), kept())
-
-
-def test_what_a_driver_can_is_read_from_its_capabilities() -> None:
-    assert FACTS.attaches and not FACTS.tells_writers_apart and not FACTS.lists_published_nodes
-    assert not DriverFacts("csi.example").attaches
-    lists = DriverFacts("csi.example", frozenset({Rpc.LIST_VOLUMES, Rpc.LIST_VOLUMES_PUBLISHED_NODES}))
-    assert lists.lists_published_nodes
 
 
 def test_a_refusal_is_told_in_the_drivers_words_and_with_its_code_where_that_is_read() -> None:
