@@ -22,7 +22,7 @@ Rows = tuple[tuple[str, ...], ...]
 ROWS: Rows = (
     (
         "backoff", "certificates", "clock", "deadline", "durations", "errors", "faults", "gates", "health",
-        "keyed_heap", "logs", "metrics", "quantity", "suggestions",
+        "keyed_heap", "logs", "metrics", "private_files", "quantity", "suggestions",
     ),
     ("objects",),
     ("store", "documents", "client", "scheduling", "csi"),

@@ -1,27 +1,24 @@
-"""Certificates and secrets of a server on one machine: its own CA, a serving certificate, a token, a kubeconfig.
+"""Certificates of a server on one machine: a CA of its own, and a serving certificate signed by it.
 
-Everything lives in the data folder, keys and token with mode 0600, and is reused while it is valid, so a kubeconfig
-handed out yesterday works after a restart. Files are written whole and then moved into place.
+Both live in a folder of the server, keys with mode 0600, and are reused while they are valid: whoever trusts the CA
+today still does after a restart.
 """
 
 from __future__ import annotations
 
-import base64
 import ipaddress
-import os
-import secrets
 import ssl
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tonnage.errors import TonnageError
+from tonnage.private_files import write_private
 
 _CA_DAYS = 3650
 _SERVING_DAYS = 365
@@ -149,53 +146,3 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def ensure_token(path: Path) -> str:
-    """The admin token kept in a file, made on first use."""
-    if not path.exists():
-        write_private(path, (secrets.token_urlsafe(32) + "\n").encode())
-    return read_tokens(path)[0]
-
-
-def read_tokens(path: Path) -> list[str]:
-    """The tokens of a file, one a line. A line in upstream's `token,user,uid` form gives its first column."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError as exc:
-        raise TonnageError(
-            f"cannot read the token file {path}: {exc.strerror}", hint="name a readable file with one token a line"
-        ) from exc
-    tokens = [line.partition(",")[0].strip() for line in lines if line.strip() and not line.startswith("#")]
-    if not tokens:
-        raise TonnageError(f"the token file {path} holds no token", hint="write one token a line into it")
-    return tokens
-
-
-def write_kubeconfig(path: Path, *, url: str, ca_pem: bytes, token: str) -> None:
-    """An admin kubeconfig, readable by its owner alone."""
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {
-                "name": "tonnage",
-                "cluster": {"server": url, "certificate-authority-data": base64.b64encode(ca_pem).decode()},
-            }
-        ],
-        "users": [{"name": "admin", "user": {"token": token}}],
-        "contexts": [{"name": "tonnage", "context": {"cluster": "tonnage", "user": "admin"}}],
-        "current-context": "tonnage",
-    }
-    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file with mode 0600, whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import TonnageError
+from tonnage.private_files import write_private
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +154,7 @@ def _turn(lock: Path) -> Iterator[None]:
 
 
 def _write(path: Path, faults: Iterable[Fault]) -> None:
-    aside = path.with_name(f".{path.name}.new")
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump([asdict(fault) for fault in faults], file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    write_private(path, json.dumps([asdict(fault) for fault in faults], indent=1).encode())
 
 
 def _read(path: Path) -> tuple[Fault, ...]:

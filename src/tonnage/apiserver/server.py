@@ -18,11 +18,12 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tonnage import certificates
+from tonnage.apiserver.admin_credentials import ensure_token, read_tokens, write_kubeconfig
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.bootstrap import bootstrap
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.selectable_fields import index_for
+from tonnage.certificates import ensure_identity
 from tonnage.clock import Clock, SystemClock
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
@@ -73,12 +74,8 @@ async def serve(
         hosts = tuple(
             dict.fromkeys((settings.bind, "127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default"))
         )
-        identity = certificates.ensure_identity(folder / "pki", hosts, clock.now())
-        tokens = (
-            certificates.read_tokens(settings.token_file)
-            if settings.token_file
-            else [certificates.ensure_token(folder / "token")]
-        )
+        identity = ensure_identity(folder / "pki", hosts, clock.now())
+        tokens = read_tokens(settings.token_file) if settings.token_file else [ensure_token(folder / "token")]
         application = Application(registry, tokens=tokens, measures=new_registry(), rng=rng)
         # A client that hangs up must end its watch, also one that nothing happens on.
         listener = web.ServerRunner(
@@ -100,7 +97,7 @@ async def serve(
             host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
             url = f"https://{host}:{port}"
             kubeconfig = folder / "kubeconfig"
-            certificates.write_kubeconfig(kubeconfig, url=url, ca_pem=identity.ca_pem, token=tokens[0])
+            write_kubeconfig(kubeconfig, url=url, ca_pem=identity.ca_pem, token=tokens[0])
             try:
                 yield Server(url, kubeconfig, tokens[0], identity.ca_pem, registry, application)
             finally:

@@ -29,6 +29,7 @@ from collections.abc import Hashable
 from itertools import count
 from typing import Generic, TypeVar
 
+from tonnage.backoff import exponential_s
 from tonnage.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
@@ -121,8 +122,7 @@ class WorkQueue(Generic[K]):
         """It failed: add it again, after a pause that doubles with every failure until it is forgotten."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        # 2^60 first pauses are longer than any maximum; more would only be a large number.
-        self.add_after(key, min(self._first_retry_s * 2.0 ** min(failures, 60), self._max_retry_s))
+        self.add_after(key, exponential_s(self._first_retry_s, failures, max_s=self._max_retry_s))
 
     def forget(self, key: K) -> None:
         """It went well, or is given up: the next failure is the first again."""

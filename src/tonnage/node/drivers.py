@@ -12,7 +12,6 @@ which went away while we were not running is noticed too.
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from tonnage.csi.driver_capabilities import NodeCapabilities, get_node_capabilit
 from tonnage.deadline import within
 from tonnage.errors import TonnageError
 from tonnage.node.metrics import Meter
+from tonnage.private_files import write_private
 
 _ASK_S: Final = 5.0
 """How long a driver may take to say who it is; then it is asked again at the next look."""
@@ -176,12 +176,7 @@ class Drivers:
         if path.exists() and path.read_text() == text:
             return
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
-        aside = path.with_name(f".{path.name}.{os.getpid()}")
-        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+        write_private(path, text.encode())
 
 
 def _exists(address: str) -> bool:

@@ -18,9 +18,10 @@ from typing import Any, Final
 from tonnage.csi.address import MAX_SOCKET_PATH
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
+from tonnage.private_files import write_private
 
 MAX_NODES: Final = 500
-_MEMORY: Final = "cluster.json"
+_SETTINGS_FILE: Final = "cluster.json"
 _KEPT: Final = ("nodes", "pools", "max_volumes", "pool_policy")
 _DEFAULTS: Final[dict[str, Any]] = {
     "nodes": 3,
@@ -68,7 +69,7 @@ class PlaneSettings:
 
     def resolved(self) -> dict[str, Any]:
         """What is asked, else what was kept, else the default. Raises TonnageError."""
-        path = self.data_dir / _MEMORY
+        path = self.data_dir / _SETTINGS_FILE
         kept: Any = {}
         try:
             if path.exists():
@@ -85,11 +86,7 @@ class PlaneSettings:
 
     def keep(self, resolved: Mapping[str, Any]) -> None:
         """Remember what was resolved for the next time. Only for whoever holds the folder's lock."""
-        path = self.data_dir / _MEMORY
-        aside = path.with_name(f".{_MEMORY}.new")
-        aside.write_text(json.dumps(resolved, indent=1) + "\n")
-        aside.chmod(0o600)
-        aside.replace(path)
+        write_private(self.data_dir / _SETTINGS_FILE, (json.dumps(resolved, indent=1) + "\n").encode())
 
     def socket_dir(self) -> Path:
         """Where sockets are: in the data folder, or where the kernel's limit on their paths allows a folder of ours."""

@@ -8,12 +8,12 @@ since every CSI call may be repeated. Keys are those of a kubelet's vol_data.jso
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from pathlib import Path
 
 from tonnage import logs
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
+from tonnage.private_files import write_private
 
 _log = logs.logger(__name__)
 
@@ -36,12 +36,7 @@ def save(path: Path, record: MountRecord, *, node: str, attachment: str) -> None
         if path.read_text() == text:
             return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    write_private(path, text.encode())
 
 
 def load(path: Path) -> MountRecord | None:

@@ -1,0 +1,54 @@
+"""How an administrator gets in: bearer tokens, kept in a file or named in one, and the kubeconfig that holds the first.
+
+The token is made once and reused, so that a kubeconfig handed out yesterday works after a restart.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from pathlib import Path
+
+import yaml
+
+from tonnage.errors import TonnageError
+from tonnage.private_files import write_private
+
+
+def ensure_token(path: Path) -> str:
+    """The admin token kept in a file, made on first use."""
+    if not path.exists():
+        write_private(path, (secrets.token_urlsafe(32) + "\n").encode())
+    return read_tokens(path)[0]
+
+
+def read_tokens(path: Path) -> list[str]:
+    """The tokens of a file, one a line. A line in upstream's `token,user,uid` form gives its first column."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as exc:
+        raise TonnageError(
+            f"cannot read the token file {path}: {exc.strerror}", hint="name a readable file with one token a line"
+        ) from exc
+    tokens = [line.partition(",")[0].strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not tokens:
+        raise TonnageError(f"the token file {path} holds no token", hint="write one token a line into it")
+    return tokens
+
+
+def write_kubeconfig(path: Path, *, url: str, ca_pem: bytes, token: str) -> None:
+    """An admin kubeconfig, readable by its owner alone."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "tonnage",
+                "cluster": {"server": url, "certificate-authority-data": base64.b64encode(ca_pem).decode()},
+            }
+        ],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": "tonnage", "context": {"cluster": "tonnage", "user": "admin"}}],
+        "current-context": "tonnage",
+    }
+    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
