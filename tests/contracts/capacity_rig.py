@@ -9,11 +9,10 @@ import asyncio
 import json
 import random
 import tempfile
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc.aio
 from google.protobuf.wrappers_pb2 import Int64Value
@@ -32,8 +31,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
-
-T = TypeVar("T")
+from tonnage.testing.eventually import eventually_async
 
 TOPOLOGY_KEY = "topology.tonnage.dev/node"
 _PATIENCE_S = 20.0
@@ -165,7 +163,7 @@ class Stage:
             found = await self.objects()
             return sorted(said_by(each) for each in found) == sorted(figures)
 
-        await eventually(look)
+        await eventually_async(look)
         return found
 
     async def have_pools(self, count: int) -> bool:
@@ -182,7 +180,7 @@ class Stage:
         async def look() -> bool:
             return seconds in self.clock.naps_s
 
-        await eventually(look)
+        await eventually_async(look)
 
     async def until_asked(self, times: int) -> None:
         """Wait until the driver has been asked so often since `driver.asked` was cleared."""
@@ -190,22 +188,13 @@ class Stage:
         async def look() -> bool:
             return len(self.driver.asked) >= times
 
-        await eventually(look)
+        await eventually_async(look)
 
 
 def said_by(found: CSIStorageCapacity) -> tuple[str, str]:
     topology = found.node_topology
     node = "" if topology is None else topology.match_labels.get(TOPOLOGY_KEY, "")
     return node, str(found.capacity)
-
-
-async def eventually(look: Callable[[], Awaitable[T]]) -> T:
-    """Look until it is true; the bound is for a hung test, not a measure of speed."""
-    ends_at = time.monotonic() + _PATIENCE_S
-    while not (answer := await look()):
-        assert time.monotonic() < ends_at, "it did not come true"
-        await asyncio.sleep(0.02)
-    return answer
 
 
 @asynccontextmanager

@@ -9,13 +9,10 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 Doc = dict[str, Any]
-T = TypeVar("T")
 
 PATCHES = {
     "json": "application/json-patch+json",
@@ -185,14 +182,6 @@ class Api:
             return events
         finally:
             connection.close()
-
-    def eventually(self, ask: Callable[[], Reply], holds: Callable[[Reply], T]) -> Reply:
-        """Ask until it holds: Kubernetes' admission looks at caches that follow by some milliseconds."""
-        ends_at = time.monotonic() + _PATIENCE_S
-        while True:
-            reply = ask()
-            if holds(reply) or time.monotonic() > ends_at:
-                return reply
 
     def close(self) -> None:
         if self._kept is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from contract_api import Api
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import start_cluster
 
 _FORGETFUL = """
@@ -91,11 +91,12 @@ def kube_apiserver(folder: Path, assets: Path, *, is_forgetful: bool = False) ->
     server = [str(assets / "kube-apiserver"), *(f"--{name}={value}" for name, value in flags.items())]
     with logged(etcd, folder / "etcd.log"), logged(server, folder / "kube-apiserver.log") as process:
         api = Api("kube-apiserver", f"https://127.0.0.1:{port}", "contract-token")
-        ends_at = time.monotonic() + 60
-        while not is_ready(api):
-            told = (folder / "kube-apiserver.log").read_text()[-2000:]
-            assert process.poll() is None and time.monotonic() < ends_at, told
-            time.sleep(0.1)
+        eventually(
+            lambda: process.poll() is not None or is_ready(api),
+            "kube-apiserver to be ready",
+            details=lambda: (folder / "kube-apiserver.log").read_text()[-2000:],
+        )
+        assert process.poll() is None, (folder / "kube-apiserver.log").read_text()[-2000:]
         yield api
         api.close()
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from contract_api import Api, binding, pod
 
+from tonnage.testing.eventually import eventually
+
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
@@ -31,9 +33,9 @@ def default_class(api: Api, ns: str, claims: str) -> Iterator[str]:
     """The name of a default StorageClass that can expand its volumes."""
     doc = {"metadata": {"name": ns, "annotations": DEFAULT}, "provisioner": "p", "allowVolumeExpansion": True}
     api.create(CLASSES, doc)
-    api.eventually(
+    eventually(
         lambda: api.post(f"{claims}?dryRun=All", claim("probe")),
-        lambda reply: reply["spec"].get("storageClassName") == ns,
+        holds=lambda reply: reply["spec"].get("storageClassName") == ns,
     )
     yield ns
     api.delete(f"{CLASSES}/{ns}")
@@ -68,8 +70,9 @@ def test_a_bound_claim_grows_where_its_class_lets_it(api: Api, ns: str, claims: 
 def important(api: Api, ns: str, pods: str) -> Iterator[str]:
     """The name of a PriorityClass of 77 that never preempts."""
     api.create(PRIORITIES, {"metadata": {"name": ns}, "value": 77, "preemptionPolicy": "Never"})
-    api.eventually(
-        lambda: api.post(f"{pods}?dryRun=All", pod("probe", priorityClassName=ns)), lambda reply: reply.code == 201
+    eventually(
+        lambda: api.post(f"{pods}?dryRun=All", pod("probe", priorityClassName=ns)),
+        holds=lambda reply: reply.code == 201,
     )
     yield ns
     api.delete(f"{PRIORITIES}/{ns}")
@@ -101,8 +104,8 @@ def test_a_pod_cannot_choose_a_number_of_its_own(api: Api, pods: str, important:
 def test_one_priority_class_may_be_the_default(api: Api, ns: str, pods: str) -> None:
     api.create(PRIORITIES, {"metadata": {"name": ns}, "value": 9, "globalDefault": True})
     try:
-        made = api.eventually(
-            lambda: api.post(f"{pods}?dryRun=All", pod("a")), lambda reply: reply["spec"]["priority"] == 9
+        made = eventually(
+            lambda: api.post(f"{pods}?dryRun=All", pod("a")), holds=lambda reply: reply["spec"]["priority"] == 9
         )
         assert made["spec"]["priorityClassName"] == ns
         refused = api.post(PRIORITIES, {"metadata": {"name": f"{ns}-2"}, "value": 9, "globalDefault": True})
@@ -128,8 +131,8 @@ def test_the_classes_of_the_system_are_there_to_stay(api: Api, name: str) -> Non
 def test_a_pod_inherits_the_zone_of_its_node(api: Api, ns: str, pods: str) -> None:
     zone = {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}
     api.create("/api/v1/nodes", {"metadata": {"name": ns, "labels": {**zone, "other": "x"}}})
-    made = api.eventually(
-        lambda: api.post(f"{pods}?dryRun=All", pod("a", nodeName=ns)), lambda reply: "labels" in reply.meta
+    made = eventually(
+        lambda: api.post(f"{pods}?dryRun=All", pod("a", nodeName=ns)), holds=lambda reply: "labels" in reply.meta
     )
     assert made.meta["labels"] == zone
     api.create(pods, pod("b"))

@@ -13,6 +13,8 @@ import pytest
 from contract_api import Api, config_map
 from contract_servers import embedded, kube_apiserver
 
+from tonnage.testing.eventually import eventually
+
 
 @pytest.fixture(scope="module", params=["embedded", pytest.param("kube-apiserver", marks=pytest.mark.envtest)])
 def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
@@ -26,8 +28,9 @@ def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         path = "/api/v1/namespaces/default/configmaps"
         for number in range(10):
             server.create(path, config_map(f"c{number}"))
-        server.eventually(
-            lambda: server.get(f"{path}?resourceVersion=1&resourceVersionMatch=Exact"), lambda reply: reply.code == 410
+        eventually(
+            lambda: server.get(f"{path}?resourceVersion=1&resourceVersionMatch=Exact"),
+            holds=lambda reply: reply.code == 410,
         )
         yield server
 

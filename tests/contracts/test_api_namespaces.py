@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from contract_api import Api, config_map, pod
 
+from tonnage.testing.eventually import eventually
+
 NAMESPACES = "/api/v1/namespaces"
 
 
@@ -53,7 +55,7 @@ def test_deleting_marks_it_and_waits_for_its_finalizers(api: Api, leaving: str) 
 
 def test_nothing_new_is_made_in_it(api: Api, leaving: str, maps: str) -> None:
     told = f"unable to create new content in namespace {leaving} because it is being terminated"
-    refused = api.eventually(lambda: api.post(maps, config_map("new")), lambda reply: reply.code == 403)
+    refused = eventually(lambda: api.post(maps, config_map("new")), holds=lambda reply: reply.code == 403)
     assert (refused.code, refused.reason) == (403, "Forbidden")
     assert refused.message == f'configmaps "new" is forbidden: {told}'
     assert refused["details"]["causes"] == [
@@ -94,7 +96,7 @@ def test_the_last_finalizer_gone_ends_it(api: Api, leaving: str, maps: str) -> N
     done = api.put(f"{path}/finalize", {**api.get(path).body, "spec": {}})
     assert (done.code, done["spec"]) == (200, {})
     assert api.get(path).code == 404
-    refused = api.eventually(lambda: api.post(maps, config_map("new")), lambda reply: reply.code == 404)
+    refused = eventually(lambda: api.post(maps, config_map("new")), holds=lambda reply: reply.code == 404)
     assert refused.message == f'namespaces "{leaving}" not found'
 
 

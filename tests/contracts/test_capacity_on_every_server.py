@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
-from capacity_rig import TOPOLOGY_KEY, Stage, eventually, said_by, staged
+from capacity_rig import TOPOLOGY_KEY, Stage, said_by, staged
 from contract_api import Api
 from prometheus_client import CollectorRegistry
 
@@ -25,6 +25,7 @@ from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorage
 from tonnage.provisioner.capacity.objects import manager_on
 from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
+from tonnage.testing.eventually import eventually_async
 from tonnage.testing.storage_builders import volume
 
 GI = 1 << 30
@@ -102,7 +103,7 @@ async def test_a_poll_writes_what_changed_and_only_that(stage: Stage):
         assert {listed_pools(each) for name, each in after.items() if name not in same} == {(30 * GI,)}
         stage.driver.say(b, total="30Gi")
         stage.clock.advance(60)
-        await eventually(lambda: stage.have_pools(1))
+        await eventually_async(lambda: stage.have_pools(1))
 
 
 async def test_after_a_volume_was_made_its_segment_is_asked_at_once_about_all_classes(stage: Stage):
@@ -234,7 +235,7 @@ async def test_what_others_do_to_an_object_is_put_right(stage: Stage):
         async def successor() -> CSIStorageCapacity | None:
             return next((each for each in await stage.objects() if each.uid != first.uid), None)
 
-        second = await eventually(successor)
+        second = await eventually_async(successor)
         assert second is not None
         # Taken over by somebody else: it is theirs from now on, and another is made.
         theirs = {"metadata": {"labels": {"csi.storage.k8s.io/managed-by": "somebody"}}}
@@ -275,7 +276,7 @@ async def test_duplicates_and_leftovers_go_and_what_is_not_ours_stays(stage: Sta
         async def are_clean() -> bool:
             return await names() == {"one", "other-manager", "no-manager"} and capacities.counts() == (1, 1, 0)
 
-        await eventually(are_clean)
+        await eventually_async(are_clean)
         await stage.until_published((a, "100Gi"), (a, "1Gi"), (a, "1Gi"))
         await stage.until_settled()
     # Killed and started again it finds them: nothing is made, nothing is written.
@@ -338,10 +339,10 @@ async def test_an_old_provisioner_says_nothing_of_pools_and_takes_back_what_a_ne
     stage.driver.say(a, "100Gi", "200Gi", total="123Gi", maximum="100Gi")
     async with stage.controller():
         await stage.until_published((a, "300Gi"))
-        await eventually(lambda: stage.have_pools(1))
+        await eventually_async(lambda: stage.have_pools(1))
     async with stage.controller(with_pools=False):
         await stage.until_published((a, "123Gi"))
-        await eventually(lambda: stage.have_pools(0))
+        await eventually_async(lambda: stage.have_pools(0))
         assert str((await stage.only()).maximum_volume_size) == "100Gi"
 
 
@@ -385,7 +386,7 @@ async def test_without_its_namespace_it_says_so_and_waits_for_it(stage: Stage, c
         async def objects() -> tuple[CSIStorageCapacity, ...]:
             return (await stage.client.list(CSIStorageCapacity, namespace=late)).items
 
-        (found,) = await eventually(objects)
+        (found,) = await eventually_async(objects)
         assert str(found.capacity) == "100Gi"
 
 
@@ -402,7 +403,7 @@ async def test_a_server_that_learns_the_field_gets_it_instead_of_the_annotation(
             a = await stage.node("a")
             stage.driver.say(a, "100Gi", "200Gi")
             await stack.enter_async_context(stage.controller())
-            await eventually(lambda: stage.have_pools(1))
+            await eventually_async(lambda: stage.have_pools(1))
             found = await stage.only()
             assert found.metadata.annotations == {AVAILABLE_CAPACITIES: "100Gi,200Gi"}
             assert found.available_capacities == ()
@@ -414,6 +415,6 @@ async def test_a_server_that_learns_the_field_gets_it_instead_of_the_annotation(
                 found = await stage.only()
                 return bool(found.available_capacities) and not found.metadata.annotations
 
-            await eventually(has_field_alone)
+            await eventually_async(has_field_alone)
             assert listed_pools(await stage.only()) == (200 * GI, 100 * GI)
             await stack.aclose()

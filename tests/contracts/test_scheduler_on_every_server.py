@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import ssl
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from contract_api import Api
 from contract_servers import free_port
 
+from tonnage.testing.eventually import eventually
 from tonnage.testing.programs import Program, spawn
 
 
@@ -46,14 +46,6 @@ def scheduler(api: Api, folder: Path, name: str, port: int) -> Iterator[Program]
         process.wait(timeout=30)
 
 
-def eventually(holds: Callable[[], Any], folder: Path) -> Any:
-    ends_at = time.monotonic() + 60
-    while not (answer := holds()):
-        assert time.monotonic() < ends_at, (folder / "scheduler.log").read_text()
-        time.sleep(0.1)
-    return answer
-
-
 def test_the_scheduler_leads_places_and_tells(api: Api, ns: str, pods: str, tmp_path: Path) -> None:
     room = {"cpu": "2", "memory": "4Gi", "pods": "10"}
     api.create(
@@ -69,9 +61,15 @@ def test_the_scheduler_leads_places_and_tells(api: Api, ns: str, pods: str, tmp_
     api.create(pods, pod("fits", "1500m"))
     port = free_port()
     with scheduler(api, tmp_path, ns, port):
-        eventually(lambda: api.get(f"{pods}/fits").body["spec"].get("nodeName") == ns, tmp_path)
+        eventually(
+            lambda: api.get(f"{pods}/fits").body["spec"].get("nodeName") == ns,
+            details=(tmp_path / "scheduler.log").read_text,
+        )
         api.create(pods, pod("waits", "1"))
-        told = eventually(lambda: api.get(f"{pods}/waits").body["status"].get("conditions"), tmp_path)
+        told = eventually(
+            lambda: api.get(f"{pods}/waits").body["status"].get("conditions"),
+            details=(tmp_path / "scheduler.log").read_text,
+        )
         assert (told[0]["type"], told[0]["status"], told[0]["reason"]) == ("PodScheduled", "False", "Unschedulable")
         assert "1 Insufficient cpu" in told[0]["message"]
         lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{ns}"
@@ -82,7 +80,10 @@ def test_the_scheduler_leads_places_and_tells(api: Api, ns: str, pods: str, tmp_
         assert 'scheduler_pending_pods{queue="unschedulable"} 1.0' in metrics
         # The room it waits for comes free.
         api.delete(f"{pods}/fits?gracePeriodSeconds=0")
-        eventually(lambda: api.get(f"{pods}/waits").body["spec"].get("nodeName") == ns, tmp_path)
+        eventually(
+            lambda: api.get(f"{pods}/waits").body["spec"].get("nodeName") == ns,
+            details=(tmp_path / "scheduler.log").read_text,
+        )
     # Asked to stop, it lets go of its lease, so that the next need not wait.
     assert not api.get(lease).body["spec"].get("holderIdentity")
     api.delete(f"{pods}/waits?gracePeriodSeconds=0")

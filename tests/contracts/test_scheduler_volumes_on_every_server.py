@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from contract_api import Api, Doc
 
+from tonnage.testing.eventually import eventually
 from tonnage.testing.programs import Program, spawn
 
 STORAGE = "/apis/storage.k8s.io/v1"
@@ -116,11 +116,7 @@ class Stage:
         assert reply.code == 200, reply.body
 
     def eventually(self, holds: Callable[[], Any]) -> Any:
-        ends_at = time.monotonic() + 60
-        while not (answer := holds()):
-            assert time.monotonic() < ends_at, (self.folder / "scheduler.log").read_text()
-            time.sleep(0.1)
-        return answer
+        return eventually(holds, details=(self.folder / "scheduler.log").read_text)
 
 
 def test_claims_are_packed_into_pools_reserved_for_and_waited_for(api: Api, ns: str, tmp_path: Path) -> None:

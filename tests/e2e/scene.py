@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +19,12 @@ from typing import Any, TypeVar
 from tonnage.faults import Fault, FaultFile
 from tonnage.objects.document import Doc
 from tonnage.stories.objects import claim, pod
+from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import Up, start_up
 
 T = TypeVar("T")
 
 PATIENCE_S = 30.0
-_LOOK_EVERY_S = 0.05
 _TOPOLOGY_KEY = "topology.tonnage.dev/node"
 
 
@@ -96,13 +95,7 @@ class Scene:
 
     def until(self, what: str, find: Callable[[], T | None], timeout_s: float = PATIENCE_S) -> T:
         """Look until something is found, and give it. Fails with what was waited for, and the events of the scene."""
-        give_up_at = time.monotonic() + timeout_s
-        while True:
-            found = find()
-            if found:
-                return found
-            assert time.monotonic() < give_up_at, f"waited {timeout_s:g} s for {what}\n{self.kubectl('get', 'events')}"
-            time.sleep(_LOOK_EVERY_S)
+        return eventually(find, what, within_s=timeout_s, details=lambda: self.kubectl("get", "events"))
 
     def items(self, path: str, selector: str = "") -> list[Doc]:
         query = f"?labelSelector={selector}" if selector else ""

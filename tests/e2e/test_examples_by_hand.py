@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 import pytest
 from scene import whole_cluster
 
+from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import Up
 
 pytestmark = pytest.mark.kubectl
@@ -123,7 +123,4 @@ def test_an_example_shows_what_its_readme_shows(up: Up, tmp_path: Path, example:
 
 def until_shown(file: Path, shown: str) -> None:
     """Wait until a file has these lines, and at least one."""
-    give_up_at = time.monotonic() + 20.0
-    while not (printed := file.read_text()) or missing(shown, printed):
-        assert time.monotonic() < give_up_at, f"{missing(shown, printed)!r} is not among\n{printed}"
-        time.sleep(0.05)
+    eventually(file.read_text, f"{shown!r} to be printed", holds=lambda text: text and not missing(shown, text))

@@ -9,14 +9,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import Cluster, start_cluster
 
 PLUGIN = os.environ.get("CSI_HOSTPATH", "")
@@ -65,14 +64,6 @@ def running(*command: str, log: Path) -> Iterator[None]:
     finally:
         process.terminate()
         process.wait(timeout=20)
-
-
-def eventually(look: Callable[[], Any], timeout_s: float = 30.0) -> Any:
-    give_up_at = time.monotonic() + timeout_s
-    while not (found := look()):
-        assert time.monotonic() < give_up_at, "it never came"
-        time.sleep(0.1)
-    return found
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import Deployment, StatefulSet
 from tonnage.objects.core_v1 import Event, Pod
 from tonnage.objects.document import Doc
+from tonnage.testing.eventually import eventually_async
 
 _PATIENCE_S: Final = 20.0
 """A bound for a hung test, not a measure of speed."""
@@ -119,15 +120,12 @@ class Stage:
 
     async def until(self, holds: Callable[[], Awaitable[Any]], told: Callable[[], Awaitable[Any]] | None = None) -> Any:
         """Ask until the answer is true; what it was."""
-        ends_at = asyncio.get_running_loop().time() + _PATIENCE_S
-        while True:
-            answer = await holds()
-            if answer:
-                return answer
-            if asyncio.get_running_loop().time() > ends_at:
-                state = [(pod.name, pod.status.phase, pod.metadata.is_terminating) for pod in await self.pods()]
-                raise AssertionError(f"it did not come true; pods: {state}; {await told() if told else ''}")
-            await asyncio.sleep(0.02)
+
+        async def details() -> str:
+            state = [(pod.name, pod.status.phase, pod.metadata.is_terminating) for pod in await self.pods()]
+            return f"pods: {state}; {await told() if told else ''}"
+
+        return await eventually_async(holds, within_s=_PATIENCE_S, details=details)
 
     async def until_rolled_out(self, name: str) -> Deployment:
         """Wait as `kubectl rollout status` does."""

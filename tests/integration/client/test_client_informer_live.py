@@ -19,6 +19,7 @@ from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import Connection
 from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod
 from tonnage.objects.meta import ObjectMeta
+from tonnage.testing.eventually import eventually_async
 
 
 class Journal:
@@ -107,13 +108,6 @@ class Proxy:
             listening.close()
             self.cut()
             await asyncio.gather(*self._pipes, return_exceptions=True)
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Wait for something that nobody tells of, turn by turn of the loop."""
-    async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110  there is no event to wait for
-            await asyncio.sleep(0)
 
 
 def port_of(server: Server) -> int:
@@ -273,7 +267,7 @@ async def test_bookmarks_make_an_old_version_young(tmp_path, monkeypatch):
                     await direct.create(Namespace(metadata=ObjectMeta(name=f"ns-{number}")))
                 store = server.registry.store
                 newest = store.revision
-                await eventually(lambda: int(informer.resource_version) >= newest)
+                await eventually_async(lambda: int(informer.resource_version) >= newest)
                 await store.compact(newest)
                 proxy.cut()
                 await direct.create(config_map("second"))
@@ -328,4 +322,4 @@ async def test_a_client_that_closes_leaves_no_watch_behind(tmp_path: Path):
             await informers.wait_synced()
             assert len(server.application._watches) == 1
         await client.close()
-        await eventually(lambda: not server.application._watches)
+        await eventually_async(lambda: not server.application._watches)

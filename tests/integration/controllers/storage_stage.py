@@ -6,7 +6,7 @@ import asyncio
 import random
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -238,15 +238,6 @@ class StorageStage:
         except NotFound:
             return True
         return False
-
-    async def eventually(self, holds: Callable[[], Awaitable[Any]], within_s: float = 20.0) -> Any:
-        """Ask until the answer is true; what it was. The bound is for a hung test, not a measure of speed."""
-        async with asyncio.timeout(within_s):
-            while True:
-                answer = await holds()
-                if answer:
-                    return answer
-                await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

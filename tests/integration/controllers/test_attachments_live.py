@@ -15,6 +15,7 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, attachment_name
+from tonnage.testing.eventually import eventually_async
 
 FINALIZER = "external-attacher/pools-tonnage-dev"
 _Rpc = csi.ControllerServiceCapability.RPC
@@ -32,9 +33,9 @@ async def test_a_pods_volume_is_attached_to_its_node(stage: StorageStage) -> Non
     await stage.bound("pv", "data")
     async with stage.driver() as driver, stage.attaching(Attachments):
         await stage.pod("db-0", "data", on="node-1")
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
-        await stage.eventually(lambda: _lists(stage, "node-1", "h-pv"))
-        await stage.eventually(lambda: stage.told("db-0"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
+        await eventually_async(lambda: _lists(stage, "node-1", "h-pv"))
+        await eventually_async(lambda: stage.told("db-0"))
     attachment = (await stage.attachments())["pv on node-1"]
     # sha256 of handle + driver + node, as kubelets compute it.
     assert attachment.name == attachment_name("h-pv", DRIVER, "node-1")
@@ -54,18 +55,18 @@ async def test_a_volume_moves_only_after_the_old_node_has_let_go(stage: StorageS
     await stage.bound("pv", "data")
     async with stage.driver() as driver, stage.attaching(Attachments):
         await stage.pod("db-0", "data", on="node-1")
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         await stage.in_use("node-1", "h-pv")
         await stage.pod("db-1", "data", on="node-2")
-        await stage.eventually(lambda: stage.told("db-1"))
+        await eventually_async(lambda: stage.told("db-1"))
         await stage.remove_pod("db-0")
         # The pod is gone, and the node still has the volume mounted: it stays where it is.
         await stage.pod("later", "data", on="node-2")
-        await stage.eventually(lambda: stage.told("later"))
+        await eventually_async(lambda: stage.told("later"))
         assert list(await stage.attachments()) == ["pv on node-1"]
         await stage.in_use("node-1")
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-2"))
-        await stage.eventually(lambda: _lists(stage, "node-2", "h-pv"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-2"))
+        await eventually_async(lambda: _lists(stage, "node-2", "h-pv"))
         assert await _lists(stage, "node-1")
     assert driver.calls == ["publish h-pv id-node-1", "unpublish h-pv id-node-1", "publish h-pv id-node-2"]
     assert list(await stage.attachments()) == ["pv on node-2"]
@@ -85,13 +86,13 @@ async def test_a_volume_of_a_node_that_is_gone_is_rebuilt_elsewhere_by_its_kept_
     await stage.bound("pv", "data")
     async with stage.driver() as driver, stage.attaching(Attachments):
         await stage.pod("db-0", "data", on="node-1")
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         await stage.in_use("node-1", "h-pv")
         await stage.client.delete(CSINode, "node-1")
         await stage.client.delete(Node, "node-1")
         await stage.remove_pod("db-0")
         await stage.pod("db-0", "data", on="node-2")
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-2"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-2"))
     assert driver.calls == ["publish h-pv id-node-1", "unpublish h-pv id-node-1", "publish h-pv id-node-2"]
 
 
@@ -99,12 +100,12 @@ async def test_a_node_that_is_out_of_service_is_not_asked(stage: StorageStage) -
     await stage.bound("pv", "data")
     async with stage.driver() as driver, stage.attaching(Attachments):
         await stage.pod("db-0", "data", on="node-1")
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         await stage.in_use("node-1", "h-pv")
         await stage.remove_pod("db-0")
         taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
         await stage.client.patch(Node, "node-1", {"spec": {"taints": [taint]}})
-        await stage.eventually(lambda: _nothing_attached(stage))
+        await eventually_async(lambda: _nothing_attached(stage))
     assert driver.published == set()
 
 
@@ -112,12 +113,12 @@ async def test_a_node_that_is_lost_is_waited_for_and_then_not_asked(stage: Stora
     await stage.bound("pv", "data")
     async with stage.driver() as driver, stage.attaching(partial(Attachments, max_wait_for_unmount_s=0.3)):
         await stage.pod("db-0", "data", on="node-1")
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         await stage.in_use("node-1", "h-pv")
         lost = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
         await stage.client.patch(Node, "node-1", {"status": lost}, subresource="status")
         await stage.remove_pod("db-0")
-        await stage.eventually(lambda: _nothing_attached(stage))
+        await eventually_async(lambda: _nothing_attached(stage))
     assert driver.published == set()
 
 
@@ -131,11 +132,11 @@ async def test_a_full_node_is_told_with_its_code_and_tried_again(stage: StorageS
             found = (await stage.attachments()).get("pv on node-1")
             return found if found is not None and found.status.attach_error is not None else None
 
-        failed = await stage.eventually(is_told)
-        await stage.eventually(lambda: _has_told(stage, "db-0", "FailedAttachVolume"))
+        failed = await eventually_async(is_told)
+        await eventually_async(lambda: _has_told(stage, "db-0", "FailedAttachVolume"))
         driver.refusal = None
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
-        await stage.eventually(lambda: _has_told(stage, "db-0", "SuccessfulAttachVolume"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
+        await eventually_async(lambda: _has_told(stage, "db-0", "SuccessfulAttachVolume"))
     told = "rpc error: code = ResourceExhausted desc = all 2 slots are taken"
     assert (failed.status.attach_error.message, failed.status.attach_error.error_code) == (told, 8)
     assert (await stage.attachments())["pv on node-1"].status.attach_error is None
@@ -154,8 +155,8 @@ async def test_without_the_gate_an_error_has_no_code(stage: StorageStage) -> Non
             found = (await stage.attachments()).get("pv on node-1")
             return found if found is not None and found.status.attach_error is not None else None
 
-        failed = await stage.eventually(error)
-        await stage.eventually(lambda: stage.told("db-0"))
+        failed = await eventually_async(error)
+        await eventually_async(lambda: stage.told("db-0"))
     assert failed.status.attach_error.error_code is None
     # What was written about the failure does not shorten the pause before the next try.
     assert driver.calls == ["publish h-pv id-node-1"]
@@ -165,7 +166,7 @@ async def test_a_detach_that_fails_keeps_the_object_and_says_why(stage: StorageS
     await stage.bound("pv", "data")
     async with stage.driver() as driver, stage.attaching(Attachments):
         await stage.pod("db-0", "data", on="node-1")
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         driver.refusal = (grpc.StatusCode.INTERNAL, "stuck")
         await stage.remove_pod("db-0")
 
@@ -174,9 +175,9 @@ async def test_a_detach_that_fails_keeps_the_object_and_says_why(stage: StorageS
             failure = found.status.detach_error if found is not None else None
             return failure.message if failure is not None else ""
 
-        assert await stage.eventually(error) == "rpc error: code = Internal desc = stuck"
+        assert await eventually_async(error) == "rpc error: code = Internal desc = stuck"
         driver.refusal = None
-        await stage.eventually(lambda: _nothing_attached(stage))
+        await eventually_async(lambda: _nothing_attached(stage))
     assert set(driver.calls[1:]) == {"unpublish h-pv id-node-1"}
     assert driver.published == set()
 
@@ -185,14 +186,14 @@ async def test_work_is_taken_up_again_where_the_last_controllers_left_it(stage: 
     await stage.bound("pv", "data")
     async with stage.running(Attachments):
         await stage.pod("db-0", "data", on="node-1")
-        await stage.eventually(stage.attachments)
+        await eventually_async(stage.attachments)
     async with stage.driver() as driver:
         async with stage.attaching():
-            await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+            await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         await stage.remove_pod("db-0")
         await stage.pod("db-1", "data", on="node-2")
         async with stage.attaching(Attachments):
-            await stage.eventually(lambda: _is_attached(stage, "pv on node-2"))
+            await eventually_async(lambda: _is_attached(stage, "pv on node-2"))
             assert await stage.told("db-0") == []
     assert driver.published == {("h-pv", "id-node-2")}
 
@@ -201,10 +202,10 @@ async def test_a_driver_that_does_not_attach_has_nothing_to_be_asked(stage: Stor
     await stage.bound("pv", "data")
     async with stage.driver(_Rpc.CREATE_DELETE_VOLUME) as driver, stage.attaching(Attachments):
         await stage.pod("db-0", "data", on="node-1")
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         assert (await stage.attachments())["pv on node-1"].metadata.finalizers == ()
         await stage.remove_pod("db-0")
-        await stage.eventually(lambda: _nothing_attached(stage))
+        await eventually_async(lambda: _nothing_attached(stage))
     assert driver.calls == []
 
 
@@ -219,7 +220,7 @@ async def test_no_attachment_is_made_where_none_is_required(stage: StorageStage)
         await stage.pod("a", "near", on="node-3")
         await stage.pod("b", "far", on="node-3")
         # What concerns the first pod has been looked at before what concerns the second.
-        await stage.eventually(stage.attachments)
+        await eventually_async(stage.attachments)
     assert list(await stage.attachments()) == ["far on node-3"]
 
 
@@ -228,11 +229,11 @@ async def test_a_node_without_the_driver_waits_until_it_is_installed(stage: Stor
     await stage.bound("pv", "data")
     async with stage.driver(), stage.attaching(Attachments):
         await stage.pod("db-0", "data", on="node-3")
-        await stage.eventually(lambda: stage.told("db-0"))
+        await eventually_async(lambda: stage.told("db-0"))
         assert await stage.attachments() == {}
         drivers = {"spec": {"drivers": [{"name": DRIVER, "nodeID": "id-node-3"}]}}
         await stage.client.patch(CSINode, "node-3", drivers)
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-3"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-3"))
     note = f'AttachVolume.Attach failed for volume "pv" : CSINode node-3 does not contain driver {DRIVER}'
     assert ("Warning", "FailedAttachVolume", note) in await stage.told("db-0")
 
@@ -252,9 +253,9 @@ async def test_secrets_are_read_for_the_driver_and_a_missing_one_is_told(stage: 
             failure = found.status.attach_error if found is not None else None
             return failure.message if failure is not None else ""
 
-        assert await stage.eventually(error) == 'failed to load secret "default/key": secrets "key" not found'
+        assert await eventually_async(error) == 'failed to load secret "default/key": secrets "key" not found'
         await stage.make("Secret", "key", namespace="default", stringData={"user": "ann"})
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
     assert dict(driver.asked[-1].secrets) == {"user": "ann"}
 
 
@@ -262,11 +263,11 @@ async def test_a_volume_that_is_deleted_stays_until_it_is_detached(stage: Storag
     await stage.bound("pv", "data")
     async with stage.driver(), stage.attaching(Attachments):
         await stage.pod("db-0", "data", on="node-1")
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         await stage.client.delete(PersistentVolume, "pv")
         assert (await stage.get_volume("pv")).metadata.is_terminating
         await stage.remove_pod("db-0")
-        await stage.eventually(lambda: stage.is_gone(PersistentVolume, "pv"))
+        await eventually_async(lambda: stage.is_gone(PersistentVolume, "pv"))
     assert await stage.attachments() == {}
 
 
@@ -275,13 +276,13 @@ async def test_what_was_detached_behind_everyones_back_is_attached_again(stage: 
     rpcs = (_Rpc.PUBLISH_UNPUBLISH_VOLUME, _Rpc.LIST_VOLUMES, _Rpc.LIST_VOLUMES_PUBLISHED_NODES)
     async with stage.driver(*rpcs) as driver, stage.attaching(Attachments, reconcile_sync_s=0.1):
         await stage.pod("db-0", "data", on="node-1")
-        await stage.eventually(lambda: _is_attached(stage, "pv on node-1"))
+        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         driver.published.clear()
 
         async def is_back() -> bool:
             return driver.published == {("h-pv", "id-node-1")}
 
-        await stage.eventually(is_back)
+        await eventually_async(is_back)
 
 
 async def _is_attached(stage: StorageStage, where: str) -> bool:

@@ -20,6 +20,7 @@ from tonnage.objects.core_v1 import (
     PersistentVolumeClaim,
     Pod,
 )
+from tonnage.testing.eventually import eventually_async
 
 
 @pytest.fixture
@@ -32,9 +33,9 @@ async def test_an_immediate_claim_gets_the_smallest_volume_that_is_large_enough(
     async with stage.running(ClaimBinder):
         for name, size in (("small", "1Gi"), ("right", "5Gi"), ("large", "50Gi")):
             await stage.volume(name, size)
-        await stage.eventually(lambda: _phase_is(stage, "large", "Available"))
+        await eventually_async(lambda: _phase_is(stage, "large", "Available"))
         await stage.claim("data", "3Gi")
-        claim = await stage.eventually(lambda: _bound(stage, "data"))
+        claim = await eventually_async(lambda: _bound(stage, "data"))
     # 1Gi < 3Gi <= 5Gi < 50Gi.
     assert (claim.spec.volume_name, str(claim.status.capacity["storage"])) == ("right", "5Gi")
     assert claim.status.access_modes == ("ReadWriteOnce",)
@@ -61,7 +62,7 @@ async def test_many_claims_and_as_many_volumes_are_matched_one_to_one(stage: Sto
             found = (await stage.client.list(PersistentVolumeClaim)).items
             return list(found) if all(each.status.phase == "Bound" for each in found) else None
 
-        claims = await stage.eventually(all_bound)
+        claims = await eventually_async(all_bound)
     owners = {
         volume.name: volume.spec.claim_ref.uid if volume.spec.claim_ref else ""
         for volume in (await stage.client.list(PersistentVolume)).items
@@ -76,9 +77,9 @@ async def test_a_delayed_claim_waits_then_asks_for_provisioning_then_takes_what_
     async with stage.running(ClaimBinder):
         await stage.volume("free", class_name="pools")  # the scheduler's to choose, not the binder's
         uid = await stage.claim("data", class_name="pools")
-        await stage.eventually(lambda: stage.told("data"))
+        await eventually_async(lambda: stage.told("data"))
         await stage.pod("db-0", "data")
-        await stage.eventually(lambda: _has_told(stage, "data", "WaitForPodScheduled"))
+        await eventually_async(lambda: _has_told(stage, "data", "WaitForPodScheduled"))
         chosen = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-1"}}}
         await stage.client.patch(PersistentVolumeClaim, "default/data", chosen)
 
@@ -86,11 +87,11 @@ async def test_a_delayed_claim_waits_then_asks_for_provisioning_then_takes_what_
             annotations = (await stage.get_claim("data")).metadata.annotations
             return annotations.get(STORAGE_PROVISIONER) == DRIVER
 
-        await stage.eventually(is_asked)
-        await stage.eventually(lambda: _has_told(stage, "data", "ExternalProvisioning"))
+        await eventually_async(is_asked)
+        await eventually_async(lambda: _has_told(stage, "data", "ExternalProvisioning"))
         owner = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "data"}
         await stage.volume(f"pvc-{uid}", class_name="pools", claimRef={**owner, "uid": uid})
-        claim = await stage.eventually(lambda: _bound(stage, "data"))
+        claim = await eventually_async(lambda: _bound(stage, "data"))
     assert claim.spec.volume_name == f"pvc-{uid}"
     assert claim.metadata.annotations["volume.beta.kubernetes.io/storage-provisioner"] == DRIVER
     assert BOUND_BY_CONTROLLER not in (await stage.get_volume(f"pvc-{uid}")).metadata.annotations
@@ -117,7 +118,7 @@ async def test_a_binding_that_the_scheduler_began_is_completed(stage: StorageSta
         claimRef={"kind": "PersistentVolumeClaim", "namespace": "default", "name": "data", "uid": uid},
     )
     async with stage.running(ClaimBinder):
-        claim = await stage.eventually(lambda: _bound(stage, "data"))
+        claim = await eventually_async(lambda: _bound(stage, "data"))
     assert claim.spec.volume_name == "chosen"
 
 
@@ -137,9 +138,9 @@ async def test_a_binder_that_was_killed_between_its_writes_is_finished_by_the_ne
     )
     await stage.volume("other")
     async with stage.running(ClaimBinder):
-        claim = await stage.eventually(lambda: _bound(stage, "data"))
-        await stage.eventually(lambda: _phase_is(stage, "other", "Available"))
-        await stage.eventually(lambda: _phase_is(stage, "half", "Bound"))
+        claim = await eventually_async(lambda: _bound(stage, "data"))
+        await eventually_async(lambda: _phase_is(stage, "other", "Available"))
+        await eventually_async(lambda: _phase_is(stage, "half", "Bound"))
     assert claim.spec.volume_name == "half"
 
 
@@ -147,12 +148,12 @@ async def test_a_volume_whose_claim_is_gone_is_released_and_stays(stage: Storage
     await stage.volume("v")
     await stage.claim("data")
     async with stage.running(ClaimBinder, Protection):
-        await stage.eventually(lambda: _bound(stage, "data"))
+        await eventually_async(lambda: _bound(stage, "data"))
         await stage.client.delete(PersistentVolumeClaim, "default/data")
-        await stage.eventually(lambda: _phase_is(stage, "v", "Released"))
+        await eventually_async(lambda: _phase_is(stage, "v", "Released"))
         # A claim of the same name is another claim: it does not get what was the first one's.
         await stage.claim("data")
-        await stage.eventually(lambda: _has_told(stage, "data", "FailedBinding"))
+        await eventually_async(lambda: _has_told(stage, "data", "FailedBinding"))
         assert (await stage.get_volume("v")).status.phase == "Released"
         assert (await stage.get_claim("data")).status.phase == "Pending"
 
@@ -161,14 +162,14 @@ async def test_a_bound_claim_whose_volume_vanishes_is_lost(stage: StorageStage) 
     await stage.volume("v")
     await stage.claim("data")
     async with stage.running(ClaimBinder):
-        await stage.eventually(lambda: _bound(stage, "data"))
+        await eventually_async(lambda: _bound(stage, "data"))
         await stage.client.delete(PersistentVolume, "v")
 
         async def is_lost() -> bool:
             return (await stage.get_claim("data")).status.phase == "Lost"
 
-        await stage.eventually(is_lost)
-        await stage.eventually(lambda: _has_told(stage, "data", "ClaimLost"))
+        await eventually_async(is_lost)
+        await eventually_async(lambda: _has_told(stage, "data", "ClaimLost"))
     note = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
     assert ("Warning", "ClaimLost", note) in await stage.told("data")
 
@@ -176,13 +177,13 @@ async def test_a_bound_claim_whose_volume_vanishes_is_lost(stage: StorageStage) 
 async def test_a_default_class_reaches_claims_that_were_made_before_it(stage: StorageStage) -> None:
     async with stage.running(ClaimBinder):
         await stage.claim("data", class_name=None)
-        await stage.eventually(lambda: _has_told(stage, "data", "FailedBinding"))
+        await eventually_async(lambda: _has_told(stage, "data", "FailedBinding"))
         await stage.storage_class("pools", delayed=True, default=True)
 
         async def has_class() -> bool:
             return (await stage.get_claim("data")).spec.storage_class_name == "pools"
 
-        await stage.eventually(has_class)
+        await eventually_async(has_class)
 
 
 async def test_a_claim_in_use_outlives_its_deletion_until_the_pod_is_gone(stage: StorageStage) -> None:
@@ -195,20 +196,20 @@ async def test_a_claim_in_use_outlives_its_deletion_until_the_pod_is_gone(stage:
             found = [await stage.get_claim("data"), await stage.get_claim("idle")]
             return all("kubernetes.io/pvc-protection" in each.metadata.finalizers for each in found)
 
-        await stage.eventually(are_protected)
+        await eventually_async(are_protected)
         await stage.client.delete(PersistentVolumeClaim, "default/data")
         await stage.client.delete(PersistentVolumeClaim, "default/idle")
-        await stage.eventually(lambda: stage.is_gone(PersistentVolumeClaim, "default/idle"))
+        await eventually_async(lambda: stage.is_gone(PersistentVolumeClaim, "default/idle"))
         assert (await stage.get_claim("data")).metadata.is_terminating
         await stage.remove_pod("db-0")
-        await stage.eventually(lambda: stage.is_gone(PersistentVolumeClaim, "default/data"))
+        await eventually_async(lambda: stage.is_gone(PersistentVolumeClaim, "default/data"))
 
 
 async def test_a_claim_is_protected_from_the_moment_it_is_bound(stage: StorageStage) -> None:
     await stage.volume("v")
     await stage.claim("data")
     async with stage.running(ClaimBinder):  # no protection runs: the binder puts it on
-        claim = await stage.eventually(lambda: _bound(stage, "data"))
+        claim = await eventually_async(lambda: _bound(stage, "data"))
     assert claim.metadata.finalizers == ("kubernetes.io/pvc-protection",)
 
 
@@ -216,12 +217,12 @@ async def test_a_bound_volume_outlives_its_deletion_until_its_claim_is_gone(stag
     await stage.volume("v")
     await stage.claim("data")
     async with stage.running(ClaimBinder, Protection):
-        await stage.eventually(lambda: _bound(stage, "data"))
-        await stage.eventually(lambda: _is_protected(stage, "v"))
+        await eventually_async(lambda: _bound(stage, "data"))
+        await eventually_async(lambda: _is_protected(stage, "v"))
         await stage.client.delete(PersistentVolume, "v")
         assert (await stage.get_volume("v")).metadata.is_terminating
         await stage.client.delete(PersistentVolumeClaim, "default/data")
-        await stage.eventually(lambda: stage.is_gone(PersistentVolume, "v"))
+        await eventually_async(lambda: stage.is_gone(PersistentVolume, "v"))
 
 
 async def test_an_ephemeral_volume_gets_a_claim_of_its_own_and_another_ones_is_left_alone(stage: StorageStage) -> None:
@@ -240,8 +241,8 @@ async def test_an_ephemeral_volume_gets_a_claim_of_its_own_and_another_ones_is_l
         async def is_made() -> bool:
             return not await stage.is_gone(PersistentVolumeClaim, "default/a-scratch")
 
-        await stage.eventually(is_made)
-        await stage.eventually(lambda: stage.told("b"))
+        await eventually_async(is_made)
+        await eventually_async(lambda: stage.told("b"))
     pod, claim = await stage.client.get(Pod, "default/a"), await stage.get_claim("a-scratch")
     owner = claim.metadata.controller
     assert owner is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.meta import Object, ObjectMeta
+from tonnage.testing.eventually import eventually_async
 
 CONTROLLERS = (
     "garbage-collector-controller",
@@ -149,15 +150,6 @@ class Stage:
         return sorted(event.note for event in events.items if event.reason == reason)
 
 
-async def eventually(holds: Callable[[], Awaitable[Any]], within_s: float = 20.0) -> Any:
-    """Ask until the answer is true; what it was. The bound is for a hung test, not a measure of speed."""
-    async with asyncio.timeout(within_s):
-        while True:
-            if answer := await holds():
-                return answer
-            await asyncio.sleep(0.02)
-
-
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     async with (
@@ -176,15 +168,15 @@ async def test_what_belongs_to_a_deleted_owner_goes_however_deep(stage: Stage) -
     await stage.config("stranger", {**root, "uid": "00000000-0000-0000-0000-000000000000"})
     async with stage.controllers():
         # An owner of that name exists, but not with that uid: it was deleted before anybody looked.
-        await eventually(lambda: stage.is_gone(ConfigMap, "default/stranger"))
+        await eventually_async(lambda: stage.is_gone(ConfigMap, "default/stranger"))
         await stage.client.delete(ConfigMap, "default/root", propagation="Background")
-        await eventually(lambda: stage.is_gone(ConfigMap, "default/leaf"))
+        await eventually_async(lambda: stage.is_gone(ConfigMap, "default/leaf"))
         assert await stage.is_gone(ConfigMap, "default/middle")
 
         async def is_let_go() -> bool:
             return await stage.owners("shared") == ["other"]
 
-        await eventually(is_let_go)  # one owner is left, and the other's name is taken out
+        await eventually_async(is_let_go)  # one owner is left, and the other's name is taken out
     assert await stage.owners("other") == []
 
 
@@ -199,12 +191,12 @@ async def test_a_deletion_in_the_foreground_waits_for_what_blocks_it(stage: Stag
             found = [await stage.client.get(ConfigMap, f"default/{name}") for name in ("held", "loose")]
             return all(each.metadata.is_terminating for each in found)
 
-        await eventually(are_asked_to_go)
+        await eventually_async(are_asked_to_go)
         owner = await stage.client.get(ConfigMap, "default/root")
         assert owner.metadata.finalizers == ("foregroundDeletion",)
 
         await stage.client.patch(ConfigMap, "default/held", {"metadata": {"finalizers": None}})
-        await eventually(lambda: stage.is_gone(ConfigMap, "default/root"))
+        await eventually_async(lambda: stage.is_gone(ConfigMap, "default/root"))
         # Nothing waits for a dependent that does not block.
         assert not await stage.is_gone(ConfigMap, "default/loose")
 
@@ -214,7 +206,7 @@ async def test_an_owner_that_orphans_leaves_its_dependents_free(stage: Stage) ->
     await stage.config("child", root)
     await stage.client.delete(ConfigMap, "default/root", propagation="Orphan")
     async with stage.controllers():  # started late: the finalizer is what it finds
-        await eventually(lambda: stage.is_gone(ConfigMap, "default/root"))
+        await eventually_async(lambda: stage.is_gone(ConfigMap, "default/root"))
     assert await stage.owners("child") == []
 
 
@@ -223,7 +215,7 @@ async def test_an_owner_in_another_namespace_is_none_and_people_are_told(stage: 
     root = await stage.config("root")
     async with stage.controllers() as manager:
         await stage.config("child", root, namespace="shop")
-        await eventually(lambda: stage.is_gone(ConfigMap, "shop/child"))
+        await eventually_async(lambda: stage.is_gone(ConfigMap, "shop/child"))
         assert not await stage.is_gone(ConfigMap, "default/root")
         assert manager.is_healthy
     named = f"[v1/ConfigMap, namespace: shop, name: root, uid: {root['uid']}]"
@@ -244,14 +236,14 @@ async def test_a_namespace_is_emptied_pods_first_and_says_what_it_waits_for(stag
             return {each.type: each.message for each in namespace.status.conditions if each.is_true}
 
         # The node keeps the pod for its grace period, and the pod keeps everything else.
-        assert await eventually(trouble) == {
+        assert await eventually_async(trouble) == {
             "NamespaceContentRemaining": "Some resources are remaining: pods. has 1 resource instances"
         }
         assert not await stage.is_gone(ConfigMap, "shop/settings")
         assert (await stage.client.get(Pod, "shop/web")).metadata.is_terminating
 
         await stage.client.delete(Pod, "shop/web", grace_s=0)  # what the node does in the end
-        await eventually(lambda: stage.is_gone(Namespace, "shop"))
+        await eventually_async(lambda: stage.is_gone(Namespace, "shop"))
     assert await stage.is_gone(ConfigMap, "shop/settings")
 
 
@@ -268,7 +260,7 @@ async def test_a_silent_node_is_marked_and_its_pods_leave_when_their_time_is_ove
         async def is_on_its_way() -> bool:
             return (await stage.client.get(Pod, "default/brief")).metadata.is_terminating
 
-        await eventually(is_on_its_way)
+        await eventually_async(is_on_its_way)
         brief = await stage.client.get(Pod, "default/brief")
         disrupted = brief.condition("DisruptionTarget")
         assert disrupted is not None
@@ -297,7 +289,7 @@ async def test_a_silent_node_is_marked_and_its_pods_leave_when_their_time_is_ove
         async def is_clean() -> bool:
             return not (await stage.client.get(Node, "node-1")).spec.taints
 
-        await eventually(is_clean)
+        await eventually_async(is_clean)
     assert await stage.notes("NodeNotReady") == ["Node is not ready", "Node node-1 status is now: NodeNotReady"]
     assert await stage.notes("TaintManagerEviction") == ["Marking for deletion Pod default/brief"]
 
@@ -319,5 +311,5 @@ async def test_a_controller_that_breaks_is_started_again(stage: Stage, monkeypat
     async with stage.controllers() as manager:
         await broken.wait()
         await stage.client.delete(ConfigMap, "default/owner")
-        await eventually(lambda: stage.is_gone(ConfigMap, "default/child"))
+        await eventually_async(lambda: stage.is_gone(ConfigMap, "default/child"))
         assert manager.is_healthy

@@ -25,6 +25,7 @@ from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
+from tonnage.testing.eventually import eventually_async
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
@@ -54,12 +55,14 @@ class Stage:
 
     async def until(self, holds: Callable[[], Awaitable[Any]], tick_s: float = 0.0) -> Any:
         """Ask until it is true, each time `tick_s` later; what it was."""
-        async with asyncio.timeout(20):
-            while True:
-                if answer := await holds():
-                    return answer
+
+        async def look() -> Any:
+            answer = await holds()
+            if not answer:
                 self.clock.advance(tick_s)
-                await asyncio.sleep(0.01)
+            return answer
+
+        return await eventually_async(look)
 
     async def node(self, name: str, **spec: Any) -> None:
         doc: Doc = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec}

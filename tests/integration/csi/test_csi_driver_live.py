@@ -8,17 +8,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
+from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import Cluster, start_cluster
 
 GI = 1 << 30
@@ -64,15 +63,6 @@ def wait_ready(process: subprocess.Popen[str], folder: Path) -> None:
 
 def at(address: Path) -> CsiClient:
     return CsiClient(f"unix://{address}", clock=SystemClock(), rng=random.Random(1))
-
-
-def eventually(holds: Callable[[], Any], within_s: float = 30.0) -> Any:
-    """Ask until the answer is true; what it was. The bound is for a hung test, not a measure of speed."""
-    ends_at = time.monotonic() + within_s
-    while not (answer := holds()):
-        assert time.monotonic() < ends_at, "it did not come true"
-        time.sleep(0.05)
-    return answer
 
 
 def sockets_below(folder: Path) -> list[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,6 +27,7 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
+from tonnage.testing.eventually import eventually_async
 
 GI = 1 << 30
 KEY = "topology.tonnage.dev/node"
@@ -138,7 +138,7 @@ class Stage:
         return affinity
 
     async def until_affinity(self, name: str, wanted: Doc | None) -> None:
-        await until(lambda: self.affinity(name), lambda found: found == wanted)
+        await eventually_async(lambda: self.affinity(name), holds=lambda found: found == wanted)
 
     async def events(self, about: str) -> list[tuple[str, str]]:
         """(reason, note) of what was told of an object, in order."""
@@ -148,18 +148,9 @@ class Stage:
         return [(each.reason, each.note) for each in told]
 
     async def until_events(self, about: str, *reasons: str) -> list[tuple[str, str]]:
-        found = await until(lambda: self.events(about), lambda told: len(told) >= len(reasons))
+        found = await eventually_async(lambda: self.events(about), holds=lambda told: len(told) >= len(reasons))
         assert [reason for reason, _ in found] == list(reasons)
         return found
-
-
-async def until(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
-    """Ask until it holds; the answer. The bound is for a hung test."""
-    async with asyncio.timeout(20):
-        while True:
-            if holds(answer := await ask()):
-                return answer
-            await asyncio.sleep(0.02)
 
 
 async def attach(driver: CsiClient, volume_id: str, node: str) -> None:
@@ -328,11 +319,11 @@ async def test_a_volume_waits_for_the_pod_that_was_sent_elsewhere_and_goes_home_
         await stage.until_affinity("data", None)
         await place(stage, "db-0", "data", "node-2")
         await stage.cordon("node-1", False)
-        await until(looks, lambda count: count >= 3)
+        await eventually_async(looks, holds=lambda count: count >= 3)
         assert await stage.affinity("data") is None
         await stage.client.delete(Pod, "default/db-0")
         seen = await looks()
-        await until(looks, lambda count: count > seen)
+        await eventually_async(looks, holds=lambda count: count > seen)
         await stage.until_affinity("data", confined_to("node-1"))
         await stage.until_events("pv-data", "AffinityUnset", "AffinitySet")
 
@@ -354,7 +345,9 @@ async def test_a_binding_that_may_still_be_under_way_is_waited_for_before_a_volu
             clock.advance(2.0)
             return await stage.affinity("chosen")
 
-        await until(after_two_more_seconds, lambda found: found == confined_to("node-1"))  # no pod came of it
+        await eventually_async(
+            after_two_more_seconds, holds=lambda found: found == confined_to("node-1")
+        )  # no pod came of it
 
 
 async def test_what_a_driver_missed_while_it_was_dead_is_put_right_when_it_starts(stage: Stage) -> None:

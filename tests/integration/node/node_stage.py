@@ -9,8 +9,7 @@ import asyncio
 import random
 import shutil
 import tempfile
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, attachment_name
+from tonnage.testing.eventually import eventually_async
 from tonnage.testing.scripted_driver import ScriptedDriver
 
 DRIVER = "csi.example"
@@ -185,7 +185,7 @@ class NodeStage:
             return "gone"
 
     async def becomes(self, pod: str, phase: str) -> Pod | None:
-        await eventually(lambda: self._has_phase(pod, phase), f"{pod} is {phase}")
+        await eventually_async(lambda: self._has_phase(pod, phase), f"{pod} is {phase}")
         return None if phase == "gone" else await self.client.get(Pod, f"default/{pod}")
 
     async def _has_phase(self, pod: str, phase: str) -> bool:
@@ -208,15 +208,6 @@ class NodeStage:
 
     async def volume_of(self, name: str) -> PersistentVolume:
         return await self.client.get(PersistentVolume, name)
-
-
-async def eventually(holds: Callable[[], Any], what: str, within_s: float = 20.0) -> Any:
-    """Ask until the answer is true; what it was. The bound is for a hung test, not a measure of speed."""
-    ends_at = time.monotonic() + within_s
-    while not (answer := await holds()):
-        assert time.monotonic() < ends_at, f"it did not come true: {what}"
-        await asyncio.sleep(0.02)
-    return answer
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import grpc
-from node_stage import DRIVER, NodeStage, eventually, node_stage
+from node_stage import DRIVER, NodeStage, node_stage
 
 from tonnage.clock import SystemClock, rfc3339
 from tonnage.errors import NotFound
@@ -21,6 +21,7 @@ from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.storage_v1 import CSIDriver, CSINode
+from tonnage.testing.eventually import eventually_async
 from tonnage.testing.processes import start_cluster
 
 EXHAUSTED = 8
@@ -51,18 +52,18 @@ def test_a_pod_runs_once_its_volume_is_attached_and_published_and_leaves_nothing
         await stage.csi_driver(podInfoOnMount=True)
         await stage.start()
         node = await stage.client.get(Node, "node-1")
-        await eventually(lambda: has_count(stage, 8), "the driver is registered")
+        await eventually_async(lambda: has_count(stage, 8), "the driver is registered")
         labels = (await stage.client.get(Node, "node-1")).metadata.labels
         assert labels["topology.example/node"] == labels["kubernetes.io/hostname"] == "node-1"
         owner = (await stage.client.get(CSINode, "node-1")).metadata.owner_references[0]
         assert (owner.kind, owner.uid) == ("Node", node.uid)
-        lease = await eventually(lambda: lease_of(stage, "node-1"), "it says that it lives")
+        lease = await eventually_async(lambda: lease_of(stage, "node-1"), "it says that it lives")
         assert (lease.spec.holder_identity, lease.spec.lease_duration_seconds) == ("node-1", 40)
 
         await stage.volume("data")
         bound = await stage.pod("db", "data")
         name = f"kubernetes.io/csi/{DRIVER}^handle-data"
-        await eventually(lambda: is_in_use(stage, name), "it is reported before it is attached")
+        await eventually_async(lambda: is_in_use(stage, name), "it is reported before it is attached")
         assert driver.asked("NodeStageVolume") == [] and await stage.phase("db") == "Pending"
         await stage.attach("data")
         pod = await stage.becomes("db", "Running")
@@ -95,7 +96,7 @@ def test_an_attach_without_a_slot_corrects_the_limit_tells_the_pod_and_fails_it(
         driver = await stage.driver(max_volumes=8)
         await stage.csi_driver(period_s=600)
         await stage.start()
-        await eventually(lambda: has_count(stage, 8), "the driver is registered")
+        await eventually_async(lambda: has_count(stage, 8), "the driver is registered")
         await stage.volume("data")
         await stage.pod("db", "data")
         driver.max_volumes = 2
@@ -110,8 +111,8 @@ def test_an_attach_without_a_slot_corrects_the_limit_tells_the_pod_and_fails_it(
         )
         assert [each.type for each in pod.status.conditions] == ["PodScheduled"]
         assert await stage.count() == 2
-        await eventually(lambda: was_told(stage, "db", "VolumeAttachmentLimitExceeded", told), "the pod was told")
-        await eventually(lambda: has_in_use(stage, []), "the volume may be detached")
+        await eventually_async(lambda: was_told(stage, "db", "VolumeAttachmentLimitExceeded", told), "the pod was told")
+        await eventually_async(lambda: has_in_use(stage, []), "the volume may be detached")
         labels = {"driver_name": DRIVER, "trigger": "exhausted"}
         assert stage.measures.get_sample_value("csi_node_updates_total", labels) == 1
         reason = {"reason": "VolumeAttachmentLimitExceeded"}
@@ -125,7 +126,7 @@ def test_without_a_period_or_without_the_gate_an_attach_error_changes_nothing():
         driver = await stage.driver(max_volumes=8)
         await stage.csi_driver(period_s=None if stage.settings.gates.MutableCSINodeAllocatableCount else 10)
         program = await stage.start()
-        await eventually(lambda: has_count(stage, 8), "the driver is registered")
+        await eventually_async(lambda: has_count(stage, 8), "the driver is registered")
         await stage.volume("data")
         await stage.pod("db", "data")
         driver.max_volumes = 2
@@ -145,7 +146,7 @@ def test_a_driver_that_attaches_nothing_may_say_the_same_when_it_stages():
         driver = await stage.driver(max_volumes=3)
         await stage.csi_driver(period_s=600, attachRequired=False)
         await stage.start()
-        await eventually(lambda: has_count(stage, 3), "the driver is registered")
+        await eventually_async(lambda: has_count(stage, 3), "the driver is registered")
         driver.refuse("NodeStageVolume", grpc.StatusCode.RESOURCE_EXHAUSTED, "no slot left")
         driver.max_volumes = 1
         await stage.volume("data")
@@ -167,7 +168,7 @@ def test_a_mount_that_fails_is_told_and_tried_again():
         await stage.volume("data")
         await stage.pod("db", "data")
         note = 'MountVolume.SetUp failed for volume "data" : rpc error: code = Internal desc = disk on fire'
-        await eventually(lambda: was_told(stage, "db", "FailedMount", note), "the pod was told")
+        await eventually_async(lambda: was_told(stage, "db", "FailedMount", note), "the pod was told")
         driver.allow("NodePublishVolume")
         await stage.becomes("db", "Running")
         assert len(driver.asked("NodeStageVolume")) == 1
@@ -189,8 +190,8 @@ def test_a_volume_stays_staged_until_its_last_pod_on_the_node_is_gone():
         await stage.becomes("a", "gone")
         assert driver.staged == {"handle-data"} and len(driver.published) == 1
         await stage.client.delete(Pod, "default/b", grace_s=0)  # forced: it is gone before anything is unmounted
-        await eventually(lambda: answer(driver.staged == set()), "it is unstaged")
-        await eventually(lambda: has_in_use(stage, []), "it may be detached")
+        await eventually_async(lambda: answer(driver.staged == set()), "it is unstaged")
+        await eventually_async(lambda: has_in_use(stage, []), "it may be detached")
         assert len(driver.asked("NodeStageVolume")) == 1
 
     play(story)
@@ -209,9 +210,9 @@ def test_after_a_kill_mounts_are_found_again_and_those_of_pods_that_are_gone_are
         await stage.stop()
         await stage.client.delete(Pod, "default/goes", grace_s=0)
         await stage.start()
-        await eventually(lambda: answer(driver.staged == {"handle-kept"}), "the orphan is undone")
+        await eventually_async(lambda: answer(driver.staged == {"handle-kept"}), "the orphan is undone")
         assert [handle for handle, _ in driver.published] == ["handle-kept"]
-        await eventually(lambda: has_in_use(stage, [f"kubernetes.io/csi/{DRIVER}^handle-kept"]), "one is in use")
+        await eventually_async(lambda: has_in_use(stage, [f"kubernetes.io/csi/{DRIVER}^handle-kept"]), "one is in use")
         await stage.client.delete(Pod, "default/stays")
         await stage.becomes("stays", "gone")
         assert driver.staged == set() and files_below(stage.folder / "nodes") == []
@@ -236,11 +237,11 @@ def test_a_volume_that_grew_is_expanded_on_the_node_and_its_claim_says_so():
             claim = await stage.client.get(PersistentVolumeClaim, "default/data")
             return str(claim.status.capacity["storage"]) == "2Gi" and claim.status.conditions == ()
 
-        await eventually(grown, "the claim is as large as its volume")
+        await eventually_async(grown, "the claim is as large as its volume")
         asked = driver.asked("NodeExpandVolume")
         assert [each.capacity_range.required_bytes for each in asked] == [2 * 2**30]
         note = 'MountVolume.NodeExpandVolume succeeded for volume "data" node-1'
-        await eventually(lambda: was_told(stage, "db", "FileSystemResizeSuccessful", note), "the pod was told")
+        await eventually_async(lambda: was_told(stage, "db", "FileSystemResizeSuccessful", note), "the pod was told")
 
     play(story)
 
@@ -271,7 +272,7 @@ def test_a_node_may_be_stopped_and_removed_on_request_and_comes_back():
         await stage.driver("node-1", max_volumes=4)
         await stage.csi_driver(attachRequired=False)
         await stage.start()
-        await eventually(lambda: has_count(stage, 4), "the driver is registered")
+        await eventually_async(lambda: has_count(stage, 4), "the driver is registered")
         await stage.client.patch(Node, "node-1", {"spec": {"unschedulable": True}, "metadata": {"labels": {"x": "y"}}})
         stage.faults.write([Fault("node-stopped", "node-1")])
         await stage.volume("data")
@@ -283,10 +284,10 @@ def test_a_node_may_be_stopped_and_removed_on_request_and_comes_back():
         await stage.becomes("db", "Running")
 
         stage.faults.write([Fault("node-removed", "node-1")])
-        await eventually(lambda: is_gone(stage, "node-1"), "the node is gone")
+        await eventually_async(lambda: is_gone(stage, "node-1"), "the node is gone")
         assert await stage.count() == -1
         stage.faults.write([])
-        await eventually(lambda: has_count(stage, 4), "the node is back")
+        await eventually_async(lambda: has_count(stage, 4), "the node is back")
         assert not (await stage.client.get(Node, "node-1")).spec.unschedulable
 
     play(story, "node-1", "node-2")
@@ -296,7 +297,7 @@ def test_a_deleted_node_registers_again_and_its_new_csi_node_belongs_to_it():
     async def story(stage: NodeStage) -> None:
         await stage.driver(max_volumes=4)
         await stage.start()
-        await eventually(lambda: has_count(stage, 4), "the driver is registered")
+        await eventually_async(lambda: has_count(stage, 4), "the driver is registered")
         before = await stage.client.get(Node, "node-1")
         await stage.client.delete(Node, "node-1")
 
@@ -308,8 +309,8 @@ def test_a_deleted_node_registers_again_and_its_new_csi_node_belongs_to_it():
                 return False
             return node.uid != before.uid and owners[0].uid == node.uid
 
-        await eventually(is_another, "a new node, and its own CSINode")
-        await eventually(lambda: has_count(stage, 4), "with its driver")
+        await eventually_async(is_another, "a new node, and its own CSINode")
+        await eventually_async(lambda: has_count(stage, 4), "with its driver")
 
     play(story)
 
@@ -318,20 +319,20 @@ def test_a_node_tells_when_it_starts_is_ready_and_is_cordoned():
     async def story(stage: NodeStage) -> None:
         await stage.start()
         told = [("Normal", "Starting", "Starting kubelet."), said("NodeReady")]
-        await eventually(lambda: has_told(stage, told), "that it starts")
+        await eventually_async(lambda: has_told(stage, told), "that it starts")
         await stage.client.patch(Node, "node-1", {"spec": {"unschedulable": True}})
         told.append(said("NodeNotSchedulable"))
-        await eventually(lambda: has_told(stage, told), "that it is cordoned")
+        await eventually_async(lambda: has_told(stage, told), "that it is cordoned")
         await stage.client.patch(Node, "node-1", {"spec": {"unschedulable": None}})
         told.append(said("NodeSchedulable"))
-        await eventually(lambda: has_told(stage, told), "that it is not any more")
+        await eventually_async(lambda: has_told(stage, told), "that it is not any more")
 
         # A restart finds a node that has been Ready all the time, and one that somebody cordoned meanwhile.
         await stage.stop()
         await stage.client.patch(Node, "node-1", {"spec": {"unschedulable": True}})
         await stage.start()
         told += [("Normal", "Starting", "Starting kubelet."), said("NodeNotSchedulable")]
-        await eventually(lambda: has_told(stage, told), "that it starts once more")
+        await eventually_async(lambda: has_told(stage, told), "that it starts once more")
 
     play(story)
 
@@ -350,7 +351,7 @@ def test_a_node_that_comes_back_after_it_was_given_up_tells_that_it_is_ready():
             found = (await stage.client.list(Event, namespace="default")).items
             return [each.series.count for each in found if each.reason == "NodeReady" and each.series] == [2]
 
-        await eventually(is_told_twice, "a series of two")
+        await eventually_async(is_told_twice, "a series of two")
 
     play(story)
 
@@ -369,17 +370,17 @@ def test_a_driver_whose_socket_goes_is_taken_out_and_its_updates_end():
         await stage.csi_driver(period_s=10)
         program = await stage.start()
         limits = program.kubelets["node-1"].limits
-        await eventually(lambda: answer(limits.running == {DRIVER: 10}), "updates run")
+        await eventually_async(lambda: answer(limits.running == {DRIVER: 10}), "updates run")
         await stage.client.patch(CSIDriver, DRIVER, {"spec": {"nodeAllocatableUpdatePeriodSeconds": 30}})
-        await eventually(lambda: answer(limits.running == {DRIVER: 30}), "updates follow the period")
+        await eventually_async(lambda: answer(limits.running == {DRIVER: 30}), "updates follow the period")
         await stage.client.patch(CSIDriver, DRIVER, {"spec": {"nodeAllocatableUpdatePeriodSeconds": None}})
-        await eventually(lambda: answer(limits.running == {}), "updates end without a period")
+        await eventually_async(lambda: answer(limits.running == {}), "updates end without a period")
         await stage.client.patch(CSIDriver, DRIVER, {"spec": {"nodeAllocatableUpdatePeriodSeconds": 10}})
-        await eventually(lambda: answer(limits.running == {DRIVER: 10}), "updates run again")
+        await eventually_async(lambda: answer(limits.running == {DRIVER: 10}), "updates run again")
         await stage.stack.aclose()
-        await eventually(lambda: has_count(stage, -1), "the entry is taken out")
+        await eventually_async(lambda: has_count(stage, -1), "the entry is taken out")
         assert limits.running == {}
-        await eventually(lambda: answer(not program.kubelets["node-1"].drivers.gone), "and forgotten")
+        await eventually_async(lambda: answer(not program.kubelets["node-1"].drivers.gone), "and forgotten")
 
     play(story)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import Cluster, start_cluster
 from tonnage.testing.programs import Program, spawn
 
@@ -28,15 +28,6 @@ TEMPLATE = {
     "status": {"allocatable": ROOM, "capacity": ROOM},
 }
 MANAGER = "tonnage-node-scaler-burst"
-
-
-def eventually(holds: Callable[[], Any], within_s: float = 60.0) -> Any:
-    """Ask until the answer is true; what it was. The bound is for a hung test, not a measure of speed."""
-    ends_at = time.monotonic() + within_s
-    while not (answer := holds()):
-        assert time.monotonic() < ends_at, "it did not come true"
-        time.sleep(0.05)
-    return answer
 
 
 @contextmanager

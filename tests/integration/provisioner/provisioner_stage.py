@@ -8,9 +8,8 @@ import asyncio
 import random
 import shutil
 import tempfile
-import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +38,7 @@ from tonnage.provisioner.metrics import Meter
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.program import Provisioner
 from tonnage.quantity import Quantity
+from tonnage.testing.eventually import eventually_async
 
 DRIVER = "pools.example"
 KEY = "topology.example/node"
@@ -224,7 +224,7 @@ class Stage:
             return None
 
     async def provisioned(self, claim: PersistentVolumeClaim) -> PersistentVolume:
-        found: PersistentVolume = await eventually(lambda: self.volume_of(claim))
+        found: PersistentVolume = await eventually_async(lambda: self.volume_of(claim))
         return found
 
     async def bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
@@ -252,7 +252,7 @@ class Stage:
         async def look() -> str:
             return next((note for _, found, note in await self.events(name, kind) if found == reason), "")
 
-        note: str = await eventually(look)
+        note: str = await eventually_async(look)
         return note
 
     @asynccontextmanager
@@ -316,12 +316,3 @@ def short_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-async def eventually(holds: Callable[[], Awaitable[Any]], within_s: float = 20.0) -> Any:
-    """Ask until the answer is true; what it was. The bound is for a hung test, not a measure of speed."""
-    ends_at = time.monotonic() + within_s
-    while not (answer := await holds()):
-        assert time.monotonic() < ends_at, "it did not come true"
-        await asyncio.sleep(0.02)
-    return answer

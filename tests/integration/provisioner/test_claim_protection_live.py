@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from provisioner_stage import Code, Stage, eventually, stage
+from provisioner_stage import Code, Stage, stage
 
 from tonnage.client.http import Client
 from tonnage.errors import NotFound
@@ -13,6 +13,7 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.volumes.claim_protection import FINALIZER, ClaimProtection
+from tonnage.testing.eventually import eventually_async
 
 
 async def test_a_volume_made_by_a_killed_provisioner_is_found_though_its_claim_was_deleted_meanwhile() -> None:
@@ -20,15 +21,15 @@ async def test_a_volume_made_by_a_killed_provisioner_is_found_though_its_claim_w
         claim = await on.claim("data", "20Gi", "node-1")
         on.driver.gate = asyncio.Event()
         async with on.provisioner():
-            await eventually(lambda: asked_for(on, 1))
+            await eventually_async(lambda: asked_for(on, 1))
         # Killed: the volume is made, nobody has written it down, and nobody is there to see the claim go.
         await on.client.delete(PersistentVolumeClaim, claim.key)
         on.driver.gate.set()
         async with on.provisioner():
             volume = await on.provisioned(claim)
-            await eventually(lambda: is_gone(on.client, claim))
+            await eventually_async(lambda: is_gone(on.client, claim))
             await on.phase(volume, "Released")  # the binder finds no claim
-            await eventually(lambda: has_no_volumes(on))
+            await eventually_async(lambda: has_no_volumes(on))
         # All of the 200 Gi of both nodes are free again.
         assert sum(on.driver.free_bytes.values()) == 200 << 30
 
@@ -38,11 +39,11 @@ async def test_a_claim_is_let_go_once_its_volume_is_written() -> None:
         on.driver.gate = asyncio.Event()
         claim = await on.claim("data", "20Gi", "node-1")
         async with on.provisioner():
-            await eventually(lambda: asked_for(on, 1))
+            await eventually_async(lambda: asked_for(on, 1))
             assert FINALIZER in (await on.get_claim("data")).metadata.finalizers
             on.driver.gate.set()
             await on.provisioned(claim)
-            await eventually(lambda: is_let_go(on, "data"))
+            await eventually_async(lambda: is_let_go(on, "data"))
 
 
 async def test_a_claim_whose_volume_was_written_by_a_killed_provisioner_is_let_go_by_the_next() -> None:
@@ -50,11 +51,11 @@ async def test_a_claim_whose_volume_was_written_by_a_killed_provisioner_is_let_g
         claim = await on.claim("data", "20Gi", "node-1")
         async with on.provisioner():
             volume = await on.provisioned(claim)
-            await eventually(lambda: is_let_go(on, "data"))
+            await eventually_async(lambda: is_let_go(on, "data"))
         await on.bind(claim, volume)
         await ClaimProtection(on.client).hold(await on.get_claim("data"))
         async with on.provisioner():
-            await eventually(lambda: is_let_go(on, "data"))
+            await eventually_async(lambda: is_let_go(on, "data"))
 
 
 async def test_a_deleted_claim_that_the_driver_refused_does_not_wait_for_the_next_attempt() -> None:
@@ -66,7 +67,7 @@ async def test_a_deleted_claim_that_the_driver_refused_does_not_wait_for_the_nex
             await on.told("data", "ProvisioningFailed")
             assert FINALIZER in (await on.get_claim("data")).metadata.finalizers
             await on.client.delete(PersistentVolumeClaim, claim.key)
-            await eventually(lambda: is_gone(on.client, claim))
+            await eventually_async(lambda: is_gone(on.client, claim))
         assert on.driver.volumes == {}
 
 
@@ -90,7 +91,7 @@ async def test_a_deleted_claim_whose_class_is_gone_is_let_go() -> None:
         await on.client.delete(PersistentVolumeClaim, claim.key)
         await on.client.delete(StorageClass, "pools")
         async with on.provisioner():
-            await eventually(lambda: is_gone(on.client, claim))
+            await eventually_async(lambda: is_gone(on.client, claim))
 
 
 async def test_a_deleted_claim_that_was_sent_nowhere_is_let_go() -> None:
@@ -99,7 +100,7 @@ async def test_a_deleted_claim_that_was_sent_nowhere_is_let_go() -> None:
         await ClaimProtection(on.client).hold(claim)
         await on.client.delete(PersistentVolumeClaim, claim.key)
         async with on.provisioner():
-            await eventually(lambda: is_gone(on.client, claim))
+            await eventually_async(lambda: is_gone(on.client, claim))
         assert on.driver.asked("CreateVolume") == []
 
 

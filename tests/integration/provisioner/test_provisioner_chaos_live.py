@@ -7,11 +7,12 @@ import random
 from contextlib import suppress
 
 import pytest
-from provisioner_stage import Code, Stage, eventually, stage
+from provisioner_stage import Code, Stage, stage
 
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.provisioner.options import Options
+from tonnage.testing.eventually import eventually_async
 
 CLAIMS, SIZE_GI, KILLS = 12, 10, 4
 MOODS = (Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.INTERNAL, Code.UNKNOWN, Code.RESOURCE_EXHAUSTED)
@@ -43,7 +44,7 @@ async def test_every_claim_gets_one_volume_and_every_deleted_one_leaves_nothing(
                     await on.client.delete(PersistentVolumeClaim, claim.key)
                     await on.phase(await on.provisioned(claim), "Released")
             async with on.provisioner(QUICK, timeout_s=0.3):
-                await eventually(lambda: is_count(on, CLAIMS - len(doomed)))
+                await eventually_async(lambda: is_count(on, CLAIMS - len(doomed)))
         finally:
             others.cancel()
             await asyncio.wait((others,))
@@ -76,7 +77,7 @@ async def volumes(on: Stage, count: int) -> None:
     async def are_there() -> bool:
         return len((await on.client.list(PersistentVolume)).items) >= count
 
-    await eventually(are_there, within_s=60.0)
+    await eventually_async(are_there, within_s=60.0)
 
 
 async def is_count(on: Stage, count: int) -> bool:

@@ -6,13 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from provisioner_stage import DRIVER, KEY, Code, Stage, eventually, stage
+from provisioner_stage import DRIVER, KEY, Code, Stage, stage
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.provisioner.options import NodeDeployment, Options
 from tonnage.provisioner.volumes.data_sources import CLONE_FINALIZER
 from tonnage.provisioner.volumes.requests import FINALIZER, IDENTITY
+from tonnage.testing.eventually import eventually_async
 
 GI = 1 << 30
 
@@ -49,7 +50,7 @@ async def test_killed_between_the_volume_and_its_object_the_next_run_finds_the_v
         claim = await on.claim("data", "20Gi", "node-1")
         on.driver.gate = asyncio.Event()
         async with on.provisioner():
-            await eventually(_is(lambda: on.driver.volumes))  # made, and the answer is on its way
+            await eventually_async(_is(lambda: on.driver.volumes))  # made, and the answer is on its way
         assert await on.volume_of(claim) is None
         on.driver.gate.set()
         async with on.provisioner():
@@ -65,13 +66,13 @@ async def test_a_claim_deleted_while_the_driver_did_not_answer_leaves_nothing_be
         claim = await on.claim("data", "20Gi", "node-1")
         on.driver.gate = asyncio.Event()
         async with on.provisioner(timeout_s=0.2):
-            await eventually(_is(lambda: len(on.driver.asked("CreateVolume")) >= 2))
+            await eventually_async(_is(lambda: len(on.driver.asked("CreateVolume")) >= 2))
             await on.client.delete(PersistentVolumeClaim, claim.key)
             on.driver.gate.set()
             volume = await on.provisioned(claim)
             await on.phase(volume, "Released")  # the binder finds no claim
-            await eventually(_is(lambda: not on.driver.volumes))
-            await eventually(_gone(on, volume.name))
+            await eventually_async(_is(lambda: not on.driver.volumes))
+            await eventually_async(_gone(on, volume.name))
         names = {each.name for each in on.driver.asked("CreateVolume")}
         assert names == {f"pvc-{claim.uid}"}
 
@@ -85,7 +86,7 @@ async def test_no_room_takes_the_node_back_and_the_next_one_is_used() -> None:
             return not (await on.get_claim("data")).selected_node
 
         async with on.provisioner():
-            await eventually(is_taken_back)
+            await eventually_async(is_taken_back)
             assert await on.told("data", "ProvisioningFailed") == (
                 "rpc error: code = ResourceExhausted desc = no pool of node-1 has 21474836480 bytes left"
             )
@@ -104,7 +105,7 @@ async def test_a_node_that_is_gone_is_taken_back() -> None:
             return not (await on.get_claim("data")).selected_node
 
         async with on.provisioner():
-            await eventually(is_taken_back)
+            await eventually_async(is_taken_back)
             assert await on.told("data", "ProvisioningFailed") == (
                 'failed to get selected CSINode node-9: csinode.storage.k8s.io "node-9" not found'
             )
@@ -165,7 +166,7 @@ async def test_a_released_volume_is_deleted_once_nobody_has_it_attached() -> Non
             assert not on.driver.asked("DeleteVolume")
             on.driver.script["DeleteVolume"] = deque([Code.INTERNAL])
             await on.client.delete(VolumeAttachment, "a")
-            await eventually(_gone(on, volume.name))
+            await eventually_async(_gone(on, volume.name))
         assert [each.volume_id for each in on.driver.asked("DeleteVolume")] == [f"id-{volume.name}"] * 2
         assert on.driver.free_bytes["node-1"] == 100 * GI
 
@@ -183,7 +184,7 @@ async def test_a_volume_that_is_to_be_kept_loses_our_finalizer_and_stays() -> No
                 found = await on.client.get(PersistentVolume, volume.name)
                 return FINALIZER not in found.metadata.finalizers
 
-            await eventually(is_let_go)
+            await eventually_async(is_let_go)
         assert not on.driver.asked("DeleteVolume")
 
 
@@ -228,7 +229,7 @@ async def test_what_a_node_has_to_finish_is_left_to_it() -> None:
                 seen = await on.client.get(PersistentVolume, volume.name)
                 return "volume.alpha.kubernetes.io/pre-resize-capacity" not in seen.metadata.annotations
 
-            await eventually(is_note_gone)
+            await eventually_async(is_note_gone)
         assert len(on.driver.asked("ControllerExpandVolume")) == 1
 
 
@@ -252,7 +253,7 @@ async def test_a_clone_is_made_from_its_source_which_is_protected_until_then() -
                 left = [each for each in (await on.client.list(PersistentVolumeClaim)).items if each.name == "data"]
                 return not any(CLONE_FINALIZER in each.metadata.finalizers for each in left)
 
-            await eventually(is_let_go)
+            await eventually_async(is_let_go)
 
 
 async def test_a_provisioner_of_one_node_takes_its_own_claims_and_competes_for_the_rest() -> None:

@@ -8,11 +8,12 @@ from collections import deque
 from pathlib import Path
 
 import pytest
-from provisioner_stage import Code, eventually, staged
+from provisioner_stage import Code, staged
 
 from tonnage.client.config.connection import Cluster, Connection, User
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.provisioner.volumes.claim_protection import FINALIZER
+from tonnage.testing.eventually import eventually_async
 
 # The servers of the contract tests, which are in a folder of their own.
 sys.path.append(str(Path(__file__).parents[2] / "contracts"))
@@ -46,7 +47,7 @@ async def test_a_volumes_life_on_kube_apiserver(tmp_path: Path) -> None:
                 async def is_taken_back() -> bool:
                     return not (await on.get_claim("logs")).selected_node
 
-                await eventually(is_taken_back)
+                await eventually_async(is_taken_back)
                 # Held while it waits for its volume, let go with its volume written.
                 assert FINALIZER in (await on.get_claim("logs")).metadata.finalizers
                 assert FINALIZER not in (await on.get_claim("data")).metadata.finalizers
@@ -62,5 +63,5 @@ async def test_a_volumes_life_on_kube_apiserver(tmp_path: Path) -> None:
                 async def is_gone() -> bool:
                     return not (await on.client.list(PersistentVolume)).items
 
-                await eventually(is_gone)
+                await eventually_async(is_gone)
             assert not on.driver.volumes

@@ -10,7 +10,7 @@ from collections import deque
 from pathlib import Path
 
 import pytest
-from provisioner_stage import Code, Stage, eventually, short_folder, stage, staged
+from provisioner_stage import Code, Stage, short_folder, stage, staged
 
 from tonnage.apiserver.server import Settings, serve
 from tonnage.client.config import kubeconfig
@@ -18,6 +18,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.provisioner.capacity.controller import CapacitySettings
 from tonnage.provisioner.options import Options
+from tonnage.testing.eventually import eventually_async
 
 GI = 1 << 30
 
@@ -80,7 +81,7 @@ async def test_a_request_that_can_never_succeed_is_not_repeated_whenever_the_cla
                     found = seen.get("default/data")
                     return found is not None and found.metadata.resource_version == version
 
-                await eventually(is_seen)
+                await eventually_async(is_seen)
             # Another node is another question, and is asked at once.
             await on.select("data", "node-2")
             await on.provisioned(claim)
@@ -108,7 +109,7 @@ async def test_credentials_go_with_the_calls_and_are_named_on_the_volume() -> No
             async def is_deleted() -> bool:
                 return bool(on.driver.asked("DeleteVolume"))
 
-            await eventually(is_deleted)
+            await eventually_async(is_deleted)
         made, deleted = on.driver.asked("CreateVolume")[0], on.driver.asked("DeleteVolume")[0]
         assert dict(made.parameters) == {"tier": "gold"}
         assert dict(made.secrets) == dict(deleted.secrets) == {"user": "me"}
@@ -132,9 +133,9 @@ async def test_capacity_is_published_anew_after_a_volume_is_made() -> None:
         async def is_less() -> bool:
             return await published() == {"node-1": "80Gi", "node-2": "100Gi"}
 
-        await eventually(is_full)
+        await eventually_async(is_full)
         await on.claim("data", "20Gi", "node-1")
-        await eventually(is_less)
+        await eventually_async(is_less)
 
 
 @pytest.mark.slow
@@ -175,4 +176,4 @@ async def calls(on: Stage, count: int) -> None:
     async def are_made() -> bool:
         return len(on.driver.asked("CreateVolume")) >= count
 
-    await eventually(are_made)
+    await eventually_async(are_made)

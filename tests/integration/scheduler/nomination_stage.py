@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from test_scheduler_volumes_live import CLAIMS, PODS, SELECTED_NODE, Doc, Stage, eventually
+from test_scheduler_volumes_live import CLAIMS, PODS, SELECTED_NODE, Doc, Stage
 
+from tonnage.testing.eventually import eventually
 from tonnage.testing.programs import Program, spawn
 
 __all__ = ["CLAIMS", "PODS", "SELECTED_NODE", "Doc", "NominationStage", "eventually"]

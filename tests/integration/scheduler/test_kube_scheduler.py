@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import start_cluster
 
 BINARY = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere")) / "kube-scheduler"
@@ -34,7 +34,10 @@ def test_kube_scheduler_leads_watches_and_binds(tmp_path):
     with (tmp_path / "kube-scheduler.log").open("w") as log:
         process = subprocess.Popen(command, stderr=log)
     try:
-        bound = _until(lambda: cluster.get(f"{PODS}/web").body["spec"].get("nodeName"), tmp_path)
+        bound = eventually(
+            lambda: cluster.get(f"{PODS}/web").body["spec"].get("nodeName"),
+            details=(tmp_path / "kube-scheduler.log").read_text,
+        )
         assert bound == "only"
         lease = cluster.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler").body
         assert lease["spec"]["holderIdentity"]
@@ -42,11 +45,3 @@ def test_kube_scheduler_leads_watches_and_binds(tmp_path):
         process.terminate()
         process.wait(timeout=20)
         cluster.stop()
-
-
-def _until(holds, folder: Path):
-    ends_at = time.monotonic() + 60
-    while not (answer := holds()):
-        assert time.monotonic() < ends_at, (folder / "kube-scheduler.log").read_text()[-3000:]
-        time.sleep(0.2)
-    return answer

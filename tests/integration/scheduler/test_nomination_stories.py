@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_scheduler_volumes_live import SELECTED_NODE, Doc, eventually
+from test_scheduler_volumes_live import SELECTED_NODE, Doc
 
 from tonnage.objects.scheme import class_of, resource_of
+from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import start_cluster
 from tonnage.testing.programs import Program, spawn
 

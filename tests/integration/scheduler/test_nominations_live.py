@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nomination_stage import PODS, Doc, NominationStage, eventually
+from nomination_stage import PODS, Doc, NominationStage
+
+from tonnage.testing.eventually import eventually
 
 OFF = ("--feature-gates", "NominatedNodeNameForExpectation=false")
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import Cluster, start_cluster
 from tonnage.testing.programs import Program, spawn
 
@@ -40,15 +40,6 @@ def scheduler(cluster: Cluster, folder: Path, *flags: str) -> Iterator[Program]:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(timeout=30)
-
-
-def eventually(holds: Callable[[], Any], within_s: float = 60.0) -> Any:
-    """Ask until the answer is true; what it was. The bound is for a hung test, not a measure of speed."""
-    ends_at = time.monotonic() + within_s
-    while not (answer := holds()):
-        assert time.monotonic() < ends_at, "it did not come true"
-        time.sleep(0.1)
-    return answer
 
 
 def post_all(cluster: Cluster, path: str, docs: list[dict[str, Any]]) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nomination_stage import CLAIMS, PODS, SELECTED_NODE, NominationStage, eventually
+from nomination_stage import CLAIMS, PODS, SELECTED_NODE, NominationStage
+
+from tonnage.testing.eventually import eventually
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 

@@ -6,9 +6,8 @@ import json
 import signal
 import socket
 import ssl
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.scheduler.binding_api import LiveWorld
 from tonnage.scheduler.metrics import Meter
 from tonnage.scheduler.pre_bind_waits import Waits
+from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import Cluster, start_cluster
 from tonnage.testing.programs import Program, spawn
 
@@ -35,15 +35,6 @@ VOLUMES = "/api/v1/persistentvolumes"
 CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 HOSTNAME = "kubernetes.io/hostname"
-
-
-def eventually(holds: Callable[[], Any], within_s: float = 60.0) -> Any:
-    """Ask until the answer is true; what it was. The bound is for a hung test, not a measure of speed."""
-    ends_at = time.monotonic() + within_s
-    while not (answer := holds()):
-        assert time.monotonic() < ends_at, "it did not come true"
-        time.sleep(0.05)
-    return answer
 
 
 class Stage:
