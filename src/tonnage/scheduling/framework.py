@@ -41,6 +41,41 @@ if TYPE_CHECKING:
     from tonnage.scheduling.cluster.cluster import Cluster
     from tonnage.scheduling.cluster.pod_info import PodInfo
 
+__all__ = [
+    "MAX_SCORE",
+    "SKIP",
+    "SUCCESS",
+    "Api",
+    "BindPlugin",
+    "Bits",
+    "Code",
+    "Cycle",
+    "EventHint",
+    "FilterPlugin",
+    "Ints",
+    "Judgement",
+    "Mask",
+    "Narrowing",
+    "PermitPlugin",
+    "Plugin",
+    "PostBindPlugin",
+    "PostFilterPlugin",
+    "PostFilterResult",
+    "PreBindPlugin",
+    "PreEnqueuePlugin",
+    "PreFilterPlugin",
+    "PreScorePlugin",
+    "QueueSortPlugin",
+    "ReservePlugin",
+    "Rows",
+    "ScorePlugin",
+    "Status",
+    "refuse",
+    "scaled_to_max",
+    "unresolvable",
+    "unschedulable",
+]
+
 MAX_SCORE = 100
 
 Kind = TypeVar("Kind", bound=Object)

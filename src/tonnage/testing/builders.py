@@ -11,6 +11,7 @@ from typing import Any
 
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 
@@ -24,6 +25,7 @@ def node(
     memory: str = "8Gi",
     pods: int = 110,
     labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     taints: Iterable[str] = (),
     unschedulable: bool = False,
     images: Mapping[str, int] | None = None,
@@ -39,6 +41,7 @@ def node(
                 "name": name,
                 "uid": f"node-{name}",
                 "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+                "annotations": dict(annotations or {}),
             },
             "spec": {"unschedulable": unschedulable, "taints": [_taint(text) for text in taints]},
             "status": {
@@ -105,14 +108,16 @@ def info(name: str, **options: Any) -> PodInfo:
     return PodInfo(pod(name, **options))
 
 
-def cluster_of(*objects: Node | Pod) -> Cluster:
-    """A cluster with these nodes, and these pods where they say they are."""
+def cluster_of(*objects: Object) -> Cluster:
+    """A cluster with these nodes, these pods where they say they are, and these storage objects."""
     cluster = Cluster()
     for each in objects:
         if isinstance(each, Node):
             cluster.put_node(each)
-        else:
+        elif isinstance(each, Pod):
             place(cluster, each)
+        else:
+            cluster.storage.put(each)
     return cluster
 
 
