@@ -113,7 +113,7 @@ class Forkserver:
         os.close(theirs)
         self._pids[name], self._pipes[name] = pid, ours
         self._selector.register(ours, selectors.EVENT_READ, name)
-        _send(started=name, pid=pid)
+        _send({"started": name, "pid": pid})
 
     def _forward(self, fd: int, name: str) -> None:
         data = os.read(fd, 65536)
@@ -123,7 +123,7 @@ class Forkserver:
             os.close(fd)
             return
         for line in data.decode(errors="replace").splitlines():
-            _send(printed=name, line=line)
+            _send({"printed": name, "line": line})
 
     def _reap(self) -> None:
         for name, pid in tuple(self._pids.items()):
@@ -132,7 +132,7 @@ class Forkserver:
                 del self._pids[name]
                 while name in self._pipes:  # its last words come before its end
                     self._forward(self._pipes[name], name)
-                _send(ended=name, code=os.waitstatus_to_exitcode(status))
+                _send({"ended": name, "code": os.waitstatus_to_exitcode(status)})
 
     def _stop_all(self) -> None:
         for pid in self._pids.values():
@@ -183,7 +183,7 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
-def _send(**message: Any) -> None:
+def _send(message: dict[str, object]) -> None:
     # Nobody listens any more: the end of our input, which follows, says what to do about it.
     with contextlib.suppress(BrokenPipeError):
         os.write(1, json.dumps(message).encode() + b"\n")

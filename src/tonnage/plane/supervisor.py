@@ -131,7 +131,7 @@ class Supervisor:
         wanted = [self._children[name] for name in names if name in self._children]
         for child in wanted:
             child.is_wanted = False
-            self._send(signal=child.name, number=int(signal.SIGTERM))
+            self._send({"signal": child.name, "number": int(signal.SIGTERM)})
         for child in wanted:
             if not child.pid or self.is_broken.is_set():
                 continue
@@ -139,7 +139,7 @@ class Supervisor:
                 await within(self._clock, _STOP_GRACE_S, child.has_ended.wait())
             except TimeoutError:
                 _log.warning("Does not end and is killed", program=child.name, pid=child.pid)
-                self._send(signal=child.name, number=int(signal.SIGKILL))
+                self._send({"signal": child.name, "number": int(signal.SIGKILL)})
 
     async def close(self) -> None:
         """End the forkserver; whatever still runs ends with it."""
@@ -166,9 +166,9 @@ class Supervisor:
         child.is_ready.clear()
         child.has_ended.clear()
         child.starts += 1
-        self._send(start=child.name, args=child.args, log=str(child.log))
+        self._send({"start": child.name, "args": child.args, "log": str(child.log)})
 
-    def _send(self, **request: Any) -> None:
+    def _send(self, request: dict[str, object]) -> None:
         if self._forkserver is not None and not self.is_broken.is_set():
             assert self._forkserver.stdin is not None
             self._forkserver.stdin.write(json.dumps(request).encode() + b"\n")
