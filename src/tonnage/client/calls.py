@@ -86,7 +86,7 @@ class Caller:
                 self._pass_on(response.warnings)
                 if 200 <= response.code < 300:
                     return response.body
-                failure = self._refusal(call, response)
+                failure = self._error_of(call, response)
             if not tries_left or not _is_worth_another_try(call, failure):
                 raise failure
             if backoff is None:
@@ -105,7 +105,7 @@ class Caller:
                 code = stream.code
                 self._count(call, code, started_at)
                 if code != 200:
-                    raise self._refusal(call, Response(code, await stream.read(), stream.headers))
+                    raise self._error_of(call, Response(code, await stream.read(), stream.headers))
                 yield stream
         except TonnageError:
             if not code:
@@ -130,7 +130,7 @@ class Caller:
         if self._on_request is not None:
             self._on_request(call.verb, call.resource, code, self._clock.monotonic() - started_at)
 
-    def _refusal(self, call: Call, response: Response) -> ApiError:
+    def _error_of(self, call: Call, response: Response) -> ApiError:
         text = response.headers.get("retry-after", "")
         retry_after_s = int(text) if text.isascii() and text.isdigit() else 0
         try:
@@ -139,10 +139,10 @@ class Caller:
             status = Status()
         if status.code != response.code:  # no Status, or one that somebody on the way put into another answer
             url = self.transport.server + call.request.path.partition("?")[0]
-            return errors.unexplained(
+            return errors.from_response(
                 call.request.method, url, response.code, response.body, retry_after_s=retry_after_s
             )
-        return errors.refusal(status, retry_after_s=retry_after_s)
+        return errors.from_status(status, retry_after_s=retry_after_s)
 
     def _pass_on(self, warnings: tuple[str, ...]) -> None:
         """`299 - "v1 Foo is deprecated"` goes to the log, each text once."""

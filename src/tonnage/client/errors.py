@@ -1,8 +1,8 @@
 """What can go wrong between a program and its API server.
 
 The server's own refusals are the `ApiError` family of `tonnage.errors`, made here from the Status that it sent
-(`refusal`) or, when something else comes back, from the bare answer (`unexplained`). What never became an answer is a
-`Disconnected`. Mistakes in a kubeconfig name the file, the entry and the remedy.
+(`from_status`) or, when something else comes back, from the bare answer (`from_response`). What never became an answer
+is a `Disconnected`. Mistakes in a kubeconfig name the file, the entry and the remedy.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _AMBIGUOUS = (AlreadyExists, Expired)
 _BY_CODE = {cls.code: cls for cls in _BY_REASON.values() if cls not in _AMBIGUOUS}
 
 
-def refusal(status: Status, *, retry_after_s: int = 0) -> ApiError:
+def from_status(status: Status, *, retry_after_s: int = 0) -> ApiError:
     """The error that a Status tells of; what the header Retry-After says counts where the Status is silent."""
     details = status.details
     error = _class_of(status.code, status.reason)(
@@ -117,7 +117,7 @@ def refusal(status: Status, *, retry_after_s: int = 0) -> ApiError:
     return error
 
 
-def unexplained(method: str, url: str, code: int, body: bytes, *, retry_after_s: int = 0) -> ApiError:
+def from_response(method: str, url: str, code: int, body: bytes, *, retry_after_s: int = 0) -> ApiError:
     """The error for an answer that is no Status: from a proxy, or from something that is no API server at all."""
     said = " ".join(body[:200].decode(errors="replace").split())
     return _class_of(code, "")(

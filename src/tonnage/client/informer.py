@@ -71,7 +71,7 @@ class Informer(Cache[T]):
         self._field_selector = field_selector
         self._watch_list = watch_list
         self._resource_version = ""
-        self._told = 0  # events of the present stream
+        self._received = 0  # events of the present stream
         self._synced = asyncio.Event()
         self._backoff = Backoff(clock=client.clock, rng=client.rng, first_s=first_retry_s, max_s=max_retry_s)
         self._task: asyncio.Task[None] | None = None
@@ -114,7 +114,7 @@ class Informer(Cache[T]):
     async def _run(self) -> None:
         clock = self._client.clock
         while True:
-            started_at, self._told = clock.monotonic(), 0
+            started_at, self._received = clock.monotonic(), 0
             try:
                 await self._follow()
             except TonnageError as exc:
@@ -123,7 +123,7 @@ class Informer(Cache[T]):
                 # A fault of ours must not leave the program blind: start over from a fresh state.
                 _log.exception("Informer failed", resource=self.name)
                 self._resource_version = ""
-            if self._told or clock.monotonic() - started_at >= _USEFUL_S:
+            if self._received or clock.monotonic() - started_at >= _USEFUL_S:
                 self._backoff.reset()
                 await asyncio.sleep(0)  # however fast streams come and go, others get their turn
             else:
@@ -156,10 +156,10 @@ class Informer(Cache[T]):
                 retry=False,
                 on_unreadable=self._skip,
             )
-            self._become(found.items, found.resource_version)
+            self._replace_state(found.items, found.resource_version)
         async with self._watch(from_state=False) as lines:
             async for batch in lines:
-                self._take(batch)
+                self._apply_events(batch)
 
     async def _stream_from_state(self) -> bool:
         """A stream that begins with the state, to its end; False when the server cannot do that."""
@@ -169,7 +169,7 @@ class Informer(Cache[T]):
                 has_state = await self._receive_state(lines)
                 if has_state:
                     async for batch in lines:
-                        self._take(batch)
+                        self._apply_events(batch)
         except ApiError as exc:
             # Refused as one does who does not know, or cannot do, what is asked: not a matter of trying again.
             if has_state or exc.code not in (400, 422, 500, 501):
@@ -193,8 +193,8 @@ class Informer(Cache[T]):
                 if isinstance(event, Change):
                     state[event.object.key] = event.object
                 elif event.ends_initial_events:
-                    self._become(state.values(), event.resource_version)
-                    self._take(batch[number + 1 :])
+                    self._replace_state(state.values(), event.resource_version)
+                    self._apply_events(batch[number + 1 :])
                     return True
 
     def _watch(self, *, from_state: bool) -> AbstractAsyncContextManager[Lines]:
@@ -210,18 +210,18 @@ class Informer(Cache[T]):
 
     # -- what streams say ---------------------------------------------------------------------------------------------
 
-    def _become(self, state: Iterable[T], resource_version: str) -> None:
+    def _replace_state(self, state: Iterable[T], resource_version: str) -> None:
         self.replace(state)
         self._resource_version = resource_version
         if not self._synced.is_set():
             _log.info("Synced", resource=self.name, objects=len(self), resource_version=resource_version)
             self._synced.set()
 
-    def _take(self, batch: Iterable[bytes]) -> None:
+    def _apply_events(self, batch: Iterable[bytes]) -> None:
         """Lines of a watch under way. The version moves with each, so that a cut loses nothing and repeats nothing."""
         for line in batch:
             event = self._read(line)
-            self._told += 1
+            self._received += 1
             if isinstance(event, Change):
                 found = event.object
                 if event.type == "DELETED":
@@ -240,7 +240,7 @@ class Informer(Cache[T]):
             return self._pass_over(line, exc)
         if isinstance(event, WatchFailure):
             self._resource_version = ""  # whatever the reason, a fresh state is never wrong
-            raise errors.refusal(event.status)
+            raise errors.from_status(event.status)
         return event
 
     def _pass_over(self, line: bytes, failure: Unreadable) -> Bookmark:

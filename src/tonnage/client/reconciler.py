@@ -1,12 +1,12 @@
-"""The loop of every controller: a key is named, its objects are looked at, what is missing is done.
+"""The loop of every controller: events name keys, a worker takes a key and reconciles its objects.
 
-    claims = Reconciler("claims", self._bring, clock=clock)
+    claims = Reconciler("claims", self._reconcile, clock=clock)
     claims.follow(informers.of(PersistentVolumeClaim))
     await claims.run()
 
-An event only names what to look at; the state decides. `bring(key)` must be safe to run twice, late, or after a missed
-event, because all of that happens. It returns None, or the seconds after which it wants to look again. What it raises
-is logged and tried again with a growing pause; an answer that only says "you looked at an old state" is not news.
+An event only names what to look at; the state decides. `reconcile(key)` must be safe to run twice, late, or after a
+missed event, because all of that happens. It returns None, or the seconds after which it wants to look again. What it
+raises is logged and retried with a growing pause; one that says "you looked at an old state" is a debug line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
 from tonnage.objects.meta import Key, Object
 
 T = TypeVar("T", bound=Object)
-Bring = Callable[[Key], Awaitable[float | None]]
+Reconcile = Callable[[Key], Awaitable[float | None]]
 
 _log = logs.logger(__name__)
 
@@ -35,7 +35,7 @@ class Reconciler:
     def __init__(
         self,
         name: str,
-        bring: Bring,
+        reconcile: Reconcile,
         *,
         clock: Clock,
         workers: int = 4,
@@ -44,14 +44,14 @@ class Reconciler:
     ) -> None:
         self.name = name
         self.queue: WorkQueue[Key] = WorkQueue(clock=clock, first_retry_s=first_retry_s, max_retry_s=max_retry_s)
-        self._bring = bring
+        self._reconcile = reconcile
         self._workers = workers
 
     def add(self, key: Key) -> None:
         self.queue.add(key)
 
     def follow(self, objects: Cache[T], keys: Callable[[T], Iterable[Key]] | None = None) -> None:
-        """Look again at whatever a change concerns: the object's own key, or those that `keys` names."""
+        """Queue a key for every event: the object's own, or those that `keys` maps it to."""
 
         def changed(found: T) -> None:
             for key in (found.key,) if keys is None else keys(found):
@@ -73,13 +73,13 @@ class Reconciler:
     async def _work(self) -> None:
         while (key := await self.queue.get()) is not None:
             try:
-                await self._bring_one(key)
+                await self._reconcile_one(key)
             finally:
                 self.queue.done(key)
 
-    async def _bring_one(self, key: Key) -> None:
+    async def _reconcile_one(self, key: Key) -> None:
         try:
-            again_s = await self._bring(key)
+            again_s = await self._reconcile(key)
         except (Conflict, NotFound, AlreadyExists, Disconnected) as exc:
             # Somebody was faster, or the server is away: the informers will tell, and this key is looked at anew.
             _log.debug("Looked at an old state", controller=self.name, key=key, error=exc.message)

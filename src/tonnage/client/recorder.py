@@ -42,14 +42,14 @@ MAX_PENDING = 1000
 """Events that may wait to be written."""
 NOTE_BYTES = 1024
 """The longest note that the API accepts."""
-_CUT = " ..."
+_TRUNCATION_MARK = " ..."
 _MAX_REMEMBERED = 10_000
 """Events whose repetition would be noticed. Upstream has no such limit, and no 400 MB to stay within."""
 _MAX_TRIES = 12
 _RETRY_S, _RETRY_JITTER = 10.0, 0.25
 _QUIET = timedelta(minutes=6)
 _REFRESH = timedelta(minutes=30)
-_LOOK_EVERY_S = 60.0
+_REFRESH_CHECK_EVERY_S = 60.0
 _WORKERS = 8
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -107,7 +107,7 @@ class Recorder:
             entry.count += 1
             entry.observed_at = now
             if entry.count == 2:
-                self._want(entry)
+                self._enqueue(entry)
             return
         if len(self._pending) >= MAX_PENDING:
             self.dropped += 1
@@ -121,18 +121,18 @@ class Recorder:
             reason=reason,
             regarding=about,
             related=beside,
-            note=cut(note),
+            note=truncated(note),
             type=type,
         )
         self._entries[key] = entry = _Entry(event, 1, now, now)
-        self._want(entry)
+        self._enqueue(entry)
         if len(self._entries) > _MAX_REMEMBERED:
             self._finish(next(iter(self._entries)))
 
     def start(self) -> None:
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._work()) for _ in range(_WORKERS)]
-            self._tasks.append(asyncio.create_task(self._look_after_series()))
+            self._tasks.append(asyncio.create_task(self._refresh_series()))
 
     async def stop(self, *, flush_s: float = 5.0) -> None:
         """Write what is still to be written, each once more, for as long as `flush_s`; then end."""
@@ -163,25 +163,25 @@ class Recorder:
 
     # -- series -------------------------------------------------------------------------------------------------------
 
-    async def _look_after_series(self) -> None:
+    async def _refresh_series(self) -> None:
         while True:
-            await self._clock.sleep(_LOOK_EVERY_S)
+            await self._clock.sleep(_REFRESH_CHECK_EVERY_S)
             now = self._clock.now()
             for key, entry in tuple(self._entries.items()):
                 if now - entry.observed_at >= _QUIET:
                     self._finish(key)
                 elif entry.count > 1 and now - entry.refreshed_at >= _REFRESH:
-                    self._want(entry)  # the server forgets events after an hour; a series that goes on must stay
+                    self._enqueue(entry)  # the server forgets events after an hour; a series that goes on must stay
 
     def _finish(self, key: tuple[object, ...]) -> None:
         """The next of this kind is a new event. What the server does not know of the series is written."""
         entry = self._entries.pop(key)
         if entry.is_created and entry.written_count != entry.count:
-            self._want(entry)
+            self._enqueue(entry)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def _want(self, entry: _Entry) -> None:
+    def _enqueue(self, entry: _Entry) -> None:
         self._pending.add(entry)
         self._queue.add(entry)
 
@@ -197,7 +197,7 @@ class Recorder:
     async def _write(self, entry: _Entry) -> bool:
         """Bring the server's copy up to date; False when it is to be tried again later."""
         try:
-            await self._bring_up_to_date(entry)
+            await self._sync(entry)
         except TonnageError as exc:
             if _is_passing(exc) and entry.tries + 1 < _MAX_TRIES and not self._is_stopping:
                 entry.tries += 1
@@ -213,7 +213,7 @@ class Recorder:
             )
         return True
 
-    async def _bring_up_to_date(self, entry: _Entry) -> None:
+    async def _sync(self, entry: _Entry) -> None:
         count, entry.refreshed_at = entry.count, self._clock.now()
         series = EventSeries(count=count, last_observed_time=MicroTime.of(entry.observed_at)) if count > 1 else None
         if entry.is_created and series is not None:
@@ -263,9 +263,9 @@ def reference_to(about: Object | ObjectReference) -> ObjectReference:
     )
 
 
-def cut(note: str) -> str:
-    """A note that the API accepts: at most `NOTE_BYTES` of UTF-8, cut between characters, and then ended by " ..."."""
+def truncated(note: str) -> str:
+    """A note that the API accepts: at most `NOTE_BYTES` of UTF-8, whole characters, ended by " ..." if cut."""
     data = note.encode()
     if len(data) <= NOTE_BYTES:
         return note
-    return data[: NOTE_BYTES - len(_CUT)].decode(errors="ignore") + _CUT
+    return data[: NOTE_BYTES - len(_TRUNCATION_MARK)].decode(errors="ignore") + _TRUNCATION_MARK

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tonnage.client import Client, Disconnected, Untrusted
-from tonnage.client.errors import refusal
+from tonnage.client.errors import from_status
 from tonnage.client.throttle import TokenBucket
 from tonnage.client.transport.wire import Request, Response
 from tonnage.clock import VirtualClock
@@ -133,21 +133,21 @@ async def test_a_status_becomes_its_error_with_all_it_says():
     ],
 )
 def test_each_reason_has_its_class(code, reason, expected):
-    assert type(refusal(Status(code=code, reason=reason, message="no"))) is expected
+    assert type(from_status(Status(code=code, reason=reason, message="no"))) is expected
 
 
 def test_a_reason_nobody_knows_is_of_the_class_of_its_code():
-    failure = refusal(Status(code=500, reason="ServerTimeout", message="try again"))
+    failure = from_status(Status(code=500, reason="ServerTimeout", message="try again"))
     assert isinstance(failure, InternalError) and (failure.code, failure.reason) == (500, "ServerTimeout")
-    failure = refusal(Status(code=418, reason="Teapot", message="short and stout"))
+    failure = from_status(Status(code=418, reason="Teapot", message="short and stout"))
     assert isinstance(failure, ApiError) and (failure.code, failure.reason) == (418, "Teapot")
-    assert isinstance(refusal(Status(code=409, message="no")), Conflict)
-    assert refusal(Status(code=503)).message == "the server answered 503"
+    assert isinstance(from_status(Status(code=409, message="no")), Conflict)
+    assert from_status(Status(code=503)).message == "the server answered 503"
 
 
 def test_an_expired_list_says_how_to_go_on():
     body = {"kind": "Status", "code": 410, "reason": "Expired", "metadata": {"continue": "token"}}
-    failure = refusal(convert(Status, body))
+    failure = from_status(convert(Status, body))
     assert isinstance(failure, Expired) and failure.continue_token == "token"
 
 

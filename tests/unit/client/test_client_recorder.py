@@ -1,4 +1,4 @@
-"""Events: created once, counted as a series, cut, dropped when there are too many, and written before the end."""
+"""Events: created once, counted as a series, truncated, dropped when there are too many, and written before the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from client_wire import MemoryServer, Refused
 
 from tonnage.client import Client, Recorder
-from tonnage.client.recorder import MAX_PENDING, cut, reference_to
+from tonnage.client.recorder import MAX_PENDING, reference_to, truncated
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, ObjectReference, Pod
 from tonnage.objects.meta import ObjectMeta
@@ -270,10 +270,10 @@ async def test_the_end_waits_five_seconds_for_a_server_that_hangs(world):
 
 
 def test_a_note_is_cut_to_1024_bytes_between_characters():
-    assert cut("x" * 1024) == "x" * 1024
-    assert cut("x" * 1025) == "x" * 1020 + " ..."
+    assert truncated("x" * 1024) == "x" * 1024
+    assert truncated("x" * 1025) == "x" * 1020 + " ..."
     # 510 characters of two bytes are 1,020 bytes; with one more byte in front only 509 fit.
-    assert cut("é" * 600) == "é" * 510 + " ..." and cut("x" + "é" * 600) == "x" + "é" * 509 + " ..."
+    assert truncated("é" * 600) == "é" * 510 + " ..." and truncated("x" + "é" * 600) == "x" + "é" * 509 + " ..."
 
 
 def test_a_reference_is_passed_through():

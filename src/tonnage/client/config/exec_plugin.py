@@ -32,7 +32,7 @@ _SHOWN_STDERR = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class PluginAnswer:
     """What a plugin gave; without `expires_at` it lasts until it is refused."""
 
     token: str = field(default="", repr=False)
@@ -47,10 +47,10 @@ class ExecCredentials:
         self._plugin = plugin
         self._cluster = cluster
         self._clock = clock
-        self._given: Given | None = None
+        self._given: PluginAnswer | None = None
         self._one_at_a_time = asyncio.Lock()
 
-    async def current(self) -> Given:
+    async def current(self) -> PluginAnswer:
         """What is good now, from the plugin when need be. Raises NoCredentials."""
         async with self._one_at_a_time:
             given = self._given
@@ -65,7 +65,7 @@ class ExecCredentials:
             if self._given is refused:
                 self._given = await self._run()
 
-    async def _run(self) -> Given:
+    async def _run(self) -> PluginAnswer:
         plugin = self._plugin
         interactive = self._is_interactive()
         environment = {**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": encode(self._info(interactive)).decode()}
@@ -139,7 +139,7 @@ class _ExecCredential(Record):
     status: _Status | None = None
 
 
-def _read(out: bytes, plugin: ExecPlugin) -> Given:
+def _read(out: bytes, plugin: ExecPlugin) -> PluginAnswer:
     """What a plugin printed. Raises NoCredentials."""
     try:
         answer = codec.decode(_ExecCredential, out)
@@ -166,7 +166,7 @@ def _read(out: bytes, plugin: ExecPlugin) -> Given:
             tls.context_of(Cluster("", skip_tls_verify=True), certificate)
         except (ssl.SSLError, ValueError) as exc:
             raise _useless(plugin, f"returned no certificate with its key in PEM form ({exc})") from exc
-    return Given(status.token, certificate, status.expiration_timestamp)
+    return PluginAnswer(status.token, certificate, status.expiration_timestamp)
 
 
 def _useless(plugin: ExecPlugin, problem: str) -> NoCredentials:

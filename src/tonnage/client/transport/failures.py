@@ -18,7 +18,7 @@ from tonnage.client.transport.wire import Request
 _LOOK = "is the API server running, and does the kubeconfig name its address?"
 
 
-def trouble(request: Request, server: str, exc: Exception) -> Disconnected:
+def failure_of(request: Request, server: str, exc: Exception) -> Disconnected:
     """The error for a request that got no whole answer."""
     method, url = request.method, server + request.path.partition("?")[0]
     was_sent = not isinstance(exc, NotConnected | aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)

@@ -27,7 +27,7 @@ from tonnage.client.config.connection import Connection, Impersonation
 from tonnage.client.config.credentials import Credentials, Identity
 from tonnage.client.errors import NoCredentials
 from tonnage.client.transport.connection_pool import CONNECT_S, HungUp, NotConnected, NotHttp, Pool, keep_alive
-from tonnage.client.transport.failures import trouble
+from tonnage.client.transport.failures import failure_of
 from tonnage.client.transport.tls import context_of
 from tonnage.client.transport.wire import Request, Response
 from tonnage.clock import Clock
@@ -124,7 +124,7 @@ class HttpTransport:
             async with asyncio.timeout(request.timeout_s):
                 answer = await self._pool.exchange(data, context=shown.context, may_repeat=request.method == "GET")
         except (NotConnected, HungUp, NotHttp, OSError) as exc:  # TimeoutError and ssl.SSLError are OSErrors
-            raise trouble(request, self.server, exc) from exc
+            raise failure_of(request, self.server, exc) from exc
         return Response(answer.code, answer.body, answer.headers, answer.warnings)
 
     async def _open(self, request: Request, shown: _Shown) -> aiohttp.ClientResponse:
@@ -145,7 +145,7 @@ class HttpTransport:
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, OSError) as exc:
-            raise trouble(request, self.server, exc) from exc
+            raise failure_of(request, self.server, exc) from exc
 
     async def _show(self) -> _Shown:
         """Who we are, ready for use, made anew when it changes; a new certificate also means new connections."""
@@ -192,14 +192,14 @@ class _Stream:
         try:
             return await self._response.read()
         except (aiohttp.ClientError, OSError) as exc:
-            raise trouble(self._request, self._server, exc) from exc
+            raise failure_of(self._request, self._server, exc) from exc
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk
         except (aiohttp.ClientError, OSError) as exc:
-            raise trouble(self._request, self._server, exc) from exc
+            raise failure_of(self._request, self._server, exc) from exc
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
