@@ -22,7 +22,7 @@ Rows = tuple[tuple[str, ...], ...]
 ROWS: Rows = (
     (
         "backoff", "certificates", "clock", "deadline", "durations", "errors", "faults", "gates", "health",
-        "keyed_heap", "logs", "metrics", "private_files", "quantity", "suggestions",
+        "keyed_heap", "keyed_locks", "logs", "metrics", "private_files", "quantity", "suggestions",
     ),
     ("objects",),
     ("store", "documents", "client", "scheduling", "csi"),
@@ -41,6 +41,16 @@ INNER_ROWS: dict[str, Rows] = {
         ("volumes", "spread", "preemption"),
         ("plugins",),
         ("engine",),
+    ),
+    "driver": (
+        ("errors", "per_node", "pool_choice", "rebuild_hooks"),
+        ("state",),
+        ("injected_faults",),
+        ("core",),
+        ("volumes",),
+        ("driver",),
+        ("services", "rebuilding"),
+        ("serving",),
     ),
     "controllers": (
         ("finalizer_patches", "lookup", "event_deduplication"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from tonnage.apiserver.server import Settings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
-from tonnage.driver.volumes.pool_choice import Place
+from tonnage.driver.pool_choice import PoolId
 from tonnage.node.mounts import mount_records
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.testing.cluster_sight import look
@@ -40,11 +40,11 @@ async def test_a_cluster_is_seen_from_all_three_sides(tmp_path: Path) -> None:
         sight = await look(client, tmp_path, POOLS)
 
     assert [node.name for node in sight.nodes] == ["node-1"]
-    assert [(each.name, each.volume_id, each.place) for each in sight.records] == [
-        ("pvc-1", made.volume_id, Place("node-1", 0))
+    assert [(each.name, each.volume_id, each.pool_id) for each in sight.records] == [
+        ("pvc-1", made.volume_id, PoolId("node-1", 0))
     ]
-    assert sight.contents == {contents: (Place("node-1", 0), made.volume_id)}
-    assert sight.used_bytes() == {Place("node-1", 0): size_bytes("4Gi"), Place("node-2", 0): 0}
+    assert sight.contents == {contents: (PoolId("node-1", 0), made.volume_id)}
+    assert sight.used_bytes() == {PoolId("node-1", 0): size_bytes("4Gi"), PoolId("node-2", 0): 0}
     folder = sight.folders["node-1"]
     assert set(folder.mounts) == {staged, mounted}
     assert folder.pod_uids == {"u-1"}

@@ -22,9 +22,9 @@ from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.driver.driver import DRIVER_NAME, Driver, Settings
 from tonnage.driver.per_node import PerNode
-from tonnage.driver.rebuilding.controller import PROGRAM, Rebuilding
+from tonnage.driver.pool_choice import POLICIES, Policy
+from tonnage.driver.rebuilding.controller import PROGRAM, RebuildController
 from tonnage.driver.serving import serve
-from tonnage.driver.volumes.pool_choice import POLICIES, Policy
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates
 
@@ -179,11 +179,11 @@ async def _run(
 
 async def _serve(driver: Driver, endpoints: Endpoints, connection: Connection | None, clock: SystemClock) -> None:
     async with AsyncExitStack() as stack:
-        rebuilding: Rebuilding | None = None
+        rebuilding: RebuildController | None = None
         if connection is not None:
             client = await stack.enter_async_context(Client.connect(connection, clock=clock, user_agent=PROGRAM))
             rebuilding = await stack.enter_async_context(
-                Rebuilding(driver, client, clock=clock, identity=socket.gethostname())
+                RebuildController(driver, client, clock=clock, identity=socket.gethostname())
             )
         await stack.enter_async_context(
             serve(driver, endpoint=endpoints.cluster, node_endpoint_template=endpoints.node_template)

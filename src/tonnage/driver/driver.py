@@ -1,7 +1,7 @@
 """`Driver`: the reference CSI driver, many nodes in one object, as its services and the node watch use it.
 
     driver = Driver(Settings(pools={"node-1": (100 * GI, 100 * GI)}, rebuild=True), state_dir, clock=clock, rng=rng)
-    driver.hooks = RebuildHooks(may_leave=..., is_gone=..., on_moved=...)
+    driver.hooks = RebuildHooks(may_leave=..., is_gone=..., on_rebuilt=...)
     async with serve(driver, endpoint="unix:///run/csi.sock", node_endpoint_template="unix:///run/{node}/csi.sock"):
         ...
 
@@ -17,18 +17,18 @@ from pathlib import Path
 from tonnage import logs
 from tonnage.clock import Clock
 from tonnage.driver.core import DRIVER_NAME, Core, Settings
-from tonnage.driver.injected_faults import PlayedFaults
-from tonnage.driver.rebuilding.hooks import RebuildHooks
-from tonnage.driver.state.allocations import Books
-from tonnage.driver.state.folder import StateFolder, StateTrouble
+from tonnage.driver.injected_faults import InjectedFaults
+from tonnage.driver.rebuild_hooks import RebuildHooks
+from tonnage.driver.state.allocations import Allocations
+from tonnage.driver.state.folder import StateFolder, StateFolderError
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
 from tonnage.driver.volumes.create_delete import Volumes
-from tonnage.driver.volumes.locks import Locks
 from tonnage.driver.volumes.publish import Publications
-from tonnage.driver.volumes.rebuild import Moves
+from tonnage.driver.volumes.rebuild import Rebuilder
 from tonnage.driver.volumes.snapshots import Snapshots
 from tonnage.driver.volumes.stage import Stagings
 from tonnage.faults import FaultFile
+from tonnage.keyed_locks import KeyedLocks
 
 __all__ = ["DRIVER_NAME", "Driver", "RebuildHooks", "Settings"]
 
@@ -51,13 +51,13 @@ class Driver:
         """Take up what `state_dir` holds and clear away what an interrupted call left. Raises TonnageError."""
         for node in settings.pools:
             if not node or "/" in node or node.startswith("."):
-                raise StateTrouble(f'"{node}" cannot be a node id: each node has a folder of its name')
+                raise StateFolderError(f'"{node}" cannot be a node id: each node has a folder of its name')
         folder = StateFolder(state_dir)
         try:
-            books = Books(settings.pools)
+            allocations = Allocations(settings.pools)
             records: list[VolumeRecord | SnapshotRecord] = [*folder.volumes(), *folder.snapshots()]
             for record in records:
-                books.enter(record)
+                allocations.put(record)
             swept = folder.sweep(records)
         except BaseException:
             folder.close()
@@ -66,19 +66,19 @@ class Driver:
             _log.info("Remains of interrupted calls removed", count=len(swept))
         self.core = Core(
             settings=settings,
-            books=books,
+            allocations=allocations,
             folder=folder,
-            locks=Locks(),
-            faults=PlayedFaults(faults, books),
+            locks=KeyedLocks(),
+            faults=InjectedFaults(faults, allocations),
             clock=clock,
             rng=rng,
             hooks=hooks or RebuildHooks(),
         )
-        self._moves = Moves(self.core)
+        self._rebuilder = Rebuilder(self.core)
         self.volumes = Volumes(self.core)
         self.snapshots = Snapshots(self.core)
-        self.publications = Publications(self.core, self._moves)
-        self.stagings = Stagings(self.core, self._moves)
+        self.publications = Publications(self.core, self._rebuilder)
+        self.stagings = Stagings(self.core, self._rebuilder)
 
     @property
     def settings(self) -> Settings:
@@ -100,21 +100,21 @@ class Driver:
 
     def node_of(self, volume_id: str) -> str | None:
         """The node that a volume lives on now; None if there is no such volume."""
-        record = self.core.books.volumes.get(volume_id)
+        record = self.core.allocations.volumes.get(volume_id)
         return record.node if record else None
 
     def volumes_on(self, node: str) -> tuple[str, ...]:
         """The ids of the volumes that live on a node, also on one that this driver no longer plays."""
-        return tuple(record.volume_id for record in self.core.books.volumes.values() if record.node == node)
+        return tuple(record.volume_id for record in self.core.allocations.volumes.values() if record.node == node)
 
     async def rebuild(self, volume_id: str, to_node: str) -> bool:
         """Move a volume to another node: room first, then the contents, then the record, then the old copy goes.
 
         True if it moved, False if it was there already. Does not ask the hooks whether it may; ControllerPublish and
-        NodeStage do. Raises Refused: NOT_FOUND for the volume or the node, RESOURCE_EXHAUSTED when no pool has room.
-        A death at any instant leaves the volume whole on the old node or on the new one; asking again finishes it.
+        NodeStage do. Raises StatusError: NOT_FOUND for the volume or the node, RESOURCE_EXHAUSTED when no pool has
+        room. A death at any instant leaves the volume whole on the old node or the new one; asking again finishes it.
         """
-        return await self._moves.rebuild(volume_id, to_node)
+        return await self._rebuilder.rebuild(volume_id, to_node)
 
     def close(self) -> None:
         """Let go of the state folder."""

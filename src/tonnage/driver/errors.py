@@ -1,4 +1,4 @@
-"""How the driver says no: one exception with a gRPC code, which `calls` turns into the answer."""
+"""One exception for every call that fails on purpose: a gRPC code and a message, as Go's `status.Error`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from tonnage.csi.errors import Code
 from tonnage.errors import TonnageError
 
 
-class Refused(TonnageError):
-    """A call that cannot be done, and why, in the CSI specification's codes."""
+class StatusError(TonnageError):
+    """A call that cannot be done, and why, in the CSI specification's codes; the interceptor answers with it."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)

@@ -2,11 +2,11 @@
 
 | fault | what is bent here |
 | --- | --- |
-| out-of-space | `room_bytes`: no pool of the node has room. The figures of GetCapacity stay as they are. |
-| stale-figures | `figures_bytes`: what was free when the fault began. A driver that starts anew begins anew. |
+| out-of-space | `allocatable_bytes`: no pool of the node has room. The figures of GetCapacity stay as they are. |
+| stale-figures | `reported_bytes`: what was free when the fault began. A driver that starts anew begins anew. |
 | out-of-slots | `has_slot`: no further volume; those that have a slot keep it. |
 | slots-taken | `max_volumes` and `has_slot`: others have taken this many of the node's slots. |
-| slow, dead | `pass_through`: before the call, for the nodes that it is about. |
+| slow, dead | `delay_or_refuse`: before the call, for the nodes that it is about. |
 
 CSI reads a limit of 0 as "no limit". So a node whose slots are all taken by others says 1 and refuses even that one;
 a node without a limit has none to take from.
@@ -18,48 +18,49 @@ from collections.abc import Iterable
 
 from tonnage.clock import Clock
 from tonnage.csi.errors import Code
-from tonnage.driver.errors import Refused
-from tonnage.driver.state.allocations import Books
+from tonnage.driver.errors import StatusError
+from tonnage.driver.state.allocations import Allocations
 from tonnage.faults import Fault, FaultFile
 
 
-class PlayedFaults:
+class InjectedFaults:
     """The driver's figures and limits, as the faults of the moment let it see them. Without a file they are true."""
 
-    def __init__(self, file: FaultFile | None, books: Books) -> None:
+    def __init__(self, file: FaultFile | None, allocations: Allocations) -> None:
         self._file = file
-        self._books = books
+        self._allocations = allocations
         self._stale_bytes: dict[str, tuple[int, ...]] = {}
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Remember the figures of each node whose figures have begun to be stale. Every call begins with this: what is
         free changes by calls alone, so that the first one after the fault still sees what was free when it began."""
         stale = [fault.node for fault in self._file.all() if fault.kind == "stale-figures"] if self._file else []
-        nodes = set(self._books.pools) if "" in stale else set(stale)
+        nodes = set(self._allocations.pools) if "" in stale else set(stale)
         self._stale_bytes = {
-            node: self._stale_bytes.get(node) or self._books.free_bytes(node) for node in nodes & set(self._books.pools)
+            node: self._stale_bytes.get(node) or self._allocations.free_bytes(node)
+            for node in nodes & set(self._allocations.pools)
         }
 
-    async def pass_through(self, nodes: Iterable[str], clock: Clock) -> None:
+    async def delay_or_refuse(self, nodes: Iterable[str], clock: Clock) -> None:
         """Let a call through that is about these nodes (none: about the driver as a whole), perhaps later.
 
-        Raises Refused with UNAVAILABLE while the driver is dead.
+        Raises StatusError with UNAVAILABLE while the driver is dead.
         """
         concerned = tuple(nodes) or ("",)
         if any(self._active("dead", node) for node in concerned):
-            raise Refused(Code.UNAVAILABLE, 'the driver plays dead: the fault "dead" is set')
+            raise StatusError(Code.UNAVAILABLE, 'the driver plays dead: the fault "dead" is set')
         slow = [fault.value for node in concerned if (fault := self._active("slow", node)) is not None]
         if slow:
             await clock.sleep(max(slow))
 
-    def room_bytes(self, node: str) -> tuple[int, ...]:
+    def allocatable_bytes(self, node: str) -> tuple[int, ...]:
         """What each pool of a node has for a new volume."""
-        free = self._books.free_bytes(node)
+        free = self._allocations.free_bytes(node)
         return (0,) * len(free) if self._active("out-of-space", node) else free
 
-    def figures_bytes(self, node: str) -> tuple[int, ...]:
+    def reported_bytes(self, node: str) -> tuple[int, ...]:
         """What each pool of a node is said to have free."""
-        return self._stale_bytes.get(node) or self._books.free_bytes(node)
+        return self._stale_bytes.get(node) or self._allocations.free_bytes(node)
 
     def max_volumes(self, node: str, limit: int) -> int:
         """How many volumes a node is said to take, of a true limit; 0 is no limit."""
@@ -67,7 +68,7 @@ class PlayedFaults:
 
     def has_slot(self, node: str, volume_id: str, limit: int) -> bool:
         """Whether a volume may be attached to a node; one that is already there always may."""
-        in_use = self._books.slots_in_use(node)
+        in_use = self._allocations.slots_in_use(node)
         if volume_id in in_use:
             return True
         if self._active("out-of-slots", node):

@@ -17,7 +17,7 @@ from tonnage.csi.server import Register, served
 from tonnage.driver.driver import Driver
 from tonnage.driver.services.controller import ControllerService
 from tonnage.driver.services.identity import IdentityService
-from tonnage.driver.services.interceptor import Door
+from tonnage.driver.services.interceptor import CallInterceptor
 from tonnage.driver.services.node import NodeService
 from tonnage.errors import TonnageError
 
@@ -44,12 +44,12 @@ async def serve(driver: Driver, *, endpoint: str, node_endpoint_template: str = 
 
 
 async def _open(opened: AsyncExitStack, driver: Driver, address: str, nodes: tuple[str, ...], node: str) -> None:
-    door = Door(driver.core, node)
+    interceptor = CallInterceptor(driver.core, node)
     services: list[Register] = [
         partial(rpc.add_IdentityServicer_to_server, IdentityService(driver)),
         partial(rpc.add_ControllerServicer_to_server, ControllerService(driver, nodes)),
     ]
     if node:
         services.append(partial(rpc.add_NodeServicer_to_server, NodeService(driver, node)))
-    opened.push_async_callback(door.drain)
-    await opened.enter_async_context(served(address, services, interceptors=[door]))
+    opened.push_async_callback(interceptor.drain)
+    await opened.enter_async_context(served(address, services, interceptors=[interceptor]))

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from tonnage.driver.volumes.pool_choice import Place
+from tonnage.driver.pool_choice import PoolId
 from tonnage.driver.volumes.topology import KEY as TOPOLOGY_KEY
 from tonnage.objects.core_v1 import PersistentVolume, Pod
 from tonnage.objects.meta import Object
@@ -115,7 +115,7 @@ def capacity_is_told_as_it_is(sight: Sight) -> Iterator[str]:
         told[labels.get(TOPOLOGY_KEY, "")].append(capacity)
     used = sight.used_bytes()
     for node, sizes in sight.pools.items():
-        free = sorted(size - used[Place(node, number)] for number, size in enumerate(sizes))
+        free = sorted(size - used[PoolId(node, number)] for number, size in enumerate(sizes))
         objects = told.pop(node, [])
         if len(objects) != 1:
             yield f"{node} has {len(objects)} CSIStorageCapacity objects"
@@ -308,7 +308,7 @@ def _nodes_of(volume: PersistentVolume) -> list[str]:
 
 
 def _contents_match(sight: Sight) -> Iterator[str]:
-    wanted = {(record.place, record.volume_id) for record in sight.records}
+    wanted = {(record.pool_id, record.volume_id) for record in sight.records}
     found = set(sight.contents.values())
     yield from (f"{id} on {place.node} has lost its contents" for place, id in sorted(wanted - found))
     yield from (

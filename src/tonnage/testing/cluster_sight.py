@@ -18,8 +18,8 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.client.http import Client
+from tonnage.driver.pool_choice import PoolId
 from tonnage.driver.state.records import VolumeRecord
-from tonnage.driver.volumes.pool_choice import Place
 from tonnage.node.mounts import mount_records
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
@@ -69,14 +69,14 @@ class Sight:
     deployments: tuple[Deployment, ...] = ()
     replica_sets: tuple[ReplicaSet, ...] = ()
     records: tuple[VolumeRecord, ...] = ()
-    contents: Mapping[Path, tuple[Place, str]] = field(default_factory=dict)
+    contents: Mapping[Path, tuple[PoolId, str]] = field(default_factory=dict)
     folders: Mapping[str, NodeFolder] = field(default_factory=dict)
 
-    def used_bytes(self) -> dict[Place, int]:
+    def used_bytes(self) -> dict[PoolId, int]:
         """The sum of the volumes in each pool, by the driver's records; pools with nothing in them are there too."""
-        used = {Place(node, pool): 0 for node, sizes in self.pools.items() for pool in range(len(sizes))}
+        used = {PoolId(node, pool): 0 for node, sizes in self.pools.items() for pool in range(len(sizes))}
         for record in self.records:
-            used[record.place] = used.get(record.place, 0) + record.capacity_bytes
+            used[record.pool_id] = used.get(record.pool_id, 0) + record.capacity_bytes
         return used
 
     def claims_of(self, pod: Pod) -> list[PersistentVolumeClaim]:
@@ -102,12 +102,12 @@ async def look(client: Client, folder: Path, pools: Mapping[str, tuple[int, ...]
 
 def _look_at_disks(
     folder: Path, nodes: tuple[str, ...]
-) -> tuple[tuple[VolumeRecord, ...], dict[Path, tuple[Place, str]], dict[str, NodeFolder]]:
+) -> tuple[tuple[VolumeRecord, ...], dict[Path, tuple[PoolId, str]], dict[str, NodeFolder]]:
     state = folder / "driver"
     paths = sorted((state / ".volumes").glob("*.json"))
     records = [msgspec.json.decode(path.read_bytes(), type=VolumeRecord) for path in paths]
     contents = {
-        path.absolute(): (Place(path.parent.parent.name, int(path.parent.name.removeprefix("pool-"))), path.name)
+        path.absolute(): (PoolId(path.parent.parent.name, int(path.parent.name.removeprefix("pool-"))), path.name)
         for path in state.glob("[!.]*/pool-*/*")
     }
     return tuple(records), contents, {node: _look_at_node(folder / "nodes" / node) for node in nodes}

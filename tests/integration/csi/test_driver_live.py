@@ -152,7 +152,7 @@ async def test_a_slow_driver_is_waited_for_and_drops_what_nobody_waits_for(folde
             await asyncio.sleep(0.001)
         assert clock.monotonic() >= 30
     # Had the hasty caller's call been kept, its 30 seconds would be over as well.
-    assert [record.name for record in driver.core.books.volumes.values()] == ["b"]
+    assert [record.name for record in driver.core.allocations.volumes.values()] == ["b"]
 
 
 async def test_a_broken_file_of_faults_is_told_to_the_caller(folder: Path) -> None:

@@ -21,7 +21,7 @@ from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import Code, CsiError
 from tonnage.driver.driver import Driver, Settings
 from tonnage.driver.rebuilding.affinity import confined_to
-from tonnage.driver.rebuilding.controller import Rebuilding
+from tonnage.driver.rebuilding.controller import RebuildController
 from tonnage.driver.serving import serve
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -57,7 +57,7 @@ class Stage:
         driver = Driver(settings, self.folder / "state", clock=clock, rng=rng)
         async with AsyncExitStack() as stack:
             stack.callback(driver.close)
-            rebuilding = await stack.enter_async_context(Rebuilding(driver, self.client, clock=watch_clock))
+            rebuilding = await stack.enter_async_context(RebuildController(driver, self.client, clock=watch_clock))
             template = f"unix://{self.folder}/{{node}}.sock"
             address, *_ = await stack.enter_async_context(
                 serve(driver, endpoint=f"unix://{self.folder}/csi.sock", node_endpoint_template=template)

@@ -36,7 +36,7 @@ import tonnage.driver
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver, RebuildHooks
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
 from tonnage.testing.driver_builders import (
     controller,
     create,
@@ -165,7 +165,7 @@ class Machine(RuleBasedStateMachine):
         )
 
     def _ask(self, call: Callable[[], Awaitable[Any]], dies_after: int | None) -> Any:
-        """The answer, or the Refused; asked again of a new driver when the first one died."""
+        """The answer, or the StatusError; asked again of a new driver when the first one died."""
 
         async def bounded() -> Any:
             return await call()
@@ -180,7 +180,7 @@ class Machine(RuleBasedStateMachine):
                 self._restart()
                 self._records()
                 return self._ask(call, None)
-            if isinstance(exc, Refused):
+            if isinstance(exc, StatusError):
                 return exc
             raise
 
@@ -207,7 +207,7 @@ class Machine(RuleBasedStateMachine):
 
     def _made(self, name: str, size: int, room: int, answer: Any, text: str = "") -> None:
         known = self.volumes.get(name)
-        if isinstance(answer, Refused):
+        if isinstance(answer, StatusError):
             if known is not None:
                 assert answer.code is Code.ALREADY_EXISTS
             else:
@@ -247,7 +247,7 @@ class Machine(RuleBasedStateMachine):
         if volume.users:
             assert answer.code is Code.FAILED_PRECONDITION
         else:
-            assert not isinstance(answer, Refused)
+            assert not isinstance(answer, StatusError)
             self.volumes = {name: known for name, known in self.volumes.items() if known is not volume}
 
     @has_volumes
@@ -255,7 +255,7 @@ class Machine(RuleBasedStateMachine):
     def expand(self, pick: int, size: int, dies_after: int | None) -> None:
         volume = self._pick(pick)
         answer = self._ask(lambda: self.driver.volumes.expand(volume.volume_id, size * GI, 0), dies_after)
-        if isinstance(answer, Refused):
+        if isinstance(answer, StatusError):
             assert answer.code in (Code.RESOURCE_EXHAUSTED, Code.OUT_OF_RANGE)
         else:
             volume.size = max(volume.size, size)
@@ -267,7 +267,7 @@ class Machine(RuleBasedStateMachine):
         volume = self._pick(pick)
         if snapshot not in self.snapshots:
             answer = self._ask(lambda: self.driver.snapshots.create(snapshot, volume.volume_id), dies_after)
-            if isinstance(answer, Refused):
+            if isinstance(answer, StatusError):
                 assert answer.code is Code.RESOURCE_EXHAUSTED
             else:
                 self.snapshots[snapshot] = (answer.snapshot_id, volume.size, volume.text)
@@ -290,7 +290,7 @@ class Machine(RuleBasedStateMachine):
         volume = self._pick(pick)
         home = self.driver.node_of(volume.volume_id) or ""
         answer = self._ask(lambda: self._use(volume, node, attach), dies_after)
-        if not isinstance(answer, Refused):
+        if not isinstance(answer, StatusError):
             assert volume.users <= {node}
             assert node == home or home in self.cordoned, "a volume left a node that nobody had cordoned"
             volume.users.add(node)
@@ -325,7 +325,7 @@ class Machine(RuleBasedStateMachine):
         volume = self._pick(pick)
         if not volume.users:
             answer = self._ask(lambda: self.driver.rebuild(volume.volume_id, node), dies_after)
-            if isinstance(answer, Refused):
+            if isinstance(answer, StatusError):
                 assert answer.code is Code.RESOURCE_EXHAUSTED
             else:
                 assert self.driver.node_of(volume.volume_id) == node
@@ -351,14 +351,14 @@ class Machine(RuleBasedStateMachine):
         for volume in self.volumes.values():
             assert by_id[volume.volume_id]["capacity_bytes"] == volume.size * GI
             assert self._text(self._contents(volume.volume_id)) == volume.text
-        books = self.driver.core.books
-        remembered = [*books.volumes.values(), *books.snapshots.values()]
+        allocations = self.driver.core.allocations
+        remembered = [*allocations.volumes.values(), *allocations.snapshots.values()]
         on_disk = [path.read_bytes() for path in (self.folder / "state").glob(".[vs]*/*")]
         assert sorted(map(msgspec.json.encode, remembered)) == sorted(on_disk)
         for node, pools in POOLS.items():
             free_bytes = tuple(size * GI - used[node, number] for number, size in enumerate(pools))
-            assert books.free_bytes(node) == free_bytes
-            assert books.slots_in_use(node) == {v.volume_id for v in self.volumes.values() if node in v.users}
+            assert allocations.free_bytes(node) == free_bytes
+            assert allocations.slots_in_use(node) == {v.volume_id for v in self.volumes.values() if node in v.users}
 
     def _records(self) -> tuple[list[dict[str, Any]], Counter[tuple[str, int]]]:
         """The records on disk and what each pool holds; nothing is overdrawn, torn or left behind."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.driver.rebuilding.affinity import Change, change_for, confined_to, pod_elsewhere, takes_pods
+from tonnage.driver.rebuilding.affinity import Change, change_for, confined_to, is_schedulable, pod_elsewhere
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.testing.builders import Doc, node, pod
@@ -84,11 +84,11 @@ def test_what_was_written_needs_no_further_change(affinity: Doc | None, home: st
         assert change_for(at(change.affinity), home, found) is None
     # In the end it is confined to its home exactly if the home takes pods.
     final = affinity if change is None else change.affinity
-    assert final == (confined_to(home) if takes_pods(found) else None)
+    assert final == (confined_to(home) if is_schedulable(found) else None)
 
 
 def test_a_node_takes_pods_unless_it_is_cordoned_or_gone() -> None:
-    assert [takes_pods(each) for each in (HOME, CORDONED, None)] == [True, False, False]
+    assert [is_schedulable(each) for each in (HOME, CORDONED, None)] == [True, False, False]
 
 
 def test_a_pod_is_elsewhere_if_it_uses_the_claim_is_placed_and_is_not_over() -> None:

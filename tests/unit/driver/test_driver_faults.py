@@ -9,7 +9,7 @@ import pytest
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
 from tonnage.faults import Fault, FaultFile
 from tonnage.testing.driver_builders import controller, create, driver_at, node_service, publish
 
@@ -23,12 +23,12 @@ def driver_with(folder: Path, *faults: Fault, nodes: tuple[str, ...] = ("node-1"
 
 
 async def make(driver: Driver, name: str, node: str = "") -> str:
-    driver.core.faults.look()
+    driver.core.faults.refresh()
     return (await controller(driver).CreateVolume(create(name, node=node), None)).volume.volume_id
 
 
 async def free(driver: Driver) -> list[int]:
-    driver.core.faults.look()
+    driver.core.faults.refresh()
     told = await controller(driver).GetCapacity(csi.GetCapacityRequest(), None)
     return [number // GI for number in told.available_capacities]
 
@@ -39,7 +39,7 @@ async def limit(driver: Driver) -> int:
 
 async def test_out_of_space_refuses_and_tells_no_other_figures(tmp_path: Path) -> None:
     driver = driver_with(tmp_path, Fault("out-of-space", "node-1"), nodes=("node-1", "node-2"))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         await make(driver, "a", node="node-1")
     assert refused.value.code is Code.RESOURCE_EXHAUSTED
     assert refused.value.message == "no pool of node-1 has room for 1Gi: the most that one has free is 0"
@@ -63,7 +63,7 @@ async def test_out_of_slots_leaves_those_that_have_one(tmp_path: Path) -> None:
     await controller(driver).ControllerPublishVolume(publish(first), None)
     FaultFile(tmp_path / "faults.json").write([Fault("out-of-slots")])
     await controller(driver).ControllerPublishVolume(publish(first), None)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         await controller(driver).ControllerPublishVolume(publish(second), None)
     assert refused.value.code is Code.RESOURCE_EXHAUSTED
     assert refused.value.message == "node-1 can take no further volume: 1 are attached, and its limit is 3"
@@ -76,7 +76,7 @@ async def test_slots_taken_by_others_lower_the_limit_and_are_refused(tmp_path: P
     # A limit of 3, of which others have 2.
     assert await limit(driver) == 1
     await controller(driver).ControllerPublishVolume(publish(first), None)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         await controller(driver).ControllerPublishVolume(publish(second), None)
     assert refused.value.message == "node-1 can take no further volume: 1 are attached, and its limit is 1"
 
@@ -85,7 +85,7 @@ async def test_a_node_with_every_slot_taken_says_one_and_refuses_it(tmp_path: Pa
     driver = driver_with(tmp_path, Fault("slots-taken", value=5))
     volume_id = await make(driver, "a")
     assert await limit(driver) == 1  # 0 would be read as "no limit"
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         await controller(driver).ControllerPublishVolume(publish(volume_id), None)
     assert refused.value.message == "node-1 can take no further volume: 0 are attached, and its limit is 1"
 

@@ -11,7 +11,7 @@ import pytest
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
 from tonnage.driver.volumes.topology import topology_of
 from tonnage.testing.driver_builders import (
     as_blocks,
@@ -35,7 +35,7 @@ async def make(driver: Driver, name: str, node: str = "node-1") -> str:
 
 
 async def refusal(call: Awaitable[object]) -> tuple[Code, str]:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         await call
     return refused.value.code, refused.value.message
 
@@ -53,14 +53,14 @@ async def test_a_volume_is_published_once_however_often_it_is_asked(tmp_path: Pa
     volume_id = await make(driver, "a")
     for _ in range(2):
         await controller(driver).ControllerPublishVolume(publish(volume_id), None)
-    assert driver.core.books.slots_in_use("node-1") == {volume_id}
+    assert driver.core.allocations.slots_in_use("node-1") == {volume_id}
     assert await refusal(controller(driver).ControllerPublishVolume(publish(volume_id, readonly=True), None)) == (
         Code.ALREADY_EXISTS,
         f"volume {volume_id} is published on node-1 already, otherwise than asked",
     )
     for _ in range(2):
         await controller(driver).ControllerUnpublishVolume(unpublish(volume_id, "node-1"), None)
-    assert driver.core.books.slots_in_use("node-1") == set()
+    assert driver.core.allocations.slots_in_use("node-1") == set()
 
 
 async def test_a_volume_of_another_node_is_refused_without_rebuilding(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ async def test_a_node_takes_as_many_volumes_as_it_says_also_when_all_come_at_onc
     ids = [await make(driver, f"v{number}") for number in range(5)]
     calls = (controller(driver).ControllerPublishVolume(publish(volume_id), None) for volume_id in ids)
     answers = await asyncio.gather(*calls, return_exceptions=True)
-    refused = [answer for answer in answers if isinstance(answer, Refused)]
+    refused = [answer for answer in answers if isinstance(answer, StatusError)]
     assert {(one.code, one.message) for one in refused} == {
         (Code.RESOURCE_EXHAUSTED, "node-1 can take no further volume: 2 are attached, and its limit is 2")
     }
@@ -139,7 +139,7 @@ async def test_a_pod_sees_its_volume_through_links_and_both_go_again(tmp_path: P
     assert not target.is_symlink()
     assert list(staging.iterdir()) == []
     assert driver.core.volume(volume_id).staged == {}
-    assert driver.core.books.slots_in_use("node-1") == {volume_id}  # attached still
+    assert driver.core.allocations.slots_in_use("node-1") == {volume_id}  # attached still
 
 
 async def test_an_empty_folder_that_the_caller_made_gives_way_to_the_link(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ async def test_a_forced_detach_frees_the_slot_and_late_unstaging_still_works(tmp
     await node.NodeStageVolume(stage(volume_id, staging), None)
     await node.NodePublishVolume(node_publish(volume_id, staging, target), None)
     await controller(driver).ControllerUnpublishVolume(unpublish(volume_id), None)
-    assert driver.core.books.slots_in_use("node-1") == set()
+    assert driver.core.allocations.slots_in_use("node-1") == set()
     await controller(driver).DeleteVolume(csi.DeleteVolumeRequest(volume_id=volume_id), None)
     await node.NodeUnpublishVolume(node_unpublish(volume_id, target), None)
     await node.NodeUnstageVolume(unstage(volume_id, staging), None)

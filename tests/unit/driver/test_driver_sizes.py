@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.csi.errors import Code
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
 from tonnage.driver.volumes.sizes import lies_within, volume_bytes
 
 MI, GI = 1 << 20, 1 << 30
@@ -41,7 +41,7 @@ def test_a_size_is_whole_blocks_within_the_range(required: int, limit: int, size
     ],
 )
 def test_a_range_without_a_size_is_refused(required: int, limit: int, at_least: int, code: Code, message: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         volume_bytes(required, limit, at_least_bytes=at_least)
     assert (refused.value.code, refused.value.message) == (code, message)
 

@@ -10,7 +10,7 @@ import pytest
 from tonnage.clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
 from tonnage.driver.services.controller import ControllerService
 from tonnage.testing.driver_builders import as_blocks, controller, create, driver_at
 
@@ -39,7 +39,7 @@ async def test_a_snapshot_keeps_what_was_there_and_takes_room_of_its_own(tmp_pat
     assert (taken.size_bytes, taken.ready_to_use, taken.source_volume_id) == (4 * GI, True, volume_id)
     assert taken.creation_time.ToDatetime(UTC) == clock.now()
     # The volume and the snapshot, 4Gi each, in one pool of 10Gi.
-    assert driver.core.books.free_bytes("node-1") == (2 * GI, 10 * GI)
+    assert driver.core.allocations.free_bytes("node-1") == (2 * GI, 10 * GI)
     assert await snapshot(service, "s", volume_id) == taken
 
 
@@ -56,7 +56,7 @@ async def test_a_snapshot_outlives_its_volume_and_fills_a_new_one_on_another_nod
     assert (tmp_path / "node-2" / "pool-0" / made.volume_id / "file").read_text() == "kept"
     await service.DeleteSnapshot(csi.DeleteSnapshotRequest(snapshot_id=taken.snapshot_id), None)
     await service.DeleteSnapshot(csi.DeleteSnapshotRequest(snapshot_id=taken.snapshot_id), None)
-    assert driver.core.books.free_bytes("node-1") == (10 * GI,)
+    assert driver.core.allocations.free_bytes("node-1") == (10 * GI,)
     # What it was filled from is gone, and asking again finds the volume all the same.
     assert (await service.CreateVolume(asked, None)).volume == made
 
@@ -77,7 +77,7 @@ async def test_what_a_volume_cannot_be_made_from_is_named(tmp_path: Path) -> Non
     source = await make(service, create("a", "2Gi"))
 
     async def refusal(asked: csi.CreateVolumeRequest) -> tuple[Code, str]:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(StatusError) as refused:
             await service.CreateVolume(asked, None)
         return refused.value.code, refused.value.message
 
@@ -102,13 +102,13 @@ async def test_what_a_volume_cannot_be_made_from_is_named(tmp_path: Path) -> Non
 async def test_a_snapshot_without_room_or_of_another_volume_is_refused(tmp_path: Path) -> None:
     service = controller(driver_at(tmp_path, "10Gi,3Gi"))
     large, small = await make(service, create("a", "6Gi")), await make(service, create("b", "1Gi"))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         await snapshot(service, "s", large)
     # Beside 6Gi in a pool of 10Gi there is no room for another 6.
     assert refused.value.code is Code.RESOURCE_EXHAUSTED
     assert refused.value.message == f"a snapshot of volume {large} needs 6Gi, and its pool has 4Gi free"
     await snapshot(service, "s", small)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         await snapshot(service, "s", large)
     assert refused.value.code is Code.ALREADY_EXISTS
     assert refused.value.message == f'there is a snapshot with the name "s" already, and it is of volume {small}'

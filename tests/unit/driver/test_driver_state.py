@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.driver.state.folder import StateTrouble
+from tonnage.driver.state.folder import StateFolderError
 from tonnage.driver.state.records import volume_id_of
 from tonnage.testing.driver_builders import (
     controller,
@@ -31,17 +31,17 @@ async def test_everything_is_there_again_after_a_start(tmp_path: Path) -> None:
     taken = await controller(driver).CreateSnapshot(
         csi.CreateSnapshotRequest(name="s", source_volume_id=made.volume_id), None
     )
-    books = driver.core.books
+    allocations = driver.core.allocations
     driver.close()
     again = driver_at(tmp_path / "state", "2x10Gi", max_volumes={"node-1": 1})
-    assert again.core.books.volumes == books.volumes
-    assert again.core.books.snapshots == books.snapshots
-    assert again.core.books.slots_in_use("node-1") == {made.volume_id}
-    assert again.core.books.free_bytes("node-1") == (2 * GI, 10 * GI)
+    assert again.core.allocations.volumes == allocations.volumes
+    assert again.core.allocations.snapshots == allocations.snapshots
+    assert again.core.allocations.slots_in_use("node-1") == {made.volume_id}
+    assert again.core.allocations.free_bytes("node-1") == (2 * GI, 10 * GI)
     assert (await controller(again).CreateVolume(create("a", "4Gi"), None)).volume == made
     # What is made later comes later in lists, also after a start.
     later = (await controller(again).CreateVolume(create("b"), None)).volume.volume_id
-    assert again.core.volume(later).order > again.core.books.snapshots[taken.snapshot.snapshot_id].order
+    assert again.core.volume(later).order > again.core.allocations.snapshots[taken.snapshot.snapshot_id].order
 
 
 async def test_contents_without_a_record_and_half_records_are_swept_and_nothing_else(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ async def test_contents_without_a_record_and_half_records_are_swept_and_nothing_
 
 async def test_one_driver_at_a_time_has_a_folder(tmp_path: Path) -> None:
     driver = driver_at(tmp_path)
-    with pytest.raises(StateTrouble) as refused:
+    with pytest.raises(StateFolderError) as refused:
         driver_at(tmp_path)
     assert refused.value.message == f"{tmp_path} is in use by another driver"
     driver.close()
@@ -73,7 +73,7 @@ def test_a_record_that_is_none_stops_the_start_and_loses_nothing(tmp_path: Path)
     driver_at(tmp_path).close()
     broken = tmp_path / ".volumes" / "vol-x.json"
     broken.write_text("{")
-    with pytest.raises(StateTrouble, match=f"^{broken} cannot be read: "):
+    with pytest.raises(StateFolderError, match=f"^{broken} cannot be read: "):
         driver_at(tmp_path)
     broken.unlink()
     driver_at(tmp_path).close()  # the folder was let go of
@@ -86,7 +86,7 @@ def test_records_are_for_their_owner_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("node", ["", ".hidden", "a/b"])
 def test_a_node_id_that_cannot_be_a_folder_is_refused(tmp_path: Path, node: str) -> None:
-    with pytest.raises(StateTrouble) as refused:
+    with pytest.raises(StateFolderError) as refused:
         driver_at(tmp_path, nodes=(node,))
     assert refused.value.message == f'"{node}" cannot be a node id: each node has a folder of its name'
 
@@ -95,4 +95,4 @@ async def test_a_pool_that_became_smaller_than_what_is_in_it_has_nothing_free(tm
     driver = driver_at(tmp_path, "10Gi")
     await controller(driver).CreateVolume(create("a", "8Gi"), None)
     driver.close()
-    assert driver_at(tmp_path, "5Gi").core.books.free_bytes("node-1") == (0,)
+    assert driver_at(tmp_path, "5Gi").core.allocations.free_bytes("node-1") == (0,)

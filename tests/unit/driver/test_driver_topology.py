@@ -6,7 +6,7 @@ import pytest
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
 from tonnage.driver.volumes.parameters import Parameters, read_parameters
 from tonnage.driver.volumes.topology import admits, groups_within, nodes_within, topology_of
 
@@ -71,6 +71,6 @@ def test_a_class_may_name_pools_and_a_policy_and_sidecars_what_they_like() -> No
     ],
 )
 def test_a_slip_in_a_class_is_named(parameters: dict[str, str], message: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         read_parameters(parameters)
     assert (refused.value.code, refused.value.message) == (Code.INVALID_ARGUMENT, message)

@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
 from tonnage.driver.volumes.topology import topology_of
 from tonnage.testing.driver_builders import (
     as_blocks,
@@ -32,7 +32,7 @@ async def make(service: object, asked: csi.CreateVolumeRequest) -> csi.Volume:
 
 
 async def refusal(call: object) -> tuple[Code, str]:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         await call  # type: ignore[misc]  # any call
     return refused.value.code, refused.value.message
 
@@ -44,7 +44,7 @@ async def test_a_volume_is_made_in_the_tightest_pool_and_says_where_it_can_be_us
     assert list(volume.accessible_topology) == [topology_of("node-1")]
     # Left over: 12, 2, 22. The second pool.
     assert (tmp_path / "node-1" / "pool-1" / volume.volume_id).is_dir()
-    assert driver.core.books.free_bytes("node-1") == (20 * GI, 2 * GI, 30 * GI)
+    assert driver.core.allocations.free_bytes("node-1") == (20 * GI, 2 * GI, 30 * GI)
 
 
 async def test_asking_again_gives_the_same_volume_and_takes_nothing_more(tmp_path: Path) -> None:
@@ -52,14 +52,14 @@ async def test_asking_again_gives_the_same_volume_and_takes_nothing_more(tmp_pat
     first = await make(controller(driver), create("a", "6Gi"))
     # 6 of 10 are used: a second volume would not even fit.
     assert await make(controller(driver), create("a", "6Gi")) == first
-    assert driver.core.books.free_bytes("node-1") == (4 * GI,)
+    assert driver.core.allocations.free_bytes("node-1") == (4 * GI,)
 
 
 async def test_many_at_once_for_one_name_make_one_volume(tmp_path: Path) -> None:
     driver = driver_at(tmp_path)
     volumes = await asyncio.gather(*(make(controller(driver), create("a", "6Gi")) for _ in range(8)))
     assert len({volume.volume_id for volume in volumes}) == 1
-    assert driver.core.books.free_bytes("node-1") == (4 * GI,)
+    assert driver.core.allocations.free_bytes("node-1") == (4 * GI,)
 
 
 async def test_many_at_once_never_overdraw_a_pool(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ async def test_many_at_once_never_overdraw_a_pool(tmp_path: Path) -> None:
     made = await asyncio.gather(*calls, return_exceptions=True)
     # Two of 4Gi go into each pool of 10Gi, so that four are made and six refused.
     assert sum(isinstance(one, csi.Volume) for one in made) == 4
-    assert {one.code for one in made if isinstance(one, Refused)} == {Code.RESOURCE_EXHAUSTED}
-    assert driver.core.books.free_bytes("node-1") == (2 * GI, 2 * GI)
+    assert {one.code for one in made if isinstance(one, StatusError)} == {Code.RESOURCE_EXHAUSTED}
+    assert driver.core.allocations.free_bytes("node-1") == (2 * GI, 2 * GI)
 
 
 async def test_the_same_name_for_another_volume_is_refused_with_what_differs(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_deleting_gives_the_room_back_and_is_done_twice_without_harm(tmp_p
     volume = await make(controller(driver), create("a", "6Gi"))
     for _ in range(2):
         await controller(driver).DeleteVolume(csi.DeleteVolumeRequest(volume_id=volume.volume_id), None)
-    assert driver.core.books.free_bytes("node-1") == (10 * GI,)
+    assert driver.core.allocations.free_bytes("node-1") == (10 * GI,)
     assert list((tmp_path / "node-1" / "pool-0").iterdir()) == []
 
 
@@ -179,7 +179,7 @@ async def test_a_volume_grows_within_its_pool(tmp_path: Path) -> None:
     grown = await expand("5Gi")
     assert (grown.capacity_bytes, grown.node_expansion_required) == (5 * GI, False)
     assert (tmp_path / "node-1" / "pool-0" / volume.volume_id).stat().st_size == 5 * GI
-    assert driver.core.books.free_bytes("node-1") == (5 * GI,)
+    assert driver.core.allocations.free_bytes("node-1") == (5 * GI,)
     assert (await expand("3Gi")).capacity_bytes == 5 * GI  # it never shrinks
     assert await refusal(expand("3Gi", "4Gi")) == (
         Code.OUT_OF_RANGE,
@@ -315,4 +315,4 @@ async def test_a_claim_in_gi_costs_exactly_what_it_asks(tmp_path: Path) -> None:
         await make(controller(driver), create(f"v{number}", "2560Mi"))
     # 4 times 2560Mi are 10Gi.
     assert size_bytes("2560Mi") * 4 == 10 * GI
-    assert driver.core.books.free_bytes("node-1") == (0,)
+    assert driver.core.allocations.free_bytes("node-1") == (0,)

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tonnage.driver.pool_choice import PoolId
 from tonnage.driver.state.records import Capability, Publication, Staging, Target, VolumeRecord
-from tonnage.driver.volumes.pool_choice import Place
 from tonnage.driver.volumes.topology import KEY
 from tonnage.node.mounts.mount_paths import MountRecord
 from tonnage.objects.codec import convert, to_doc
@@ -93,7 +93,7 @@ AT_REST = Sight(
     capacities=(ROOM_1, ROOM_2),
     stateful_sets=(SET,),
     records=(RECORD,),
-    contents={AT: (Place("node-1", 0), "vol-1")},
+    contents={AT: (PoolId("node-1", 0), "vol-1")},
     folders={"node-1": FOLDER, "node-2": NodeFolder()},
 )
 NOTHING = Sight(

@@ -13,7 +13,7 @@ The second row is the race of a node that is cordoned and soon uncordoned: while
 may have sent a pod to another node. That cannot be taken back, and confining the volume to its old home again would
 leave the pod waiting for ever; so the volume follows it.
 
-Nothing here does I/O; `rebuilding` brings it about.
+Nothing here does I/O; `controller` writes it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _why_free(home: str, node: Node | None, placed_elsewhere: str) -> str:
     return ""
 
 
-def takes_pods(node: Node | None) -> bool:
+def is_schedulable(node: Node | None) -> bool:
     """The node is there and not cordoned: the same question the scheduler asks before it sends a volume elsewhere."""
     return node is not None and not node.spec.unschedulable
 

@@ -1,10 +1,10 @@
-"""`Rebuilding` keeps the driver's half of KEP-5925's contract: volumes of a node that takes no more pods may move.
+"""`RebuildController` keeps the driver's half of KEP-5925's contract: volumes of an unschedulable node may move.
 
-    async with Rebuilding(driver, client, clock=clock) as rebuilding:      # the driver's hooks are set
+    async with RebuildController(driver, client, clock=clock) as rebuilding:      # the driver's hooks are set
         await rebuilding.run()
 
 It watches Nodes, and the PersistentVolumes of this driver with their claims. What the node affinity of each should be
-stands in `affinity`; here it is brought about, one volume at a time, and told by events on the volume and its claim:
+stands in `affinity`; here it is written, one volume at a time, and told by events on the volume and its claim:
 
     cordon node-1 ──► AffinityUnset ──► a pod elsewhere ──► publish or stage on node-2 ──► VolumeRebuilt ──► AffinitySet
           └─ uncordon ──► AffinitySet, unless a pod is already placed elsewhere
@@ -12,7 +12,7 @@ stands in `affinity`; here it is brought about, one volume at a time, and told b
 A pod that still runs on the cordoned node keeps its volume: only the affinity is unset, and the driver lets nobody
 have a volume that is published or staged on a node that is still there.
 
-It goes by state, never by history: who was killed at whatever instant brings every volume in order at the next start.
+It reconciles state and keeps no history: after a kill at any instant the next start puts every volume in order.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.client.recorder import EventType, Recorder
 from tonnage.clock import Clock
 from tonnage.driver.driver import Driver
-from tonnage.driver.rebuilding.affinity import Change, change_for, pod_elsewhere, takes_pods
-from tonnage.driver.rebuilding.hooks import RebuildHooks
+from tonnage.driver.rebuild_hooks import RebuildHooks
+from tonnage.driver.rebuilding.affinity import Change, change_for, is_schedulable, pod_elsewhere
 from tonnage.errors import Invalid
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.references import ObjectReference
@@ -45,7 +45,7 @@ _GATE = "MutablePVNodeAffinity"
 _log = logs.logger(__name__)
 
 
-class Rebuilding:
+class RebuildController:
     """The node affinity of every volume of one driver, kept as the contract says."""
 
     def __init__(self, driver: Driver, client: Client, *, clock: Clock, identity: str = "") -> None:
@@ -61,7 +61,7 @@ class Rebuilding:
         self._keys_by_handle: dict[str, set[Key]] = {}
         self._settling_since_s: dict[Key, float] = {}
         self._refused: set[str] = set()  # by uid: each volume's refusal is told once
-        self._work = Reconciler("rebuilding", self._bring, clock=clock)
+        self._work = Reconciler("rebuilding", self._reconcile, clock=clock)
         self._volumes.add_handlers(on_add=self._note, on_delete=self._forget)
         self._work.follow(self._volumes)
         self._work.follow(self._claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
@@ -75,7 +75,7 @@ class Rebuilding:
         elsewhere in the moment between a cordon and an uncordon would leave it waiting for ever. The driver refuses by
         itself what is still in use on a node that is there.
         """
-        return RebuildHooks(may_leave=lambda _node: True, is_gone=self.is_gone, on_moved=self._moved)
+        return RebuildHooks(may_leave=lambda _node: True, is_gone=self.is_gone, on_rebuilt=self._moved)
 
     def is_gone(self, node: str) -> bool:
         """The cluster is known, and this node is not in it."""
@@ -120,7 +120,7 @@ class Rebuilding:
             self._keys_by_handle.pop(self._handle(volume), None)
 
     def _node_changed(self, old: Node, new: Node) -> None:
-        if takes_pods(old) != takes_pods(new):
+        if is_schedulable(old) != is_schedulable(new):
             self._look_at(new)
 
     def _look_at(self, node: Node) -> None:
@@ -138,7 +138,7 @@ class Rebuilding:
 
     # -- one volume ---------------------------------------------------------------------------------------------------
 
-    async def _bring(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         volume = self._volumes.get(key)
         handle = "" if volume is None else self._handle(volume)
         if volume is None or not handle or volume.metadata.is_terminating:
@@ -164,7 +164,7 @@ class Rebuilding:
         claim = None if owner is None else self._claims.get(owner.key)
         is_asked = (
             volume.spec.node_affinity.required is None
-            and takes_pods(self._nodes.get(home))
+            and is_schedulable(self._nodes.get(home))
             and claim is not None
             and claim.selected_node not in ("", home)
         )

@@ -11,10 +11,10 @@ from google.protobuf.wrappers_pb2 import Int64Value
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
-from tonnage.driver.errors import Refused
-from tonnage.driver.services.capabilities import read_capability, required, required_capability
+from tonnage.driver.errors import StatusError
 from tonnage.driver.services.controller_snapshots import SnapshotCalls
 from tonnage.driver.services.controller_volumes import VolumeCalls
+from tonnage.driver.services.request_fields import read_capability, required, required_capability
 from tonnage.driver.state.records import Publication
 from tonnage.driver.volumes.parameters import read_parameters
 from tonnage.driver.volumes.sizes import BLOCK_BYTES
@@ -57,7 +57,7 @@ class ControllerService(VolumeCalls, SnapshotCalls):
         capability = required_capability(request.volume_capability, request.HasField("volume_capability"))
         self._driver.core.volume(request.volume_id)
         if request.node_id not in self._nodes:
-            raise Refused(Code.NOT_FOUND, f"there is no node {request.node_id}")
+            raise StatusError(Code.NOT_FOUND, f"there is no node {request.node_id}")
         wanted = Publication(capability, request.readonly)
         await self._driver.publications.publish(request.volume_id, request.node_id, wanted)
         return csi.ControllerPublishVolumeResponse()
@@ -74,12 +74,12 @@ class ControllerService(VolumeCalls, SnapshotCalls):
         try:
             for capability in request.volume_capabilities:
                 read_capability(capability)
-        except Refused:  # no volume can be made that way, however much is free
+        except StatusError:  # no volume can be made that way, however much is free
             return csi.GetCapacityResponse()
         free_bytes = [
             free // BLOCK_BYTES * BLOCK_BYTES
             for node in nodes_within(request.accessible_topology, self._nodes)
-            for number, free in enumerate(self._driver.core.faults.figures_bytes(node))
+            for number, free in enumerate(self._driver.core.faults.reported_bytes(node))
             if parameters.pools is None or number in parameters.pools
         ]
         return csi.GetCapacityResponse(

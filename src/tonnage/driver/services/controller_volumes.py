@@ -1,4 +1,5 @@
-"""Controller calls that make, delete, grow, check and show volumes: fields are read, `making` does the work."""
+"""Controller calls that make, delete, grow, check and show volumes: fields are read, `volumes.create_delete` does
+the work."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver
-from tonnage.driver.errors import Refused
-from tonnage.driver.services.capabilities import common_access_type, read_capability, required
-from tonnage.driver.services.controller_answers import condition_answer, page, volume_answer
+from tonnage.driver.errors import StatusError
+from tonnage.driver.services.request_fields import common_access_type, read_capability, required
+from tonnage.driver.services.responses import condition_response, page, volume_response
 from tonnage.driver.state.records import Source, VolumeRecord
-from tonnage.driver.volumes.create_delete import Wanted
-from tonnage.driver.volumes.parameters import own
+from tonnage.driver.volumes.create_delete import VolumeRequest
+from tonnage.driver.volumes.parameters import driver_parameters
 from tonnage.driver.volumes.publish import require_access
 
 
@@ -26,9 +27,9 @@ class VolumeCalls(rpc.ControllerServicer):
         required(request.name, "name")
         required(request.volume_capabilities, "volume_capabilities")
         if request.mutable_parameters:
-            raise Refused(Code.INVALID_ARGUMENT, "mutable_parameters: this driver cannot modify volumes")
+            raise StatusError(Code.INVALID_ARGUMENT, "mutable_parameters: this driver cannot modify volumes")
         record = await self._driver.volumes.create(
-            Wanted(
+            VolumeRequest(
                 name=request.name,
                 nodes=self._nodes,
                 access_type=common_access_type(request.volume_capabilities),
@@ -39,7 +40,7 @@ class VolumeCalls(rpc.ControllerServicer):
                 requirement=request.accessibility_requirements,
             )
         )
-        return csi.CreateVolumeResponse(volume=volume_answer(record))
+        return csi.CreateVolumeResponse(volume=volume_response(record))
 
     async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> csi.DeleteVolumeResponse:
         await self._driver.volumes.delete(required(request.volume_id, "volume_id"), self._nodes)
@@ -65,9 +66,9 @@ class VolumeCalls(rpc.ControllerServicer):
         record = self._driver.core.volume(request.volume_id)
         try:
             require_access(record, common_access_type(request.volume_capabilities))
-        except Refused as exc:
+        except StatusError as exc:
             return csi.ValidateVolumeCapabilitiesResponse(message=exc.message)
-        if request.parameters and own(request.parameters) != record.parameters:
+        if request.parameters and driver_parameters(request.parameters) != record.parameters:
             return csi.ValidateVolumeCapabilitiesResponse(message="the volume was made with other parameters")
         if request.volume_context:
             return csi.ValidateVolumeCapabilitiesResponse(message="volumes of this driver have no volume_context")
@@ -80,7 +81,7 @@ class VolumeCalls(rpc.ControllerServicer):
         )
 
     async def ListVolumes(self, request: csi.ListVolumesRequest, context: object) -> csi.ListVolumesResponse:
-        mine = [record for record in self._driver.core.books.volumes.values() if self._is_mine(record)]
+        mine = [record for record in self._driver.core.allocations.volumes.values() if self._is_mine(record)]
         shown, token = page(mine, request.max_entries, request.starting_token)
         return csi.ListVolumesResponse(entries=[self._entry(record) for record in shown], next_token=token)
 
@@ -89,7 +90,7 @@ class VolumeCalls(rpc.ControllerServicer):
     ) -> csi.ControllerGetVolumeResponse:
         record = self._driver.core.volume(required(request.volume_id, "volume_id"))
         return csi.ControllerGetVolumeResponse(
-            volume=volume_answer(record),
+            volume=volume_response(record),
             status=csi.ControllerGetVolumeResponse.VolumeStatus(
                 published_node_ids=sorted(record.published), volume_condition=self._condition(record)
             ),
@@ -99,10 +100,10 @@ class VolumeCalls(rpc.ControllerServicer):
         status = csi.ListVolumesResponse.VolumeStatus(
             published_node_ids=sorted(record.published), volume_condition=self._condition(record)
         )
-        return csi.ListVolumesResponse.Entry(volume=volume_answer(record), status=status)
+        return csi.ListVolumesResponse.Entry(volume=volume_response(record), status=status)
 
     def _condition(self, record: VolumeRecord) -> csi.VolumeCondition:
-        return condition_answer(self._driver.core.folder.contents_of(record))
+        return condition_response(self._driver.core.folder.contents_of(record))
 
     def _is_mine(self, record: VolumeRecord) -> bool:
         """A volume of a node that this driver no longer plays is shown where all nodes are."""
@@ -117,4 +118,4 @@ def _source(request: csi.CreateVolumeRequest) -> Source | None:
         return Source("snapshot", required(asked.snapshot.snapshot_id, "volume_content_source.snapshot.snapshot_id"))
     if asked.HasField("volume"):
         return Source("volume", required(asked.volume.volume_id, "volume_content_source.volume.volume_id"))
-    raise Refused(Code.INVALID_ARGUMENT, "volume_content_source: a snapshot or a volume is required")
+    raise StatusError(Code.INVALID_ARGUMENT, "volume_content_source: a snapshot or a volume is required")

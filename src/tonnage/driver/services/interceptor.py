@@ -1,7 +1,7 @@
-"""The door that every call comes in by: faults are played, refusals become answers, and what has begun is finished.
+"""Around every call: faults are injected, StatusErrors become answers, and what has begun is finished.
 
 A caller who hangs up or runs out of time does not stop a call half way: the work goes on by itself, holding its lock,
-and the caller's next try finds it done. What waits at the door for a slow fault has not begun, and is dropped.
+and the caller's next try finds it done. What waits here for a slow fault has not begun, and is dropped.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import grpc.aio
 from tonnage import logs
 from tonnage.csi.errors import Code
 from tonnage.driver.core import Core
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
 from tonnage.driver.volumes.topology import groups_within, nodes_within
 from tonnage.errors import TonnageError
 
 _log = logs.logger(__name__)
 
 
-class Door(grpc.aio.ServerInterceptor):
+class CallInterceptor(grpc.aio.ServerInterceptor):
     """The interceptor of one socket; `node` is the node that the socket belongs to, "" for all of them."""
 
     def __init__(self, core: Core, node: str = "") -> None:
@@ -45,7 +45,7 @@ class Door(grpc.aio.ServerInterceptor):
         async def answer(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             try:
                 return await self._answer(handler.unary_unary, method, request, context)
-            except Refused as exc:
+            except StatusError as exc:
                 _log.debug("Call refused", method=method, code=exc.code.name, err=exc.message)
                 await context.abort(exc.code, exc.message)
             except (TonnageError, OSError) as exc:
@@ -61,9 +61,9 @@ class Door(grpc.aio.ServerInterceptor):
 
     async def _answer(self, behaviour: Any, method: str, request: Any, context: Any) -> Any:
         if not inspect.iscoroutinefunction(behaviour):  # what no service of ours has made its own
-            raise Refused(Code.UNIMPLEMENTED, f"{method} is not implemented by this driver")
-        self._core.faults.look()
-        await self._core.faults.pass_through(self._about(request), self._core.clock)
+            raise StatusError(Code.UNIMPLEMENTED, f"{method} is not implemented by this driver")
+        self._core.faults.refresh()
+        await self._core.faults.delay_or_refuse(self._about(request), self._core.clock)
         task = asyncio.ensure_future(behaviour(request, context))
         self._under_way.add(task)
         task.add_done_callback(self._done)
@@ -86,5 +86,5 @@ class Door(grpc.aio.ServerInterceptor):
             return nodes_within(request.accessible_topology, nodes)
         if "accessibility_requirements" in fields and request.HasField("accessibility_requirements"):
             return next(iter(groups_within(request.accessibility_requirements, nodes)), ())
-        known = self._core.books.volumes.get(request.volume_id) if "volume_id" in fields else None
+        known = self._core.allocations.volumes.get(request.volume_id) if "volume_id" in fields else None
         return (known.node,) if known else ()

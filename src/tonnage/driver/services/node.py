@@ -1,4 +1,4 @@
-"""The Node service of one node: fields are read, `staging` does the work."""
+"""The Node service of one node: fields are read, `volumes.stage` does the work."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver
-from tonnage.driver.errors import Refused
-from tonnage.driver.services.capabilities import absolute, read_capability, required, required_capability
-from tonnage.driver.services.controller_answers import condition_answer
+from tonnage.driver.errors import StatusError
+from tonnage.driver.services.request_fields import absolute, read_capability, required, required_capability
+from tonnage.driver.services.responses import condition_response
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import Target
 from tonnage.driver.volumes.publish import require_access
@@ -76,7 +76,7 @@ class NodeService(rpc.NodeServicer):
         capability = required_capability(request.volume_capability, request.HasField("volume_capability"))
         self._driver.core.volume(request.volume_id)
         if not request.staging_target_path:
-            raise Refused(Code.FAILED_PRECONDITION, "staging_target_path is required: stage the volume first")
+            raise StatusError(Code.FAILED_PRECONDITION, "staging_target_path is required: stage the volume first")
         wanted = Target(self._node, path, capability, request.readonly)
         await self._driver.stagings.publish(request.volume_id, request.staging_target_path, wanted)
         return csi.NodePublishVolumeResponse()
@@ -97,7 +97,7 @@ class NodeService(rpc.NodeServicer):
         path = required(request.volume_path, "volume_path")
         record = self._driver.stagings.require_at(self._node, request.volume_id, path)
         at = self._driver.core.folder.contents_of(record)
-        condition = condition_answer(at)
+        condition = condition_response(at)
         total = record.capacity_bytes
         if record.access_type == "block":
             usage = [csi.VolumeUsage(unit=csi.VolumeUsage.BYTES, total=total)]
@@ -125,7 +125,7 @@ class NodeService(rpc.NodeServicer):
             require_access(record, read_capability(request.volume_capability).access_type)
         wanted_bytes = request.capacity_range.required_bytes
         if wanted_bytes > record.capacity_bytes:
-            raise Refused(
+            raise StatusError(
                 Code.OUT_OF_RANGE,
                 f"volume {record.volume_id} has {in_words(record.capacity_bytes)}, not {in_words(wanted_bytes)}: "
                 "expand it with ControllerExpandVolume first",

@@ -1,9 +1,9 @@
-"""The books: every record in memory, and what each pool and each node has promised to whom.
+"""What is allocated: every record in memory, the bytes of each pool and the attach slots of each node.
 
-    free of a pool = its size - volumes in it - snapshots in it - what calls under way are holding
+    free of a pool = its size - volumes in it - snapshots in it - what calls under way have reserved
 
-A call holds what it is about to use before it waits for anything, so that two calls at once can never be promised the
-same bytes or the same attach slot. Nothing here does I/O; a record is entered once it is on disk.
+A call reserves what it is about to use before it waits for anything, so that two calls at once can never be given the
+same bytes or the same attach slot. Nothing here does I/O; a record is put once it is on disk.
 """
 
 from __future__ import annotations
@@ -12,48 +12,48 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from tonnage.driver.pool_choice import PoolId
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
-from tonnage.driver.volumes.pool_choice import Place
 
 
-class Books:
-    """What there is. `volumes` and `snapshots` are by id, and only `enter` and `strike` change them."""
+class Allocations:
+    """What there is. `volumes` and `snapshots` are by id, and only `put` and `remove` change them."""
 
     def __init__(self, pools: Mapping[str, tuple[int, ...]]) -> None:
         self.pools = dict(pools)
         self.volumes: dict[str, VolumeRecord] = {}
         self.snapshots: dict[str, SnapshotRecord] = {}
-        self._used_bytes: Counter[Place] = Counter()
-        self._held_bytes: Counter[Place] = Counter()
+        self._used_bytes: Counter[PoolId] = Counter()
+        self._reserved_bytes: Counter[PoolId] = Counter()
         self._users: defaultdict[str, set[str]] = defaultdict(set)
-        self._held_slots: defaultdict[str, set[str]] = defaultdict(set)
+        self._reserved_slots: defaultdict[str, set[str]] = defaultdict(set)
         self._last_order = 0
 
-    def enter(self, record: VolumeRecord | SnapshotRecord) -> None:
+    def put(self, record: VolumeRecord | SnapshotRecord) -> None:
         """Make this the record of its volume or snapshot."""
-        self.strike(record)
+        self.remove(record)
         self._last_order = max(self._last_order, record.order)
         if isinstance(record, VolumeRecord):
             self.volumes[record.volume_id] = record
-            self._used_bytes[record.place] += record.capacity_bytes
+            self._used_bytes[record.pool_id] += record.capacity_bytes
             for node in record.users:
                 self._users[node].add(record.volume_id)
         else:
             self.snapshots[record.snapshot_id] = record
-            self._used_bytes[record.place] += record.size_bytes
+            self._used_bytes[record.pool_id] += record.size_bytes
 
-    def strike(self, record: VolumeRecord | SnapshotRecord) -> None:
+    def remove(self, record: VolumeRecord | SnapshotRecord) -> None:
         """Take out what there is of this volume or snapshot; nothing happens if there is none."""
         if isinstance(record, VolumeRecord):
             volume = self.volumes.pop(record.volume_id, None)
             if volume is not None:
-                self._used_bytes[volume.place] -= volume.capacity_bytes
+                self._used_bytes[volume.pool_id] -= volume.capacity_bytes
                 for node in volume.users:
                     self._users[node].discard(volume.volume_id)
         else:
             snapshot = self.snapshots.pop(record.snapshot_id, None)
             if snapshot is not None:
-                self._used_bytes[snapshot.place] -= snapshot.size_bytes
+                self._used_bytes[snapshot.pool_id] -= snapshot.size_bytes
 
     def next_order(self) -> int:
         """A number for the next record, higher than any before it."""
@@ -63,28 +63,28 @@ class Books:
     def free_bytes(self, node: str) -> tuple[int, ...]:
         """What each pool of a node has free. A pool that was made smaller than what is in it has nothing, not less."""
         return tuple(
-            max(size - self._used_bytes[Place(node, number)] - self._held_bytes[Place(node, number)], 0)
+            max(size - self._used_bytes[PoolId(node, number)] - self._reserved_bytes[PoolId(node, number)], 0)
             for number, size in enumerate(self.pools.get(node, ()))
         )
 
     @contextmanager
-    def holding_room(self, place: Place, number_bytes: int) -> Iterator[None]:
-        """Nobody else gets these bytes while the block runs; it enters what it has made of them before it ends."""
-        self._held_bytes[place] += number_bytes
+    def reserving_bytes(self, pool_id: PoolId, number_bytes: int) -> Iterator[None]:
+        """Nobody else gets these bytes while the block runs; it puts what it has made of them before it ends."""
+        self._reserved_bytes[pool_id] += number_bytes
         try:
             yield
         finally:
-            self._held_bytes[place] -= number_bytes
+            self._reserved_bytes[pool_id] -= number_bytes
 
     def slots_in_use(self, node: str) -> frozenset[str]:
         """The volumes that take an attach slot of a node, those of calls under way included."""
-        return frozenset(self._users[node] | self._held_slots[node])
+        return frozenset(self._users[node] | self._reserved_slots[node])
 
     @contextmanager
-    def holding_slot(self, node: str, volume_id: str) -> Iterator[None]:
+    def reserving_slot(self, node: str, volume_id: str) -> Iterator[None]:
         """Nobody else gets this slot while the block runs."""
-        self._held_slots[node].add(volume_id)
+        self._reserved_slots[node].add(volume_id)
         try:
             yield
         finally:
-            self._held_slots[node].discard(volume_id)
+            self._reserved_slots[node].discard(volume_id)

@@ -20,9 +20,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from tonnage.driver.pool_choice import PoolId
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
-from tonnage.driver.volumes.pool_choice import Place
 from tonnage.errors import TonnageError
 
 R = TypeVar("R", VolumeRecord, SnapshotRecord)
@@ -33,15 +33,18 @@ _HALF: Final = ".new"
 """How the name of a record ends while it is written."""
 
 
-class StateTrouble(TonnageError):
+class StateFolderError(TonnageError):
     """A state folder that cannot be used."""
 
 
 class StateFolder:
-    """Everything here blocks and is meant for a thread, but for `place_of`."""
+    """Everything here blocks and is meant for a thread, but for `contents_path`."""
 
     def __init__(self, path: Path) -> None:
-        """Take the folder for this process. Raises StateTrouble when another driver has it, or it cannot be written."""
+        """Lock the folder for this process.
+
+        Raises StateFolderError when another driver has it, or it cannot be written.
+        """
         self.path = path.absolute()
         self._volumes = self.path / ".volumes"
         self._snapshots = self.path / ".snapshots"
@@ -50,12 +53,12 @@ class StateFolder:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock_fd = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as exc:
-            raise StateTrouble(f"cannot use {path} as a state folder: {exc.strerror}") from exc
+            raise StateFolderError(f"cannot use {path} as a state folder: {exc.strerror}") from exc
         try:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             os.close(self._lock_fd)
-            raise StateTrouble(f"{path} is in use by another driver", hint="give each its own --state-dir") from exc
+            raise StateFolderError(f"{path} is in use by another driver", hint="give each its own --state-dir") from exc
 
     def close(self) -> None:
         """Let go of the folder. The kernel does the same for a process that dies."""
@@ -64,11 +67,11 @@ class StateFolder:
             self._lock_fd = -1
 
     def volumes(self) -> list[VolumeRecord]:
-        """Every volume on record. Raises StateTrouble for a record that cannot be read."""
+        """Every volume on record. Raises StateFolderError for a record that cannot be read."""
         return [_read(path, VolumeRecord) for path in sorted(self._volumes.glob("*.json"))]
 
     def snapshots(self) -> list[SnapshotRecord]:
-        """Every snapshot on record. Raises StateTrouble for a record that cannot be read."""
+        """Every snapshot on record. Raises StateFolderError for a record that cannot be read."""
         return [_read(path, SnapshotRecord) for path in sorted(self._snapshots.glob("*.json"))]
 
     def save(self, record: VolumeRecord | SnapshotRecord) -> None:
@@ -88,13 +91,13 @@ class StateFolder:
         path.unlink(missing_ok=True)
         contents.sync_folder(path.parent)
 
-    def place_of(self, place: Place, id: str) -> Path:
+    def contents_path(self, place: PoolId, id: str) -> Path:
         """Where the contents of a volume or a snapshot lie."""
         return self.path / place.node / f"pool-{place.pool}" / id
 
     def contents_of(self, record: VolumeRecord | SnapshotRecord) -> Path:
         """Where the contents of a record lie."""
-        return self.place_of(record.place, _id(record))
+        return self.contents_path(record.pool_id, _id(record))
 
     def sweep(self, records: Iterable[VolumeRecord | SnapshotRecord]) -> list[Path]:
         """Remove what no record points to, and half-written records; the paths that went.
@@ -129,6 +132,6 @@ def _read(path: Path, kind: type[R]) -> R:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError) as exc:
-        raise StateTrouble(
+        raise StateFolderError(
             f"{path} cannot be read: {exc}", hint="it was not written by this driver; restore it, or move it away"
         ) from exc

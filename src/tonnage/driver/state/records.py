@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from tonnage.driver.volumes.pool_choice import Place
+from tonnage.driver.pool_choice import PoolId
 
 AccessType = Literal["mount", "block"]
 _ID_DIGITS: Final = 32
@@ -71,8 +71,8 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[Target, ...] = ()
 
     @property
-    def place(self) -> Place:
-        return Place(self.node, self.pool)
+    def pool_id(self) -> PoolId:
+        return PoolId(self.node, self.pool)
 
     @property
     def users(self) -> frozenset[str]:
@@ -103,8 +103,8 @@ class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ns: int
 
     @property
-    def place(self) -> Place:
-        return Place(self.node, self.pool)
+    def pool_id(self) -> PoolId:
+        return PoolId(self.node, self.pool)
 
 
 def volume_id_of(name: str) -> str:

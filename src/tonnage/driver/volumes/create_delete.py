@@ -1,7 +1,7 @@
 """Volumes made, deleted and grown.
 
 A volume's id comes from its name, so that asking twice finds the first one's work. The contents come first, then the
-record; deleting goes the other way round (see `state`).
+record; deleting goes the other way round (see `state.folder`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import msgspec
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.core import Core
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
+from tonnage.driver.pool_choice import PoolId, choose, largest_bytes
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import AccessType, Source, VolumeRecord, volume_id_of
-from tonnage.driver.volumes.parameters import own, read_parameters
-from tonnage.driver.volumes.pool_choice import Place, choose, largest_bytes
+from tonnage.driver.volumes.parameters import driver_parameters, read_parameters
 from tonnage.driver.volumes.sizes import in_words, lies_within, volume_bytes
 from tonnage.driver.volumes.topology import admits, groups_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class VolumeRequest:
     """A volume as it is asked for; `nodes` are those that the asked service is for."""
 
     name: str
@@ -40,7 +40,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Filling:
+class _ContentSource:
     """What goes into a new volume."""
 
     path: Path
@@ -53,53 +53,55 @@ class Volumes:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    async def create(self, wanted: Wanted) -> VolumeRecord:
-        """The volume of this name, made if there is none. Raises Refused as CreateVolume does."""
+    async def create(self, wanted: VolumeRequest) -> VolumeRecord:
+        """The volume of this name, made if there is none. Raises StatusError as CreateVolume does."""
         core, volume_id = self._core, volume_id_of(wanted.name)
         async with core.locks.hold(volume_id, *([wanted.source.id] if wanted.source else [])):
-            known = core.books.volumes.get(volume_id)
+            known = core.allocations.volumes.get(volume_id)
             if known is not None:
                 return _compatible(known, wanted)
-            filling = self._filling(wanted)
+            content_source = self._content_source(wanted)
             size = volume_bytes(
-                wanted.required_bytes, wanted.limit_bytes, at_least_bytes=filling.size_bytes if filling else 0
+                wanted.required_bytes,
+                wanted.limit_bytes,
+                at_least_bytes=content_source.size_bytes if content_source else 0,
             )
             place = self._place(wanted, size)
             record = VolumeRecord(
                 volume_id=volume_id,
                 name=wanted.name,
-                order=core.books.next_order(),
+                order=core.allocations.next_order(),
                 node=place.node,
                 pool=place.pool,
                 capacity_bytes=size,
                 access_type=wanted.access_type,
-                parameters=own(wanted.parameters),
+                parameters=driver_parameters(wanted.parameters),
                 source=wanted.source,
             )
-            with core.books.holding_room(place, size):
-                await asyncio.to_thread(_make, core.folder.contents_of(record), record, filling)
+            with core.allocations.reserving_bytes(place, size):
+                await asyncio.to_thread(_make, core.folder.contents_of(record), record, content_source)
                 await core.save(record)
             return record
 
     async def delete(self, volume_id: str, nodes: Sequence[str]) -> None:
-        """See to it that there is no such volume. Raises Refused with FAILED_PRECONDITION while it is in use."""
+        """See to it that there is no such volume. Raises StatusError with FAILED_PRECONDITION while it is in use."""
         core = self._core
         async with core.locks.hold(volume_id):
-            record = core.books.volumes.get(volume_id)
+            record = core.allocations.volumes.get(volume_id)
             if record is None:
                 return
             if record.node in core.settings.pools and record.node not in nodes:
-                raise Refused(
+                raise StatusError(
                     Code.FAILED_PRECONDITION, f"volume {volume_id} lives on {record.node}: ask the driver there"
                 )
-            users = core.using(record)
+            users = core.users_of(record)
             if users:
-                raise Refused(Code.FAILED_PRECONDITION, f"volume {volume_id} is in use on {', '.join(users)}")
+                raise StatusError(Code.FAILED_PRECONDITION, f"volume {volume_id} is in use on {', '.join(users)}")
             await core.forget(record)
             await asyncio.to_thread(contents.remove, core.folder.contents_of(record))
 
     async def expand(self, volume_id: str, required_bytes: int, limit_bytes: int) -> VolumeRecord:
-        """The volume, at least as large as required; it never becomes smaller. Raises Refused.
+        """The volume, at least as large as required; it never becomes smaller. Raises StatusError.
 
         OUT_OF_RANGE says that its pool could never hold it, RESOURCE_EXHAUSTED that it cannot now.
         """
@@ -109,36 +111,38 @@ class Volumes:
             size = volume_bytes(required_bytes, limit_bytes)
             if size <= record.capacity_bytes:
                 if not lies_within(record.capacity_bytes, required_bytes, limit_bytes):
-                    raise Refused(
+                    raise StatusError(
                         Code.OUT_OF_RANGE,
                         f"volume {volume_id} has {in_words(record.capacity_bytes)} and cannot be made smaller",
                     )
                 return record
             more = size - record.capacity_bytes
             self._require_more(record, size, more)
-            with core.books.holding_room(record.place, more):
+            with core.allocations.reserving_bytes(record.pool_id, more):
                 path = core.folder.contents_of(record)
                 await asyncio.to_thread(contents.grow, path, record.access_type, size)
                 grown = msgspec.structs.replace(record, capacity_bytes=size)
                 await core.save(grown)
             return grown
 
-    def _place(self, wanted: Wanted, size_bytes: int) -> Place:
-        """A pool with room, by preference, then by policy. Raises Refused with RESOURCE_EXHAUSTED."""
+    def _place(self, wanted: VolumeRequest, size_bytes: int) -> PoolId:
+        """A pool with room, by preference, then by policy. Raises StatusError with RESOURCE_EXHAUSTED."""
         core, parameters = self._core, read_parameters(wanted.parameters)
         groups = groups_within(wanted.requirement, wanted.nodes)
         if not groups:
-            raise Refused(Code.RESOURCE_EXHAUSTED, "no node of this driver lies within the accessibility requirements")
+            raise StatusError(
+                Code.RESOURCE_EXHAUSTED, "no node of this driver lies within the accessibility requirements"
+            )
         for group in groups:
-            room = {node: core.faults.room_bytes(node) for node in group}
+            room = {node: core.faults.allocatable_bytes(node) for node in group}
             policy = parameters.policy or core.settings.policy
             place = choose(room, size_bytes, policy=policy, rng=core.rng, numbers=parameters.pools)
             if place is not None:
                 return place
         nodes = [node for group in groups for node in group]
-        most = largest_bytes({node: core.faults.room_bytes(node) for node in nodes}, parameters.pools)
+        most = largest_bytes({node: core.faults.allocatable_bytes(node) for node in nodes}, parameters.pools)
         of = ", ".join(nodes) if len(nodes) <= 3 else f"{len(nodes)} nodes"
-        raise Refused(
+        raise StatusError(
             Code.RESOURCE_EXHAUSTED,
             f"no pool of {of} has room for {in_words(size_bytes)}: the most that one has free is {in_words(most)}",
         )
@@ -146,50 +150,56 @@ class Volumes:
     def _require_more(self, record: VolumeRecord, size_bytes: int, more_bytes: int) -> None:
         sizes = self._core.settings.pools.get(record.node, ())
         if record.pool < len(sizes) and size_bytes > sizes[record.pool]:
-            raise Refused(
+            raise StatusError(
                 Code.OUT_OF_RANGE,
                 f"volume {record.volume_id} cannot grow to {in_words(size_bytes)}: "
                 f"its pool has {in_words(sizes[record.pool])} in all",
             )
-        room = self._core.faults.room_bytes(record.node)
+        room = self._core.faults.allocatable_bytes(record.node)
         free = room[record.pool] if record.pool < len(room) else 0
         if free < more_bytes:
-            raise Refused(
+            raise StatusError(
                 Code.RESOURCE_EXHAUSTED,
                 f"volume {record.volume_id} needs {in_words(more_bytes)} more, and its pool has {in_words(free)} free",
             )
 
-    def _filling(self, wanted: Wanted) -> _Filling | None:
-        """What a new volume is filled from. Raises Refused: NOT_FOUND, or INVALID_ARGUMENT for blocks into a mount."""
-        source, books = wanted.source, self._core.books
+    def _content_source(self, wanted: VolumeRequest) -> _ContentSource | None:
+        """What a new volume is filled from.
+
+        Raises StatusError: NOT_FOUND, or INVALID_ARGUMENT for blocks into a mount.
+        """
+        source, allocations = wanted.source, self._core.allocations
         if source is None:
             return None
-        found = books.volumes.get(source.id) if source.kind == "volume" else books.snapshots.get(source.id)
+        found = allocations.volumes.get(source.id) if source.kind == "volume" else allocations.snapshots.get(source.id)
         if found is None:
-            raise Refused(Code.NOT_FOUND, f"there is no {source.kind} {source.id} to make a volume from")
+            raise StatusError(Code.NOT_FOUND, f"there is no {source.kind} {source.id} to make a volume from")
         if found.access_type != wanted.access_type:
-            raise Refused(
+            raise StatusError(
                 Code.INVALID_ARGUMENT,
                 f"{source.kind} {source.id} holds a {found.access_type} volume, not a {wanted.access_type} volume",
             )
         size = found.capacity_bytes if isinstance(found, VolumeRecord) else found.size_bytes
-        return _Filling(self._core.folder.contents_of(found), size)
+        return _ContentSource(self._core.folder.contents_of(found), size)
 
 
-def _make(path: Path, record: VolumeRecord, filling: _Filling | None) -> None:
-    if filling is None:
+def _make(path: Path, record: VolumeRecord, content_source: _ContentSource | None) -> None:
+    if content_source is None:
         contents.make(path, record.access_type, record.capacity_bytes)
     else:
-        contents.copy(filling.path, path, record.access_type, record.capacity_bytes)
+        contents.copy(content_source.path, path, record.access_type, record.capacity_bytes)
 
 
-def _compatible(known: VolumeRecord, wanted: Wanted) -> VolumeRecord:
-    """The volume that was made for this name before, if it is what is wanted. Raises Refused with ALREADY_EXISTS."""
+def _compatible(known: VolumeRecord, wanted: VolumeRequest) -> VolumeRecord:
+    """The volume that was made for this name before, if it is what is wanted.
+
+    Raises StatusError with ALREADY_EXISTS.
+    """
     if not lies_within(known.capacity_bytes, wanted.required_bytes, wanted.limit_bytes):
         differs = f"it has {in_words(known.capacity_bytes)}"
     elif known.access_type != wanted.access_type:
         differs = f"it is a {known.access_type} volume"
-    elif known.parameters != own(wanted.parameters):
+    elif known.parameters != driver_parameters(wanted.parameters):
         differs = "it was made with other parameters"
     elif known.source != wanted.source:
         differs = "it was made from another source"
@@ -197,4 +207,4 @@ def _compatible(known: VolumeRecord, wanted: Wanted) -> VolumeRecord:
         differs = f"it lives on {known.node}"
     else:
         return known
-    raise Refused(Code.ALREADY_EXISTS, f'there is a volume with the name "{known.name}" already, and {differs}')
+    raise StatusError(Code.ALREADY_EXISTS, f'there is a volume with the name "{known.name}" already, and {differs}')

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tonnage.csi.errors import Code
-from tonnage.driver.errors import Refused
-from tonnage.driver.volumes.pool_choice import POLICIES, Policy
+from tonnage.driver.errors import StatusError
+from tonnage.driver.pool_choice import POLICIES, Policy
 
 _SIDECARS: Final = "csi.storage.k8s.io/"
 _POOLS: Final = "pools"
@@ -29,26 +29,26 @@ class Parameters:
     policy: Policy | None = None
 
 
-def own(parameters: Mapping[str, str]) -> dict[str, str]:
+def driver_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
     """The parameters that are meant for the driver."""
     return {key: value for key, value in parameters.items() if not key.startswith(_SIDECARS)}
 
 
 def read_parameters(parameters: Mapping[str, str]) -> Parameters:
-    """Raises Refused with INVALID_ARGUMENT for a parameter or a value that is not known."""
-    known = own(parameters)
+    """Raises StatusError with INVALID_ARGUMENT for a parameter or a value that is not known."""
+    known = driver_parameters(parameters)
     numbers: frozenset[int] | None = None
     if _POOLS in known:
         listed = [entry.strip() for entry in known.pop(_POOLS).split(",")]
         if not all(entry.isdecimal() for entry in listed):
-            raise Refused(Code.INVALID_ARGUMENT, f'parameter {_POOLS}="{",".join(listed)}": write it like "0,2"')
+            raise StatusError(Code.INVALID_ARGUMENT, f'parameter {_POOLS}="{",".join(listed)}": write it like "0,2"')
         numbers = frozenset(map(int, listed))
     asked = known.pop(_POLICY, None)
     policy = next((policy for policy in POLICIES if policy == asked), None)
     if asked is not None and policy is None:
-        raise Refused(Code.INVALID_ARGUMENT, f'parameter {_POLICY}="{asked}": it is one of {", ".join(POLICIES)}')
+        raise StatusError(Code.INVALID_ARGUMENT, f'parameter {_POLICY}="{asked}": it is one of {", ".join(POLICIES)}')
     if known:
-        raise Refused(
+        raise StatusError(
             Code.INVALID_ARGUMENT,
             f"unknown parameter {', '.join(sorted(known))}: this driver knows {_POOLS} and {_POLICY}",
         )

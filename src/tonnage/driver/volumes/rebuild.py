@@ -16,53 +16,53 @@ import msgspec
 from tonnage import logs
 from tonnage.csi.errors import Code
 from tonnage.driver.core import Core
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
+from tonnage.driver.pool_choice import choose, largest_bytes
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import VolumeRecord
 from tonnage.driver.volumes.parameters import read_parameters
-from tonnage.driver.volumes.pool_choice import choose, largest_bytes
 from tonnage.driver.volumes.sizes import in_words
 
 _log = logs.logger(__name__)
 
 
-class Moves:
-    """Whoever calls `require_may_move` or `move` holds the volume's lock."""
+class Rebuilder:
+    """Whoever calls `require_may_rebuild` or `ensure_on` holds the volume's lock."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     async def rebuild(self, volume_id: str, to_node: str) -> bool:
-        """Move a volume, whoever says that it may; False if it lives there already. Raises Refused."""
+        """Move a volume, whoever says that it may; False if it lives there already. Raises StatusError."""
         async with self._core.locks.hold(volume_id):
             record = self._core.volume(volume_id)
             self._core.require_node(to_node)
-            return await self.move(record, to_node) is not record
+            return await self.ensure_on(record, to_node) is not record
 
-    def require_may_move(self, record: VolumeRecord, to_node: str) -> None:
-        """Raises Refused with FAILED_PRECONDITION unless the volume lives on that node or may be rebuilt there."""
+    def require_may_rebuild(self, record: VolumeRecord, to_node: str) -> None:
+        """Raises StatusError with FAILED_PRECONDITION unless the volume lives on that node or may be rebuilt there."""
         if record.node == to_node:
             return
         core, where = self._core, f"volume {record.volume_id} lives on {record.node} and cannot be used on {to_node}"
         if not core.settings.rebuild:
-            raise Refused(Code.FAILED_PRECONDITION, f"{where}: this driver does not rebuild volumes")
+            raise StatusError(Code.FAILED_PRECONDITION, f"{where}: this driver does not rebuild volumes")
         if not (core.hooks.may_leave(record.node) or core.is_gone(record.node)):
-            raise Refused(Code.FAILED_PRECONDITION, f"{where}: {record.node} is neither cordoned nor gone")
+            raise StatusError(Code.FAILED_PRECONDITION, f"{where}: {record.node} is neither cordoned nor gone")
 
-    async def move(self, record: VolumeRecord, to_node: str) -> VolumeRecord:
+    async def ensure_on(self, record: VolumeRecord, to_node: str) -> VolumeRecord:
         """The volume, living on that node. What is left of its use on nodes that are gone goes with the old place.
 
-        Raises Refused: RESOURCE_EXHAUSTED when no pool has room, DATA_LOSS when there is nothing left to copy.
+        Raises StatusError: RESOURCE_EXHAUSTED when no pool has room, DATA_LOSS when there is nothing left to copy.
         """
         if record.node == to_node:
             return record
         core, old = self._core, self._core.folder.contents_of(record)
         parameters = read_parameters(record.parameters)
-        room = {to_node: core.faults.room_bytes(to_node)}
+        room = {to_node: core.faults.allocatable_bytes(to_node)}
         policy = parameters.policy or core.settings.policy
         place = choose(room, record.capacity_bytes, policy=policy, rng=core.rng, numbers=parameters.pools)
         if place is None:
-            raise Refused(
+            raise StatusError(
                 Code.RESOURCE_EXHAUSTED,
                 f"volume {record.volume_id} cannot be rebuilt on {to_node}: no pool has room for "
                 f"{in_words(record.capacity_bytes)}, the most that one has free is "
@@ -71,16 +71,16 @@ class Moves:
         gone = frozenset(node for node in record.users if core.is_gone(node))
         moved = msgspec.structs.replace(record.without_users(gone), node=place.node, pool=place.pool)
         new = core.folder.contents_of(moved)
-        with core.books.holding_room(place, record.capacity_bytes):
+        with core.allocations.reserving_bytes(place, record.capacity_bytes):
             try:
                 await asyncio.to_thread(contents.copy, old, new, record.access_type, record.capacity_bytes)
             except FileNotFoundError as exc:
                 if old.exists():
                     raise
                 lost = f"volume {record.volume_id} has no contents left on {record.node}"
-                raise Refused(Code.DATA_LOSS, lost) from exc
+                raise StatusError(Code.DATA_LOSS, lost) from exc
             await core.save(moved)
         await asyncio.to_thread(contents.remove, old)
         _log.info("Volume rebuilt", volume=record.volume_id, from_node=record.node, to_node=to_node, pool=place.pool)
-        core.hooks.on_moved(record.volume_id, record.node, to_node)
+        core.hooks.on_rebuilt(record.volume_id, record.node, to_node)
         return moved

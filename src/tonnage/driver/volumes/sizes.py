@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.csi.errors import Code
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
 from tonnage.quantity import Quantity
 
 BLOCK_BYTES: Final = 4096
@@ -21,26 +21,26 @@ DEFAULT_BYTES: Final = 1 << 30
 def volume_bytes(required_bytes: int, limit_bytes: int, *, at_least_bytes: int = 0) -> int:
     """The size to make: required, rounded up to whole blocks. 0 is unset, as in CSI.
 
-    `at_least_bytes` is the size of the contents that go in. Raises Refused: INVALID_ARGUMENT for a range that is none,
-    OUT_OF_RANGE when no whole number of blocks lies within it, or it is too small for the contents.
+    `at_least_bytes` is the size of the contents that go in. Raises StatusError: INVALID_ARGUMENT for a range that is
+    none, OUT_OF_RANGE when no whole number of blocks lies within it, or it is too small for the contents.
     """
     if required_bytes < 0 or limit_bytes < 0:
-        raise Refused(
+        raise StatusError(
             Code.INVALID_ARGUMENT,
             f"capacity_range from {required_bytes} to {limit_bytes} bytes: a size is not negative",
         )
     if limit_bytes and required_bytes > limit_bytes:
-        raise Refused(
+        raise StatusError(
             Code.INVALID_ARGUMENT,
             f"capacity_range requires {in_words(required_bytes)} and limits to {in_words(limit_bytes)}, which is less",
         )
     if limit_bytes and limit_bytes < at_least_bytes:
-        raise Refused(
+        raise StatusError(
             Code.OUT_OF_RANGE,
             f"capacity_range limits to {in_words(limit_bytes)}, and the contents need {in_words(at_least_bytes)}",
         )
     if required_bytes and required_bytes < at_least_bytes:
-        raise Refused(
+        raise StatusError(
             Code.OUT_OF_RANGE,
             f"capacity_range requires {in_words(required_bytes)}, and the contents need {in_words(at_least_bytes)}",
         )
@@ -50,7 +50,7 @@ def volume_bytes(required_bytes: int, limit_bytes: int, *, at_least_bytes: int =
         wanted = min(DEFAULT_BYTES, highest) if limit_bytes else DEFAULT_BYTES
     size = max(-(-wanted // BLOCK_BYTES), 1) * BLOCK_BYTES
     if limit_bytes and size > highest:
-        raise Refused(
+        raise StatusError(
             Code.OUT_OF_RANGE,
             f"no multiple of {BLOCK_BYTES} bytes lies between {required_bytes} bytes and the limit of {limit_bytes}",
         )

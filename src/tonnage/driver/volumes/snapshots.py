@@ -9,10 +9,10 @@ import asyncio
 
 from tonnage.csi.errors import Code
 from tonnage.driver.core import Core
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
+from tonnage.driver.pool_choice import choose, largest_bytes
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import SnapshotRecord, snapshot_id_of
-from tonnage.driver.volumes.pool_choice import choose, largest_bytes
 from tonnage.driver.volumes.sizes import in_words
 
 
@@ -23,23 +23,23 @@ class Snapshots:
         self._core = core
 
     async def create(self, name: str, volume_id: str) -> SnapshotRecord:
-        """The snapshot of this name, made if there is none. Raises Refused as CreateSnapshot does."""
+        """The snapshot of this name, made if there is none. Raises StatusError as CreateSnapshot does."""
         core, snapshot_id = self._core, snapshot_id_of(name)
         async with core.locks.hold(snapshot_id, volume_id):
-            known = core.books.snapshots.get(snapshot_id)
+            known = core.allocations.snapshots.get(snapshot_id)
             if known is not None and known.source_volume_id != volume_id:
-                raise Refused(
+                raise StatusError(
                     Code.ALREADY_EXISTS,
                     f'there is a snapshot with the name "{name}" already, and it is of volume {known.source_volume_id}',
                 )
             if known is not None:
                 return known
             volume = core.volume(volume_id)
-            room = {volume.node: core.faults.room_bytes(volume.node)}
+            room = {volume.node: core.faults.allocatable_bytes(volume.node)}
             pool = frozenset({volume.pool})
             place = choose(room, volume.capacity_bytes, policy="first-fit", rng=core.rng, numbers=pool)
             if place is None:
-                raise Refused(
+                raise StatusError(
                     Code.RESOURCE_EXHAUSTED,
                     f"a snapshot of volume {volume_id} needs {in_words(volume.capacity_bytes)}, and its pool has "
                     f"{in_words(largest_bytes(room, pool))} free",
@@ -47,7 +47,7 @@ class Snapshots:
             record = SnapshotRecord(
                 snapshot_id=snapshot_id,
                 name=name,
-                order=core.books.next_order(),
+                order=core.allocations.next_order(),
                 source_volume_id=volume_id,
                 node=place.node,
                 pool=place.pool,
@@ -55,7 +55,7 @@ class Snapshots:
                 access_type=volume.access_type,
                 created_at_ns=int(core.clock.now().timestamp() * 1_000_000) * 1000,
             )
-            with core.books.holding_room(place, record.size_bytes):
+            with core.allocations.reserving_bytes(place, record.size_bytes):
                 paths = core.folder.contents_of(volume), core.folder.contents_of(record)
                 await asyncio.to_thread(contents.copy, *paths, record.access_type, record.size_bytes)
                 await core.save(record)
@@ -65,7 +65,7 @@ class Snapshots:
         """See to it that there is no such snapshot."""
         core = self._core
         async with core.locks.hold(snapshot_id):
-            record = core.books.snapshots.get(snapshot_id)
+            record = core.allocations.snapshots.get(snapshot_id)
             if record is not None:
                 await core.forget(record)
                 await asyncio.to_thread(contents.remove, core.folder.contents_of(record))

@@ -17,10 +17,10 @@ import msgspec
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.core import Core
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
 from tonnage.driver.state.records import Capability, Staging, Target, VolumeRecord
 from tonnage.driver.volumes.publish import require_access, require_unused_elsewhere
-from tonnage.driver.volumes.rebuild import Moves
+from tonnage.driver.volumes.rebuild import Rebuilder
 
 _LINK = "volume"
 _SINGLE_WRITER = csi.VolumeCapability.AccessMode.SINGLE_NODE_SINGLE_WRITER
@@ -29,27 +29,27 @@ _SINGLE_WRITER = csi.VolumeCapability.AccessMode.SINGLE_NODE_SINGLE_WRITER
 class Stagings:
     """What the pods of a node see of the volumes."""
 
-    def __init__(self, core: Core, moves: Moves) -> None:
+    def __init__(self, core: Core, rebuilder: Rebuilder) -> None:
         self._core = core
-        self._moves = moves
+        self._rebuilder = rebuilder
 
     async def stage(self, node: str, volume_id: str, path: str, capability: Capability) -> None:
-        """Stage a volume at a path. Raises Refused as NodeStageVolume does."""
+        """Stage a volume at a path. Raises StatusError as NodeStageVolume does."""
         core, wanted = self._core, Staging(path, capability)
         async with core.locks.hold(volume_id):
             record = core.volume(volume_id)
             require_access(record, capability.access_type)
             known = record.staged.get(node)
             if known is not None and known != wanted:
-                raise Refused(
+                raise StatusError(
                     Code.ALREADY_EXISTS,
                     f"volume {volume_id} is staged at {known.path} already, or with another capability",
                 )
             require_unused_elsewhere(core, record, node)
-            self._moves.require_may_move(record, node)
+            self._rebuilder.require_may_rebuild(record, node)
             core.require_slot(node, volume_id)
-            with core.books.holding_slot(node, volume_id):
-                record = await self._moves.move(record, node)
+            with core.allocations.reserving_slot(node, volume_id):
+                record = await self._rebuilder.ensure_on(record, node)
                 await asyncio.to_thread(_link, Path(path) / _LINK, core.folder.contents_of(record))
                 await core.save(msgspec.structs.replace(record, staged={**record.staged, node: wanted}))
 
@@ -58,7 +58,7 @@ class Stagings:
         core = self._core
         async with core.locks.hold(volume_id):
             await asyncio.to_thread(_unlink, Path(path) / _LINK, volume_id)
-            record = core.books.volumes.get(volume_id)
+            record = core.allocations.volumes.get(volume_id)
             if record is None:
                 return
             known = record.staged.get(node)
@@ -67,24 +67,24 @@ class Stagings:
                 await core.save(msgspec.structs.replace(record, staged=left))
 
     async def publish(self, volume_id: str, staging_path: str, wanted: Target) -> None:
-        """Link a staged volume to a pod's path. Raises Refused as NodePublishVolume does."""
+        """Link a staged volume to a pod's path. Raises StatusError as NodePublishVolume does."""
         core = self._core
         async with core.locks.hold(volume_id):
             record = core.volume(volume_id)
             require_access(record, wanted.capability.access_type)
             staged = record.staged.get(wanted.node)
             if staged is None or staged.path != staging_path:
-                raise Refused(
+                raise StatusError(
                     Code.FAILED_PRECONDITION, f"volume {volume_id} is not staged at {staging_path} on {wanted.node}"
                 )
             others = [target for target in record.targets if target != wanted]
             if any((target.node, target.path) == (wanted.node, wanted.path) for target in others):
-                raise Refused(
+                raise StatusError(
                     Code.ALREADY_EXISTS,
                     f"volume {volume_id} is published at {wanted.path} already, otherwise than asked",
                 )
             if others and wanted.capability.mode == _SINGLE_WRITER:
-                raise Refused(
+                raise StatusError(
                     Code.FAILED_PRECONDITION,
                     f"volume {volume_id} is for a single writer, and published at {others[0].path} already",
                 )
@@ -96,18 +96,18 @@ class Stagings:
         core = self._core
         async with core.locks.hold(volume_id):
             await asyncio.to_thread(_unlink, Path(path), volume_id)
-            record = core.books.volumes.get(volume_id)
+            record = core.allocations.volumes.get(volume_id)
             if record is not None:
                 left = tuple(target for target in record.targets if (target.node, target.path) != (node, path))
                 await core.save(msgspec.structs.replace(record, targets=left))
 
     def require_at(self, node: str, volume_id: str, path: str) -> VolumeRecord:
-        """The volume, if it is staged or published at that path. Raises Refused with NOT_FOUND."""
+        """The volume, if it is staged or published at that path. Raises StatusError with NOT_FOUND."""
         record = self._core.volume(volume_id)
         staged = record.staged.get(node)
         paths = {target.path for target in record.targets if target.node == node}
         if path not in paths and (staged is None or staged.path != path):
-            raise Refused(Code.NOT_FOUND, f"volume {volume_id} is not at {path} on {node}")
+            raise StatusError(Code.NOT_FOUND, f"volume {volume_id} is not at {path} on {node}")
         return record
 
 

@@ -13,14 +13,14 @@ changes nothing for a driver that has it, and unmounted when it is not. One volu
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import TonnageError
+from tonnage.keyed_locks import KeyedLocks
 from tonnage.node.drivers import Drivers
 from tonnage.node.mounts import mount_records
 from tonnage.node.mounts.csi_requests import publish_request, stage_request
@@ -66,7 +66,7 @@ class Mounts:
         self._staged: dict[str, MountRecord] = {}
         self._published: dict[tuple[str, str], MountRecord] = {}
         self._checked: set[object] = set()  # keys of both that were mounted by this process
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._locks = KeyedLocks()
 
     def recover(self) -> None:
         """Take up what the records on disk say is mounted."""
@@ -104,7 +104,7 @@ class Mounts:
 
     async def mount(self, wish: Wish, *, publish_context: Mapping[str, str]) -> None:
         """Stage if the driver stages, and publish. Raises DriverMissing, StageFailed, PublishFailed, NodeIdle."""
-        async with self._alone(wish.record.volume_id):
+        async with self._locks.hold(wish.record.volume_id):
             driver = self._drivers.get(wish.record.driver)
             if driver.can.stage_unstage_volume and not wish.record.is_inline:
                 await self._stage(wish, publish_context)
@@ -165,7 +165,7 @@ class Mounts:
 
     async def unpublish(self, record: MountRecord) -> None:
         """Undo one publishing. Raises DriverMissing, CsiError, NodeIdle; then it is still recorded."""
-        async with self._alone(record.volume_id):
+        async with self._locks.hold(record.volume_id):
             key = (record.pod_uid, record.name)
             if key not in self._published:
                 return
@@ -185,7 +185,7 @@ class Mounts:
 
     async def unstage(self, volume: str, *, is_wanted: Callable[[str], bool]) -> None:
         """Undo the staging of a volume that nobody has and, as `is_wanted` says, nobody is about to have."""
-        async with self._alone(volume):
+        async with self._locks.hold(volume):
             record = self._staged.get(volume)
             if record is None or volume not in self.unused() or is_wanted(volume):
                 return
@@ -208,19 +208,6 @@ class Mounts:
         mount_records.remove_empty(self.paths.pod(uid), upto=self.paths.root)
 
     # -- behind them --------------------------------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def _alone(self, volume: str) -> AsyncIterator[None]:
-        """One at a time for a volume. Who waits is counted, so that a lock that is still wanted is not dropped."""
-        lock, users = self._locks.get(volume, (asyncio.Lock(), 0))
-        self._locks[volume] = lock, users + 1
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks.pop(volume)
-            if users > 1:
-                self._locks[volume] = lock, users - 1
 
     def _save(self, path: Path, record: MountRecord) -> None:
         attachment = attachment_name(record.handle, record.driver, self._node) if record.is_attachable else ""

@@ -19,7 +19,7 @@ POLICIES: Final[tuple[Policy, ...]] = ("best-fit", "first-fit", "random")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class PoolId:
     """One pool of one node, by its number from 0."""
 
     node: str
@@ -33,12 +33,12 @@ def choose(
     policy: Policy,
     rng: random.Random,
     numbers: frozenset[int] | None = None,
-) -> Place | None:
+) -> PoolId | None:
     """The pool for a volume of this size, out of all pools of these nodes; None when none has room.
 
     `free_bytes` is by node, then by pool; `numbers` narrows it to those pools of each node.
     """
-    roomy = [(free - size_bytes, place) for place, free in _pools(free_bytes, numbers) if free >= size_bytes]
+    roomy = [(free - size_bytes, pool_id) for pool_id, free in _pools(free_bytes, numbers) if free >= size_bytes]
     if not roomy:
         return None
     if policy == "random":
@@ -53,8 +53,8 @@ def largest_bytes(free_bytes: Mapping[str, Sequence[int]], numbers: frozenset[in
     return max((free for _, free in _pools(free_bytes, numbers)), default=0)
 
 
-def _pools(free_bytes: Mapping[str, Sequence[int]], numbers: frozenset[int] | None) -> Iterable[tuple[Place, int]]:
+def _pools(free_bytes: Mapping[str, Sequence[int]], numbers: frozenset[int] | None) -> Iterable[tuple[PoolId, int]]:
     for node, pools in free_bytes.items():
         for number, free in enumerate(pools):
             if numbers is None or number in numbers:
-                yield Place(node, number), free
+                yield PoolId(node, number), free

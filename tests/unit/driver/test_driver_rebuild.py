@@ -1,4 +1,4 @@
-"""Rebuilding a volume on another node."""
+"""RebuildController a volume on another node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver, RebuildHooks
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
 from tonnage.testing.driver_builders import (
     controller,
     create,
@@ -34,7 +34,7 @@ class Watch:
         self.hooks = RebuildHooks(
             may_leave=lambda node: node in cordoned or node in gone,
             is_gone=lambda node: node in gone,
-            on_moved=lambda *move: self.moved.append(move),
+            on_rebuilt=lambda *move: self.moved.append(move),
         )
 
 
@@ -45,7 +45,7 @@ async def make(driver: Driver, name: str = "a", size: str = "4Gi") -> str:
 
 
 async def refusal(call: Awaitable[object]) -> tuple[Code, str]:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         await call
     return refused.value.code, refused.value.message
 
@@ -60,7 +60,7 @@ async def test_publishing_elsewhere_rebuilds_a_volume_of_a_cordoned_node(tmp_pat
     assert (tmp_path / "node-2" / "pool-0" / volume_id / "file").read_text() == "a"
     assert not (tmp_path / "node-1" / "pool-0" / volume_id).exists()
     assert watch.moved == [(volume_id, "node-1", "node-2")]
-    assert [driver.core.books.free_bytes(node) for node in NODES] == [(10 * GI,), (6 * GI,)]
+    assert [driver.core.allocations.free_bytes(node) for node in NODES] == [(10 * GI,), (6 * GI,)]
 
 
 async def test_staging_elsewhere_rebuilds_where_nothing_is_attached(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_a_volume_in_use_on_a_node_that_is_gone_is_recovered(tmp_path: Pat
     await controller(driver).ControllerPublishVolume(publish(volume_id, "node-2"), None)
     record = driver.core.volume(volume_id)
     assert (record.node, sorted(record.published), record.staged) == ("node-2", ["node-2"], {})
-    assert driver.core.books.slots_in_use("node-1") == set()
+    assert driver.core.allocations.slots_in_use("node-1") == set()
 
 
 async def test_a_volume_of_a_node_that_the_driver_no_longer_plays_is_recovered(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ async def test_room_is_needed_on_the_new_node(tmp_path: Path) -> None:
     )
     assert driver.node_of(volume_id) == "node-1"
     assert watch.moved == []
-    assert driver.core.books.slots_in_use("node-2") == set()
+    assert driver.core.allocations.slots_in_use("node-2") == set()
 
 
 async def test_a_slot_is_needed_before_anything_is_copied(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ async def test_lost_contents_are_not_passed_off_as_an_empty_volume(tmp_path: Pat
         Code.DATA_LOSS,
         f"volume {volume_id} has no contents left on node-1",
     )
-    assert driver.core.books.free_bytes("node-2") == (10 * GI,)
+    assert driver.core.allocations.free_bytes("node-2") == (10 * GI,)
 
 
 async def test_a_node_deployment_rebuilds_on_its_own_node(tmp_path: Path) -> None:

@@ -14,24 +14,24 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
-from tonnage.driver.errors import Refused
+from tonnage.driver.errors import StatusError
 from tonnage.driver.state.records import SnapshotRecord, Source, VolumeRecord
 from tonnage.driver.volumes.topology import topology_of
 
 R = TypeVar("R", VolumeRecord, SnapshotRecord)
 
 
-def volume_answer(record: VolumeRecord) -> csi.Volume:
+def volume_response(record: VolumeRecord) -> csi.Volume:
     """A volume, with the one place it can be used at."""
     return csi.Volume(
         volume_id=record.volume_id,
         capacity_bytes=record.capacity_bytes,
-        content_source=_source_answer(record.source),
+        content_source=_source_response(record.source),
         accessible_topology=[topology_of(record.node)],
     )
 
 
-def snapshot_answer(record: SnapshotRecord) -> csi.Snapshot:
+def snapshot_response(record: SnapshotRecord) -> csi.Snapshot:
     """A snapshot; it is ready as soon as it is there."""
     created_at = Timestamp()
     created_at.FromNanoseconds(record.created_at_ns)
@@ -44,7 +44,7 @@ def snapshot_answer(record: SnapshotRecord) -> csi.Snapshot:
     )
 
 
-def condition_answer(path: Path) -> csi.VolumeCondition:
+def condition_response(path: Path) -> csi.VolumeCondition:
     """How a volume is: well, unless somebody has removed its contents."""
     if path.exists():
         return csi.VolumeCondition(abnormal=False, message="the volume is in its pool")
@@ -52,18 +52,21 @@ def condition_answer(path: Path) -> csi.VolumeCondition:
 
 
 def page(records: Iterable[R], max_entries: int, starting_token: str) -> tuple[Sequence[R], str]:
-    """The records of one page, and the token for the next. Raises Refused: ABORTED for a token that is none of ours."""
+    """The records of one page, and the token for the next.
+
+    Raises StatusError with ABORTED for a token that is none of ours.
+    """
     if max_entries < 0:
-        raise Refused(Code.INVALID_ARGUMENT, f"max_entries={max_entries} is negative")
+        raise StatusError(Code.INVALID_ARGUMENT, f"max_entries={max_entries} is negative")
     if starting_token and not (starting_token.isascii() and starting_token.isdecimal()):
-        raise Refused(Code.ABORTED, f'starting_token "{starting_token}" is not valid: start the list again')
+        raise StatusError(Code.ABORTED, f'starting_token "{starting_token}" is not valid: start the list again')
     after = int(starting_token or 0)
     left = sorted((record for record in records if record.order > after), key=lambda record: record.order)
     shown = left[:max_entries] if max_entries else left
     return shown, str(shown[-1].order) if len(shown) < len(left) else ""
 
 
-def _source_answer(source: Source | None) -> csi.VolumeContentSource | None:
+def _source_response(source: Source | None) -> csi.VolumeContentSource | None:
     if source is None:
         return None
     if source.kind == "snapshot":

@@ -27,6 +27,6 @@ class RebuildHooks:
     is_gone: Callable[[str], bool] = _never
     """Whether nobody is left on this node to unpublish or unstage a volume. What is still published or staged on a
     node that is merely cordoned keeps its volume there (its pod may be running); on one that is gone it does not."""
-    on_moved: Callable[[str, str, str], None] = _nobody
+    on_rebuilt: Callable[[str, str, str], None] = _nobody
     """Told (volume_id, from_node, to_node) after the volume's record names its new node. It names what to look at: a
     driver that dies in between never tells, so that `Driver.node_of` is what to go by after a start."""
