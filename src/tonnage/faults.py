@@ -5,7 +5,7 @@
     fault = faults.active("out-of-space", "node-1")        # None, or what was asked for
 
 Whoever wants a fault writes the file (`tonnage fault`); the driver and the nodes look at it when they are asked to do
-something. So a fault survives the death of the program that plays it, and needs no door of its own to come in by.
+something. So a fault survives the death of the program that plays it, and needs no endpoint of its own.
 `KINDS` is the table of what there is. There is at most one fault of a kind for a node, and one for all nodes; writers
 take turns, and a reader sees the file before or after a change, never during one.
 """

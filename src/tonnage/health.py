@@ -1,8 +1,7 @@
-"""A program's own door: /healthz, /livez, /readyz, /metrics and /debug/…, for probes, Prometheus and people.
+"""A program's own endpoints: /healthz, /livez, /readyz, /metrics and /debug/…, for probes, Prometheus and people.
 
-Health asks nobody for a token, as probes have none. Metrics tell names of profiles and plugins, what is told for
-debugging names of pods and claims; neither tells secrets. Where names are to be kept, it listens on loopback (the
-default), or not at all.
+They ask for no token, as probes have none. Metrics show names of profiles and plugins, the debug pages names of pods
+and claims; neither shows secrets. Where names are to be kept, it listens on loopback (the default), or not at all.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ async def served(
     host: str,
     port: int,
     tls: ssl.SSLContext | None,
-    measures: CollectorRegistry,
+    registry: CollectorRegistry,
     is_healthy: Callable[[], bool],
     is_ready: Callable[[], bool],
     debug: Mapping[str, Callable[[], Any]] | None = None,
@@ -38,12 +37,12 @@ async def served(
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         if request.path == "/metrics":
-            body, content_type = metrics.exposition(measures)
+            body, content_type = metrics.exposition(registry)
             return web.Response(body=body, headers={"Content-Type": content_type})
         if request.path in ("/healthz", "/livez"):
-            return _told(is_healthy())
+            return _probe_answer(is_healthy())
         if request.path == "/readyz":
-            return _told(is_healthy() and is_ready())
+            return _probe_answer(is_healthy() and is_ready())
         if request.path in shown:
             return web.json_response(shown[request.path]())
         return web.Response(status=404, text="404 page not found\n")
@@ -64,5 +63,5 @@ async def served(
         await runner.cleanup()
 
 
-def _told(good: bool) -> web.Response:
+def _probe_answer(good: bool) -> web.Response:
     return web.Response(text="ok" if good else "not ok", status=200 if good else 500)

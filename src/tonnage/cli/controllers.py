@@ -251,7 +251,7 @@ async def run(settings: Settings, options: Options) -> None:
                     host=options.host,
                     port=options.port,
                     tls=_tls(folder, options.host),
-                    measures=measures,
+                    registry=measures,
                     is_healthy=lambda: elector.is_healthy() and manager.is_healthy,
                     is_ready=lambda: manager.is_synced,
                 )

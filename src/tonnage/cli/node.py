@@ -186,15 +186,15 @@ async def _run(
             # Loading a web server takes longer than all the rest; whoever serves no metrics need not wait for it.
             from tonnage import health
 
-            door = health.served(
+            endpoints = health.served(
                 host=host,
                 port=port,
                 tls=None,
-                measures=measures,
+                registry=measures,
                 is_healthy=lambda: True,
                 is_ready=lambda: program.is_ready,
             )
-            await stack.enter_async_context(door)
+            await stack.enter_async_context(endpoints)
         await stack.enter_async_context(program)
         await until_told(_be(program))
 

@@ -270,7 +270,7 @@ async def _run(given: dict[str, Any]) -> None:
                     host=endpoint[0],
                     port=endpoint[1],
                     tls=None,
-                    measures=measures,
+                    registry=measures,
                     is_healthy=lambda: all(elector.is_healthy() for elector in electors),
                     is_ready=lambda: program.is_synced,
                 )

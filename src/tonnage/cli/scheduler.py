@@ -137,7 +137,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
                 host=options.host,
                 port=options.port,
                 tls=tls,
-                measures=measures,
+                registry=measures,
                 is_healthy=elector.is_healthy,
                 is_ready=lambda: program.is_synced,
                 debug={"/debug/reservations": program.holds.listed},

@@ -1,11 +1,11 @@
-"""Objects by key, and who is told when they change.
+"""Objects by key, and the event handlers that are called when they change.
 
 What handlers can rely on: each object is added, then updated any number of times, then deleted; an update carries the
-very object that was told before, and so does a delete. The same state is not told twice. An object that was deleted and
-made again is a delete and an add, never an update: it has another uid, and nothing that was true of the old one need be
-true of it. When a handler is called the cache already shows the change.
+very object of the event before it, and so does a delete. The same state is no event twice. An object that was deleted
+and made again is a delete and an add, never an update: it has another uid, and nothing that was true of the old one need
+be true of it. When a handler is called the cache already shows the change.
 
-A handler that raises is logged, and the others are told all the same. `Informer` is the cache that keeps itself up to
+A handler that raises is logged, and the others are called all the same. `Informer` is the cache that keeps itself up to
 date; whoever has objects from elsewhere can fill one by `replace`, `put` and `remove`.
 """
 
@@ -39,7 +39,7 @@ class Cache(Generic[T]):
         self.name = scheme.resource_of(cls).qualified
         """`pods`, `csinodes.storage.k8s.io`: what logs call it."""
         self._objects: dict[Key, T] = {}
-        # A tuple that is replaced, so that a handler may add handlers: they are told of the present change once.
+        # A tuple that is replaced, so that a handler may add handlers: they are called for the present change once.
         self._handlers: tuple[_Handlers[T], ...] = ()
 
     @property
@@ -67,9 +67,9 @@ class Cache(Generic[T]):
         on_update: Callable[[T, T], None] | None = None,
         on_delete: Callable[[T], None] | None = None,
     ) -> None:
-        """Tell these of every change from now on: `on_add(new)`, `on_update(old, new)`, `on_delete(old)`.
+        """Call these on every change from now on: `on_add(new)`, `on_update(old, new)`, `on_delete(old)`.
 
-        Of all that is known already `on_add` is told first, before this returns.
+        `on_add` is called first for all that is known already, before this returns.
         """
         self._handlers = (*self._handlers, _Handlers(on_add, on_update, on_delete))
         if on_add is not None:
@@ -77,11 +77,11 @@ class Cache(Generic[T]):
                 self._call(on_add, known)
 
     def on_change(self, handler: Callable[[T], None]) -> None:
-        """Tell `handler` of whatever was added, updated (as it is now) or deleted (as it was)."""
+        """Call `handler` with whatever was added, updated (as it is now) or deleted (as it was)."""
         self.add_handlers(on_add=handler, on_update=lambda _, new: handler(new), on_delete=handler)
 
     def replace(self, state: Iterable[T]) -> None:
-        """Make this the state, and tell the difference.
+        """Make this the state, and call handlers for the difference.
 
         What is gone goes first: a name or a port is free before its next owner comes.
         """

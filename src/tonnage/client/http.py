@@ -129,7 +129,7 @@ class Client:
     ) -> ObjectList[T]:
         """All objects as they are at one moment, read page by page; without a namespace, those of all namespaces.
 
-        An object that is not as its class expects raises Unreadable, or is told to `on_unreadable` and left out.
+        An object that is not as its class expects raises Unreadable, or is passed to `on_unreadable` and left out.
         """
 
         def read(body: bytes) -> tuple[Sequence[T], str, str]:

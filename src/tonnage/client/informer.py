@@ -1,4 +1,4 @@
-"""An `Informer` knows all objects of a resource, all the time, and tells of every change.
+"""An `Informer` knows all objects of a resource, all the time, and calls event handlers on every change.
 
                  ┌─────────┐  state   ┌──────────┐  the stream ends or is cut: on from
       start ────►│ syncing ├─────────►│ watching ├─┐ the last resourceVersion seen
@@ -11,8 +11,8 @@ new state is compared with the one before, so that handlers hear of what happene
 another while nobody listens they hear as one. What else they can rely on stands in `cache`. They are called on the
 loop, in the order of the server's revisions.
 
-A stream that was of use (it lasted a second, or told something) is followed by the next at once; after one that was not
-there is a pause that grows (`backoff`). It goes on until it is stopped, whatever the server does.
+A stream that was of use (it lasted a second, or brought an event) is followed by the next at once; after one that was
+not there is a pause that grows (`backoff`). It goes on until it is stopped, whatever the server does.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Informer(Cache[T]):
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
-        """Return when the state is known and handlers have been told of all of it."""
+        """Return when the state is known and handlers have been called for all of it."""
         await self._synced.wait()
 
     def start(self) -> None:

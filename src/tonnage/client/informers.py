@@ -27,12 +27,12 @@ class NotSynced(TonnageError):
     def __init__(self, timeout_s: float, late: Iterable[Informer[Any]]) -> None:
         self.timeout_s = timeout_s
         self.resources = {each.name: each.last_failure for each in late}
-        told = "; ".join(
+        lagging = "; ".join(
             f"{name} ({failure.message})" if failure else f"{name} (no answer yet)"
             for name, failure in self.resources.items()
         )
         hint = next((failure.hint for failure in self.resources.values() if failure and failure.hint), None)
-        super().__init__(f"not in step with the API server after {timeout_s:g} s: {told}", hint=hint)
+        super().__init__(f"not in step with the API server after {timeout_s:g} s: {lagging}", hint=hint)
 
 
 class Informers:

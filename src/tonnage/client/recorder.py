@@ -76,7 +76,7 @@ class Recorder:
         self.dropped = 0
         """Events for which there was no room."""
         self.abandoned = 0
-        """Events that the server did not accept, or could not be told in time."""
+        """Events that the server did not accept, or that could not be written in time."""
         self._client = client
         self._clock = client.clock
         self._controller = reporting_controller

@@ -88,7 +88,7 @@ def eviction(key: Key, options: Doc) -> Doc:
 
 
 def read_page(cls: type[T], body: bytes, on_unreadable: Callable[[Unreadable], None] | None) -> ObjectList[T]:
-    """A page of a list; what cannot be read raises Unreadable, or is told and left out."""
+    """A page of a list; what cannot be read raises Unreadable, or is passed to `on_unreadable` and left out."""
     try:
         return codec.decode_list(cls, body)
     except Unreadable:

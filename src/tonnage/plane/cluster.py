@@ -32,7 +32,7 @@ from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.plane.readiness import expected_nodes, has_come
+from tonnage.plane.readiness import expected_nodes, is_ready
 from tonnage.plane.settings import PlaneSettings
 from tonnage.plane.starter_objects import DRIVER, ensure_starter_objects
 from tonnage.plane.supervisor import Supervisor
@@ -98,7 +98,7 @@ class Plane:
 
     async def _start(self) -> None:
         self._lock = await self._take_lock()
-        self.settings.keep(self._asked)
+        self.settings.save(self._asked)
         for fault in FaultFile(self.settings.faults).all():
             _log.warning("Goes wrong on request, as before", fault=fault.kind, node=fault.node or "every node")
         _own_folder(self._sockets)
@@ -124,7 +124,7 @@ class Plane:
         self._progress(f"waiting for {len(self.node_names)} nodes and their capacity")
         await self._wait_for_nodes()
         present = [node.name for node in (await self._client.list(Node)).items]
-        for name in self.settings.nodes_left_behind(self._asked, present):
+        for name in self.settings.former_nodes(self._asked, present):
             _log.warning(
                 "Nobody plays this node any more; its pods and volumes go elsewhere once it is deleted", node=name
             )
@@ -195,7 +195,7 @@ class Plane:
         """Every node that will come has come, and room is published for as many topologies."""
         nodes = {node.name: node for node in (await self.client.list(Node)).items}
         expected = expected_nodes(self.node_names, FaultFile(self.settings.faults).all())
-        if not all(has_come(nodes.get(name)) for name in expected):
+        if not all(is_ready(nodes.get(name)) for name in expected):
             return False
         published = await self.client.list(CSIStorageCapacity, label_selector=f"csi.storage.k8s.io/drivername={DRIVER}")
         return len(published.items) >= len(expected)

@@ -1,4 +1,4 @@
-"""When a cluster counts as started: which nodes will come, and when one has come.
+"""When a cluster counts as started: which nodes will come, and when one is ready.
 
 A cluster that is taken up again is the one it was: what people asked of its nodes (a cordon, a taint, a fault) still
 holds, and is nothing to wait for.
@@ -13,7 +13,7 @@ from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Node
 
 _LIFECYCLE_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
-"""What the node lifecycle controller takes away when it has seen that a node lives; every other is somebody's wish."""
+"""What the node lifecycle controller takes away when it has seen that a node lives; every other was asked for."""
 _IDLE: Final = frozenset({"node-stopped", "node-removed"})
 
 
@@ -23,7 +23,7 @@ def expected_nodes(names: Sequence[str], faults: Iterable[Fault]) -> list[str]:
     return [] if "" in idle else [name for name in names if name not in idle]
 
 
-def has_come(node: Node | None) -> bool:
+def is_ready(node: Node | None) -> bool:
     """Whether a node is Ready, and the controllers know it."""
     if node is None or any(taint.key in _LIFECYCLE_TAINTS for taint in node.spec.taints):
         return False

@@ -53,8 +53,8 @@ class PlaneSettings:
     def node_names(self, kept: Mapping[str, Any]) -> list[str]:
         return [f"node-{number}" for number in range(1, int(kept["nodes"]) + 1)]
 
-    def nodes_left_behind(self, kept: Mapping[str, Any], present: Iterable[str]) -> list[str]:
-        """Nodes of a larger cluster that was here before, in order: their objects are there, and nobody plays them."""
+    def former_nodes(self, kept: Mapping[str, Any], present: Iterable[str]) -> list[str]:
+        """Nodes of a larger cluster that was here before, in order: they have objects, and no program."""
         former = (f"node-{number}" for number in range(int(kept["nodes"]) + 1, MAX_NODES + 1))
         found = set(present)
         return [name for name in former if name in found]
@@ -84,7 +84,7 @@ class PlaneSettings:
         resolved |= {name: getattr(self, name) for name in _KEPT if getattr(self, name) is not None}
         return resolved
 
-    def keep(self, resolved: Mapping[str, Any]) -> None:
+    def save(self, resolved: Mapping[str, Any]) -> None:
         """Remember what was resolved for the next time. Only for whoever holds the folder's lock."""
         write_private(self.data_dir / _SETTINGS_FILE, (json.dumps(resolved, indent=1) + "\n").encode())
 

@@ -12,7 +12,7 @@ from tonnage.plane.settings import PlaneSettings
 
 
 def kept(settings: PlaneSettings) -> None:
-    settings.keep(settings.resolved())
+    settings.save(settings.resolved())
 
 
 def test_what_is_not_said_is_the_default_at_the_first_time(tmp_path):
@@ -63,4 +63,4 @@ def test_sockets_of_a_deep_folder_are_where_the_kernel_takes_them():
 def test_a_cluster_that_shrank_knows_the_nodes_it_left_behind(tmp_path: Path):
     settings = PlaneSettings(data_dir=tmp_path, nodes=2)
     present = ["extra-1", "node-1", "node-10", "node-2", "node-3"]  # extra-1 is somebody else's
-    assert settings.nodes_left_behind(settings.resolved(), present) == ["node-3", "node-10"]
+    assert settings.former_nodes(settings.resolved(), present) == ["node-3", "node-10"]

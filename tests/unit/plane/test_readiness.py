@@ -7,7 +7,7 @@ import pytest
 
 from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Node, NodeCondition
-from tonnage.plane.readiness import expected_nodes, has_come
+from tonnage.plane.readiness import expected_nodes, is_ready
 from tonnage.testing.builders import node
 
 NAMES = ["node-1", "node-2", "node-3"]
@@ -18,20 +18,20 @@ def with_ready(found: Node, status: str) -> Node:
     return msgspec.structs.replace(found, status=msgspec.structs.replace(found.status, conditions=conditions))
 
 
-def test_a_node_has_come_when_it_is_ready():
-    assert has_come(with_ready(node("node-1"), "True"))
-    assert not has_come(with_ready(node("node-1"), "Unknown"))
-    assert not has_come(None)
+def test_a_node_is_ready_by_its_condition():
+    assert is_ready(with_ready(node("node-1"), "True"))
+    assert not is_ready(with_ready(node("node-1"), "Unknown"))
+    assert not is_ready(None)
 
 
 @pytest.mark.parametrize("key", ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"])
 def test_one_that_the_controllers_have_not_seen_yet_has_not(key: str):
-    assert not has_come(with_ready(node("node-1", taints=[f"{key}:NoExecute"]), "True"))
+    assert not is_ready(with_ready(node("node-1", taints=[f"{key}:NoExecute"]), "True"))
 
 
 @pytest.mark.parametrize("taint", ["node.kubernetes.io/unschedulable:NoSchedule", "team=a:NoExecute"])
 def test_what_people_asked_of_a_node_before_is_nothing_to_wait_for(taint: str):
-    assert has_come(with_ready(node("node-1", taints=[taint], unschedulable=True), "True"))
+    assert is_ready(with_ready(node("node-1", taints=[taint], unschedulable=True), "True"))
 
 
 def test_nodes_that_are_stopped_or_removed_on_request_are_not_expected():

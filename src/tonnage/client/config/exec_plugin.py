@@ -114,7 +114,7 @@ class ExecCredentials:
         spec: Doc = {"interactive": interactive}
         if self._plugin.provide_cluster_info:
             cluster = self._cluster
-            told = {
+            shown = {
                 "server": cluster.server,
                 "tls-server-name": cluster.tls_server_name,
                 "insecure-skip-tls-verify": cluster.skip_tls_verify,
@@ -122,7 +122,7 @@ class ExecCredentials:
                 "disable-compression": not cluster.compress,
                 "config": cluster.exec_config,
             }
-            spec["cluster"] = {name: value for name, value in told.items() if value}
+            spec["cluster"] = {name: value for name, value in shown.items() if value}
         return {"kind": "ExecCredential", "apiVersion": self._plugin.api_version, "spec": spec}
 
 
