@@ -2,8 +2,8 @@
 
 What handlers can rely on: each object is added, then updated any number of times, then deleted; an update carries the
 very object of the event before it, and so does a delete. The same state is no event twice. An object that was deleted
-and made again is a delete and an add, never an update: it has another uid, and nothing that was true of the old one need
-be true of it. When a handler is called the cache already shows the change.
+and made again is a delete and an add, never an update: it has another uid, and nothing that was true of the old one
+need be true of it. When a handler is called the cache already shows the change.
 
 A handler that raises is logged, and the others are called all the same. `Informer` is the cache that keeps itself up to
 date; whoever has objects from elsewhere can fill one by `replace`, `put` and `remove`.
