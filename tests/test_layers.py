@@ -53,7 +53,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("serving",),
     ),
     "controllers": (
-        ("finalizer_patches", "lookup", "event_deduplication"),
+        ("controller_context", "finalizer_patches", "lookup", "event_deduplication"),
         ("volumes", "workloads", "nodes", "garbage"),
         ("registry",),
         ("program",),

@@ -22,10 +22,10 @@ from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, unt
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
 from tonnage.clock import SystemClock
-from tonnage.controllers.nodes.node_lifecycle import NodeTimes
-from tonnage.controllers.nodes.zones import Rates
+from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration
+from tonnage.controllers.nodes.zones import EvictionRates
 from tonnage.controllers.program import PROGRAM, ControllerManager
-from tonnage.controllers.registry import Settings, UnknownController, chosen
+from tonnage.controllers.registry import ControllerManagerConfiguration, UnknownController, enabled_controllers
 from tonnage.csi.client import CsiClient
 from tonnage.csi.metrics import sidecar_calls
 from tonnage.gates import Gates
@@ -37,7 +37,7 @@ _LEASE = f"kube-system/{PROGRAM}"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the program runs; what the controllers do stands in `Settings`."""
+    """How the program runs; what the controllers do stands in `ControllerManagerConfiguration`."""
 
     kubeconfig: Path | None
     controllers: tuple[str, ...]
@@ -190,15 +190,15 @@ def controllers(
         click.echo(f"warning: {warning}", err=True)
     names = tuple(word.strip() for word in wanted.split(",") if word.strip())
     try:
-        chosen(names)
+        enabled_controllers(names)
     except UnknownController as exc:
         raise click.BadParameter(f"{exc.message}; {exc.hint}", param_hint="--controllers") from exc
-    settings = Settings(
-        node_times=NodeTimes(
+    configuration = ControllerManagerConfiguration(
+        node_lifecycle=NodeLifecycleConfiguration(
             node_monitor_period_s=node_monitor_period,
             node_monitor_grace_period_s=node_monitor_grace_period,
             node_startup_grace_period_s=node_startup_grace_period,
-            rates=Rates(
+            rates=EvictionRates(
                 node_eviction_rate=node_eviction_rate,
                 secondary_node_eviction_rate=secondary_node_eviction_rate,
                 large_cluster_size_threshold=large_cluster_size_threshold,
@@ -213,10 +213,10 @@ def controllers(
         gates=gates,
     )
     options = Options(kubeconfig_file, names, csi_addresses, leader_elect, bind_address, secure_port, timeout)
-    asyncio.run(run(settings, options))
+    asyncio.run(run(configuration, options))
 
 
-async def run(settings: Settings, options: Options) -> None:
+async def run(configuration: ControllerManagerConfiguration, options: Options) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
     clock, rng, measures = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
     identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
@@ -234,7 +234,7 @@ async def run(settings: Settings, options: Options) -> None:
         manager = await stack.enter_async_context(
             ControllerManager(
                 client,
-                replace(settings, drivers=tuple(drivers)),
+                replace(configuration, drivers=tuple(drivers)),
                 clock=clock,
                 rng=rng,
                 measures=measures,

@@ -1,7 +1,7 @@
-"""What people were told already, so that a controller that looks again and again does not say the same each time.
+"""Event deduplication: the same event about the same object is written once in a while, however often it is recorded.
 
-A level-based loop comes by the same state often. Upstream's recorder counts the repetitions; here the same words about
-the same object are said again only after a while, so that they are still to be found when somebody asks.
+A level-based loop comes by the same state often. Upstream's recorder counts the repetitions; here the same text about
+the same object is recorded again only after a minute, so that it can still be found when somebody asks.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from tonnage.client.recorder import EventType, Recorder
 from tonnage.clock import Clock
 from tonnage.objects.meta import Object
 
-AGAIN_S: Final = 60.0
-_MAX_REMEMBERED: Final = 20_000
+REPEAT_AFTER_S: Final = 60.0
+_MAX_KNOWN: Final = 20_000
 
 
-class Told:
-    """Events through a recorder, each once in `again_s`."""
+class DeduplicatingRecorder:
+    """Records events through a recorder, each once in `repeat_after_s`."""
 
-    def __init__(self, recorder: Recorder, clock: Clock, *, again_s: float = AGAIN_S) -> None:
+    def __init__(self, recorder: Recorder, clock: Clock, *, repeat_after_s: float = REPEAT_AFTER_S) -> None:
         self._recorder = recorder
         self._clock = clock
-        self._again_s = again_s
-        self._said_at: dict[tuple[str, str, str], float] = {}
+        self._repeat_after_s = repeat_after_s
+        self._recorded_at_s: dict[tuple[str, str, str], float] = {}
 
-    def say(
+    def event(
         self, about: Object, type: EventType, reason: str, action: str, note: str, related: Object | None = None
     ) -> None:
-        """Tell it, unless it was told a moment ago. What differs in `related` alone are two events."""
+        """Record it, unless it was recorded a moment ago. `related` does not count when two events are compared."""
         key, now_s = (about.uid, reason, note), self._clock.monotonic()
-        said_at = self._said_at.pop(key, None)
-        if said_at is not None and now_s - said_at < self._again_s:
-            self._said_at[key] = said_at
+        recorded_at_s = self._recorded_at_s.pop(key, None)
+        if recorded_at_s is not None and now_s - recorded_at_s < self._repeat_after_s:
+            self._recorded_at_s[key] = recorded_at_s
             return
-        self._said_at[key] = now_s
-        if len(self._said_at) > _MAX_REMEMBERED:
-            del self._said_at[next(iter(self._said_at))]
+        self._recorded_at_s[key] = now_s
+        if len(self._recorded_at_s) > _MAX_KNOWN:
+            del self._recorded_at_s[next(iter(self._recorded_at_s))]
         self._recorder.event(about, type, reason, action, note, related)

@@ -1,14 +1,15 @@
-"""The controllers put together: one client, one set of informers, all of `roster`. `tonnage controllers` is this.
+"""`tonnage controllers`, the controller manager: one client, one set of informers, the controllers of `registry`.
 
-    async with ControllerManager(client, Settings(), clock=clock, rng=rng, measures=measures) as manager:
+    configuration = ControllerManagerConfiguration()
+    async with ControllerManager(client, configuration, clock=clock, rng=rng, measures=measures) as manager:
         await manager.run()
 
                                 run() returns, or raises: logged, counted
-      built ──► in step ──► running ───────────────────────────────────────► pause that grows ──► built anew
-                               └── cancelled: all of them end
+      built ──► synced ───► running ───────────────────────────────────────► backoff ──► built again
+                               └── cancelled: all of them stop
 
-Informers follow from the start; no controller acts before all of them are in step. An API server that is away is waited
-for, without end. A controller that breaks takes no other with it.
+Informers start first; no controller acts before all of them are synced. A server that cannot be reached is waited for,
+without a limit. A controller that fails takes no other with it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
-from tonnage.controllers.registry import Controller, Parts, Row, Settings, chosen
+from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.registry import (
+    Controller,
+    ControllerDescriptor,
+    ControllerManagerConfiguration,
+    enabled_controllers,
+)
 
 PROGRAM: Final = "tonnage-controllers"
 ALL: Final = ("*",)
@@ -41,7 +48,7 @@ class ControllerManager:
     def __init__(
         self,
         client: Client,
-        settings: Settings,
+        configuration: ControllerManagerConfiguration,
         *,
         clock: Clock,
         rng: random.Random,
@@ -51,20 +58,22 @@ class ControllerManager:
         on_synced: Callable[[], object] = lambda: None,
     ) -> None:
         """`controllers` is what `--controllers` says. Raises UnknownController."""
+        self._configuration = configuration
         self._clock = clock
         self._rng = rng
         self._on_synced = on_synced
-        self.rows: Final = chosen(controllers)
+        self.descriptors: Final = enabled_controllers(controllers)
         self.informers: Final = Informers(client)
         # Events say which controller they are from, as upstream's do; what goes with one name shares a recorder.
         self._recorders = {
-            source: Recorder(client, source, identity, by_note=True) for source in {row.source for row in self.rows}
+            source: Recorder(client, source, identity, by_note=True)
+            for source in {each.source for each in self.descriptors}
         }
-        self._parts = {
-            row.name: Parts(client, self.informers, self._recorders[row.source], clock, rng, settings)
-            for row in self.rows
+        self._contexts = {
+            each.name: ControllerContext(client, self.informers, self._recorders[each.source], clock, rng)
+            for each in self.descriptors
         }
-        self._controllers: dict[str, Controller] = {row.name: self._build(row) for row in self.rows}
+        self._controllers: dict[str, Controller] = {each.name: self._build(each) for each in self.descriptors}
         self._restarts = Counter(
             "tonnage_controller_restarts",
             "Controllers that broke and were started again, by name.",
@@ -89,30 +98,30 @@ class ControllerManager:
 
     @property
     def is_healthy(self) -> bool:
-        """No controller lies broken at the moment."""
+        """No controller has failed and waits to be started again."""
         return not self._broken
 
     async def run(self) -> None:
         """Run the controllers until cancelled."""
         await self.informers.wait_synced()
-        _log.info("Running", controllers=",".join(row.name for row in self.rows))
+        _log.info("Running", controllers=",".join(each.name for each in self.descriptors))
         self._on_synced()
-        await asyncio.gather(*(self._keep_running(row) for row in self.rows))
+        await asyncio.gather(*(self._keep_running(each) for each in self.descriptors))
 
-    def _build(self, row: Row) -> Controller:
-        return row.build(self._parts[row.name])
+    def _build(self, descriptor: ControllerDescriptor) -> Controller:
+        return descriptor.build(self._contexts[descriptor.name], self._configuration)
 
-    async def _keep_running(self, row: Row) -> None:
+    async def _keep_running(self, descriptor: ControllerDescriptor) -> None:
         backoff = Backoff(clock=self._clock, rng=self._rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S)
         while True:
             try:
-                await self._controllers[row.name].run()
-                _log.error("A controller ended; it is started again", controller=row.name)
+                await self._controllers[descriptor.name].run()
+                _log.error("A controller ended; it is started again", controller=descriptor.name)
             except Exception:
-                _log.exception("A controller broke; it is started again", controller=row.name)
-            self._restarts.labels(row.name).inc()
-            self._broken.add(row.name)
+                _log.exception("A controller broke; it is started again", controller=descriptor.name)
+            self._restarts.labels(descriptor.name).inc()
+            self._broken.add(descriptor.name)
             await self._clock.sleep(backoff.next_s())
-            # A new one, because the old one's queue is closed; what it knew it finds again in the informers.
-            self._controllers[row.name] = self._build(row)
-            self._broken.discard(row.name)
+            # A new one, because the queue of the old one is closed; its state is built again from the informers.
+            self._controllers[descriptor.name] = self._build(descriptor)
+            self._broken.discard(descriptor.name)

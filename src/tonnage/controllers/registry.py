@@ -1,4 +1,4 @@
-"""All controllers there are, by kube-controller-manager's names, and which of them are to run.
+"""The registry of controllers, by kube-controller-manager's names, and which of them are enabled.
 
 `--controllers` reads as it does there: `*` is all of them, `foo` this one, `-foo` all but this one; the last word about
 a name counts, and old names (`nodelifecycle`) are understood. Without `*`, only those named run. One is not
@@ -8,30 +8,26 @@ kube-controller-manager's: `csi-attacher`, a sidecar elsewhere, which speaks to 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.garbage_collector import GarbageCollector
-from tonnage.controllers.garbage.namespaces import Namespaces
-from tonnage.controllers.nodes.node_lifecycle import NodeLifecycle, NodeTimes
-from tonnage.controllers.nodes.pod_garbage_collector import DEFAULT_THRESHOLD, QUARANTINE_S, PodGarbage
-from tonnage.controllers.nodes.taint_eviction import TaintEviction
+from tonnage.controllers.garbage.namespaces import NamespaceController
+from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration, NodeLifecycleController
+from tonnage.controllers.nodes.pod_garbage_collector import DEFAULT_THRESHOLD, QUARANTINE_S, PodGCController
+from tonnage.controllers.nodes.taint_eviction import TaintEvictionController
 from tonnage.controllers.volumes.attach_detach import SYNC_PERIOD_S as ATTACH_SYNC_PERIOD_S
-from tonnage.controllers.volumes.attach_detach import Attachments
+from tonnage.controllers.volumes.attach_detach import AttachDetachController
 from tonnage.controllers.volumes.attacher import Attacher
-from tonnage.controllers.volumes.ephemeral_claims import EphemeralClaims
-from tonnage.controllers.volumes.persistent_volume_binder import SYNC_PERIOD_S, ClaimBinder
-from tonnage.controllers.volumes.protection import Protection
-from tonnage.controllers.workloads.deployments import Deployments
-from tonnage.controllers.workloads.disruption import Disruption
-from tonnage.controllers.workloads.replica_sets import ReplicaSets
-from tonnage.controllers.workloads.stateful_sets import StatefulSets
+from tonnage.controllers.volumes.ephemeral_claims import EphemeralVolumeController
+from tonnage.controllers.volumes.persistent_volume_binder import SYNC_PERIOD_S, PersistentVolumeBinder
+from tonnage.controllers.volumes.protection import ProtectionController
+from tonnage.controllers.workloads.deployments import DeploymentController
+from tonnage.controllers.workloads.disruption import DisruptionController
+from tonnage.controllers.workloads.replica_sets import ReplicaSetController
+from tonnage.controllers.workloads.stateful_sets import StatefulSetController
 from tonnage.csi.client import CsiClient
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
@@ -45,10 +41,10 @@ class Controller(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What may be said about the controllers; the defaults are kube-controller-manager's."""
+class ControllerManagerConfiguration:
+    """The settings of all controllers; the defaults are kube-controller-manager's."""
 
-    node_times: NodeTimes = field(default_factory=NodeTimes)
+    node_lifecycle: NodeLifecycleConfiguration = field(default_factory=NodeLifecycleConfiguration)
     terminated_pod_gc_threshold: int = DEFAULT_THRESHOLD
     pod_gc_quarantine_s: float = QUARANTINE_S
     """How long a node must be missing before its pods are deleted; upstream has no flag for it."""
@@ -57,32 +53,12 @@ class Settings:
     """0: attachments are not compared with what is really attached."""
     force_detach_on_timeout: bool = True
     drivers: tuple[CsiClient, ...] = ()
-    """Ways to the drivers whose volumes are attached from here."""
+    """Connections to the CSI drivers whose volumes are attached from here."""
     gates: Gates = field(default_factory=Gates)
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a controller is built from."""
-
-    client: Client
-    informers: Informers
-    recorder: Recorder
-    clock: Clock
-    rng: random.Random
-    settings: Settings
-
-    def build(self, cls: Callable[..., Controller], **options: Any) -> Controller:
-        return cls(self.client, self.informers, self.recorder, clock=self.clock, rng=self.rng, **options)
-
-    def build_attachers(self) -> Controller:
-        """One for each driver; without any, one that has nothing to do."""
-        options = {"gates": self.settings.gates}
-        return Together([self.build(Attacher, driver=driver, **options) for driver in self.settings.drivers])
-
-
-class Together:
-    """Controllers that live as one: when one of them breaks, all are started anew."""
+class ControllerGroup:
+    """Controllers that are run as one: when one of them fails, all are cancelled and started again."""
 
     def __init__(self, controllers: Sequence[Controller]) -> None:
         self._controllers = controllers
@@ -95,130 +71,139 @@ class Together:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One controller: `source` is whom its events come from, `aliases` are older names."""
+class ControllerDescriptor:
+    """One controller: `source` is the component its events name, `aliases` are older names."""
 
     name: str
     aliases: tuple[str, ...]
     source: str
-    build: Callable[[Parts], Controller]
+    build: Callable[[ControllerContext, ControllerManagerConfiguration], Controller]
 
 
-ROSTER: Final[tuple[Row, ...]] = (
-    Row(
+def _attachers(context: ControllerContext, configuration: ControllerManagerConfiguration) -> Controller:
+    """One for each driver; without any, a group that has nothing to do."""
+    return ControllerGroup(
+        [Attacher(context, driver=driver, gates=configuration.gates) for driver in configuration.drivers]
+    )
+
+
+CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
+    ControllerDescriptor(
         "persistentvolume-binder-controller",
         ("persistentvolume-binder",),
         "persistentvolume-controller",
-        lambda parts: parts.build(ClaimBinder, sync_period_s=parts.settings.pvclaimbinder_sync_period_s),
+        lambda context, configuration: PersistentVolumeBinder(
+            context, sync_period_s=configuration.pvclaimbinder_sync_period_s
+        ),
     ),
-    Row(
+    ControllerDescriptor(
         "persistentvolumeclaim-protection-controller",
         ("pvc-protection", "persistentvolume-protection-controller", "pv-protection"),
         "persistentvolumeclaim-protection-controller",
-        lambda parts: parts.build(Protection),
+        lambda context, _: ProtectionController(context),
     ),
-    Row(
+    ControllerDescriptor(
         "ephemeral-volume-controller",
         ("ephemeral-volume",),
         "ephemeral_volume",
-        lambda parts: parts.build(EphemeralClaims),
+        lambda context, _: EphemeralVolumeController(context),
     ),
-    Row(
+    ControllerDescriptor(
         "persistentvolume-attach-detach-controller",
         ("attachdetach",),
         "attachdetach-controller",
-        lambda parts: parts.build(
-            Attachments,
-            sync_period_s=parts.settings.attach_detach_reconcile_sync_period_s,
-            force_detach_on_timeout=parts.settings.force_detach_on_timeout,
+        lambda context, configuration: AttachDetachController(
+            context,
+            sync_period_s=configuration.attach_detach_reconcile_sync_period_s,
+            force_detach_on_timeout=configuration.force_detach_on_timeout,
         ),
     ),
-    Row(
+    ControllerDescriptor(
         "csi-attacher",
         (),
         "csi-attacher",
-        Parts.build_attachers,
+        _attachers,
     ),
-    Row(
+    ControllerDescriptor(
         "statefulset-controller",
         ("statefulset",),
         "statefulset-controller",
-        lambda parts: parts.build(StatefulSets),
+        lambda context, _: StatefulSetController(context),
     ),
-    Row(
+    ControllerDescriptor(
         "replicaset-controller",
         ("replicaset",),
         "replicaset-controller",
-        lambda parts: parts.build(ReplicaSets),
+        lambda context, _: ReplicaSetController(context),
     ),
-    Row(
+    ControllerDescriptor(
         "deployment-controller",
         ("deployment",),
         "deployment-controller",
-        lambda parts: parts.build(Deployments),
+        lambda context, _: DeploymentController(context),
     ),
-    Row(
+    ControllerDescriptor(
         "disruption-controller",
         ("disruption",),
         "controllermanager",
-        lambda parts: parts.build(Disruption),
+        lambda context, _: DisruptionController(context),
     ),
-    Row(
+    ControllerDescriptor(
         "garbage-collector-controller",
         ("garbagecollector",),
         "garbage-collector-controller",
-        lambda parts: parts.build(GarbageCollector),
+        lambda context, _: GarbageCollector(context),
     ),
-    Row(
+    ControllerDescriptor(
         "namespace-controller",
         ("namespace",),
         "namespace-controller",
-        lambda parts: parts.build(Namespaces),
+        lambda context, _: NamespaceController(context),
     ),
-    Row(
+    ControllerDescriptor(
         "node-lifecycle-controller",
         ("nodelifecycle",),
         "node-controller",
-        lambda parts: parts.build(NodeLifecycle, times=parts.settings.node_times),
+        lambda context, configuration: NodeLifecycleController(context, configuration=configuration.node_lifecycle),
     ),
-    Row(
+    ControllerDescriptor(
         "taint-eviction-controller",
         (),
         "taint-eviction-controller",
-        lambda parts: parts.build(TaintEviction),
+        lambda context, _: TaintEvictionController(context),
     ),
-    Row(
+    ControllerDescriptor(
         "pod-garbage-collector-controller",
         ("podgc",),
         "pod-garbage-collector-controller",
-        lambda parts: parts.build(
-            PodGarbage,
-            terminated_pod_gc_threshold=parts.settings.terminated_pod_gc_threshold,
-            quarantine_s=parts.settings.pod_gc_quarantine_s,
+        lambda context, configuration: PodGCController(
+            context,
+            terminated_pod_gc_threshold=configuration.terminated_pod_gc_threshold,
+            quarantine_s=configuration.pod_gc_quarantine_s,
         ),
     ),
 )
 
 
 class UnknownController(TonnageError):
-    """`--controllers` names something that there is not."""
+    """`--controllers` names a controller that does not exist."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        names = [row.name for row in ROSTER]
-        close = closest(name, [*names, *(alias for row in ROSTER for alias in row.aliases)])
+        names = [each.name for each in CONTROLLERS]
+        close = closest(name, [*names, *(alias for each in CONTROLLERS for alias in each.aliases)])
         hint = f"is {close[0]} meant?" if close else f"there are: {', '.join(names)}"
         super().__init__(f'"{name}" is not in the list of known controllers', hint=hint)
 
 
-def chosen(wanted: Sequence[str]) -> tuple[Row, ...]:
+def enabled_controllers(wanted: Sequence[str]) -> tuple[ControllerDescriptor, ...]:
     """The controllers that `--controllers` asks for. Raises UnknownController."""
-    names = {alias: row.name for row in ROSTER for alias in (row.name, *row.aliases)}
-    runs = {row.name: "*" in wanted for row in ROSTER}
+    names = {alias: each.name for each in CONTROLLERS for alias in (each.name, *each.aliases)}
+    runs = {each.name: "*" in wanted for each in CONTROLLERS}
     for word in wanted:
         if word != "*":
             name = names.get(word.removeprefix("-"))
             if name is None:
                 raise UnknownController(word.removeprefix("-"))
             runs[name] = not word.startswith("-")
-    return tuple(row for row in ROSTER if runs[row.name])
+    return tuple(each for each in CONTROLLERS if runs[each.name])

@@ -21,10 +21,11 @@ from tonnage.client.recorder import Recorder
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Transport
 from tonnage.clock import SystemClock
-from tonnage.controllers.workloads.deployments import Deployments
-from tonnage.controllers.workloads.disruption import Disruption
-from tonnage.controllers.workloads.replica_sets import ReplicaSets
-from tonnage.controllers.workloads.stateful_sets import StatefulSets
+from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.workloads.deployments import DeploymentController
+from tonnage.controllers.workloads.disruption import DisruptionController
+from tonnage.controllers.workloads.replica_sets import ReplicaSetController
+from tonnage.controllers.workloads.stateful_sets import StatefulSetController
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import Deployment, StatefulSet
 from tonnage.objects.core_v1 import Event, Pod
@@ -92,8 +93,9 @@ class Stage:
         transport: Transport = HttpTransport(connection, clock=clock, user_agent="controllers")
         client = Client(self._unsteady(transport) if self._unsteady else transport, clock=clock)
         informers, recorder = Informers(client), Recorder(client, "controllers", "controllers-1", by_note=True)
-        kinds = (Deployments, ReplicaSets, StatefulSets, Disruption)
-        controllers = [kind(client, informers, recorder, clock=clock, rng=rng) for kind in kinds]
+        kinds = (DeploymentController, ReplicaSetController, StatefulSetController, DisruptionController)
+        context = ControllerContext(client, informers, recorder, clock, rng)
+        controllers = [kind(context) for kind in kinds]
         recorder.start()
         informers.start()
         self._program = (client, informers, recorder)

@@ -20,6 +20,7 @@ from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import SystemClock
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.volumes.attacher import Attacher
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
@@ -109,10 +110,11 @@ class StorageStage:
     # -- programs -----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def running(self, *makers: Callable[..., Controller], **options: Any) -> AsyncIterator[list[Any]]:
+    async def running(self, *makers: Callable[[ControllerContext], Controller]) -> AsyncIterator[list[Any]]:
         """Controllers at work, as the program runs them: informers and recorder are theirs together."""
         informers, recorder = Informers(self.client), Recorder(self.client, "storage-controllers", "test")
-        made = [maker(self.client, informers, recorder, clock=self.clock, rng=self.rng, **options) for maker in makers]
+        context = ControllerContext(self.client, informers, recorder, self.clock, self.rng)
+        made = [maker(context) for maker in makers]
         async with recorder, informers:
             await informers.wait_synced(timeout_s=20)
             tasks = [asyncio.create_task(each.run()) for each in made]
@@ -136,14 +138,14 @@ class StorageStage:
             yield scripted
 
     @asynccontextmanager
-    async def attaching(self, *makers: Callable[..., Controller], **options: Any) -> AsyncIterator[None]:
+    async def attaching(
+        self, *makers: Callable[[ControllerContext], Controller], **options: Any
+    ) -> AsyncIterator[None]:
         """An attacher beside other controllers."""
         async with CsiClient(self.address, clock=self.clock, rng=self.rng, timeout_s=2.0) as driver:
 
-            def attacher(client: Client, informers: Informers, recorder: Recorder, **more: Any) -> Attacher:
-                return Attacher(
-                    client, informers, recorder, driver=driver, **{"retry_first_s": 0.05, **options}, **more
-                )
+            def attacher(context: ControllerContext) -> Attacher:
+                return Attacher(context, driver=driver, **{"retry_first_s": 0.05, **options})
 
             async with self.running(*makers, attacher):
                 yield

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from storage_stage import DRIVER, StorageStage, storage_stage
 
-from tonnage.controllers.volumes.attach_detach import Attachments
+from tonnage.controllers.volumes.attach_detach import AttachDetachController
 from tonnage.csi import csi_pb2 as csi
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume
@@ -31,7 +31,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[StorageStage]:
 
 async def test_a_pods_volume_is_attached_to_its_node(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(Attachments):
+    async with stage.driver() as driver, stage.attaching(AttachDetachController):
         await stage.pod("db-0", "data", on="node-1")
         await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         await eventually_async(lambda: _lists(stage, "node-1", "h-pv"))
@@ -53,7 +53,7 @@ async def test_a_pods_volume_is_attached_to_its_node(stage: StorageStage) -> Non
 
 async def test_a_volume_moves_only_after_the_old_node_has_let_go(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(Attachments):
+    async with stage.driver() as driver, stage.attaching(AttachDetachController):
         await stage.pod("db-0", "data", on="node-1")
         await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         await stage.in_use("node-1", "h-pv")
@@ -84,7 +84,7 @@ async def test_a_volume_moves_only_after_the_old_node_has_let_go(stage: StorageS
 
 async def test_a_volume_of_a_node_that_is_gone_is_rebuilt_elsewhere_by_its_kept_node_id(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(Attachments):
+    async with stage.driver() as driver, stage.attaching(AttachDetachController):
         await stage.pod("db-0", "data", on="node-1")
         await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         await stage.in_use("node-1", "h-pv")
@@ -98,7 +98,7 @@ async def test_a_volume_of_a_node_that_is_gone_is_rebuilt_elsewhere_by_its_kept_
 
 async def test_a_node_that_is_out_of_service_is_not_asked(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(Attachments):
+    async with stage.driver() as driver, stage.attaching(AttachDetachController):
         await stage.pod("db-0", "data", on="node-1")
         await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         await stage.in_use("node-1", "h-pv")
@@ -111,7 +111,7 @@ async def test_a_node_that_is_out_of_service_is_not_asked(stage: StorageStage) -
 
 async def test_a_node_that_is_lost_is_waited_for_and_then_not_asked(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(partial(Attachments, max_wait_for_unmount_s=0.3)):
+    async with stage.driver() as driver, stage.attaching(partial(AttachDetachController, max_wait_for_unmount_s=0.3)):
         await stage.pod("db-0", "data", on="node-1")
         await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         await stage.in_use("node-1", "h-pv")
@@ -124,7 +124,7 @@ async def test_a_node_that_is_lost_is_waited_for_and_then_not_asked(stage: Stora
 
 async def test_a_full_node_is_told_with_its_code_and_tried_again(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(Attachments):
+    async with stage.driver() as driver, stage.attaching(AttachDetachController):
         driver.refusal = (grpc.StatusCode.RESOURCE_EXHAUSTED, "all 2 slots are taken")
         await stage.pod("db-0", "data", on="node-1")
 
@@ -147,7 +147,7 @@ async def test_a_full_node_is_told_with_its_code_and_tried_again(stage: StorageS
 async def test_without_the_gate_an_error_has_no_code(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
     gates = Gates.parse("MutableCSINodeAllocatableCount=false")
-    async with stage.driver() as driver, stage.attaching(Attachments, gates=gates, retry_first_s=30.0):
+    async with stage.driver() as driver, stage.attaching(AttachDetachController, gates=gates, retry_first_s=30.0):
         driver.refusal = (grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
         await stage.pod("db-0", "data", on="node-1")
 
@@ -164,7 +164,7 @@ async def test_without_the_gate_an_error_has_no_code(stage: StorageStage) -> Non
 
 async def test_a_detach_that_fails_keeps_the_object_and_says_why(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(Attachments):
+    async with stage.driver() as driver, stage.attaching(AttachDetachController):
         await stage.pod("db-0", "data", on="node-1")
         await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         driver.refusal = (grpc.StatusCode.INTERNAL, "stuck")
@@ -184,7 +184,7 @@ async def test_a_detach_that_fails_keeps_the_object_and_says_why(stage: StorageS
 
 async def test_work_is_taken_up_again_where_the_last_controllers_left_it(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
-    async with stage.running(Attachments):
+    async with stage.running(AttachDetachController):
         await stage.pod("db-0", "data", on="node-1")
         await eventually_async(stage.attachments)
     async with stage.driver() as driver:
@@ -192,7 +192,7 @@ async def test_work_is_taken_up_again_where_the_last_controllers_left_it(stage: 
             await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         await stage.remove_pod("db-0")
         await stage.pod("db-1", "data", on="node-2")
-        async with stage.attaching(Attachments):
+        async with stage.attaching(AttachDetachController):
             await eventually_async(lambda: _is_attached(stage, "pv on node-2"))
             assert await stage.told("db-0") == []
     assert driver.published == {("h-pv", "id-node-2")}
@@ -200,7 +200,7 @@ async def test_work_is_taken_up_again_where_the_last_controllers_left_it(stage: 
 
 async def test_a_driver_that_does_not_attach_has_nothing_to_be_asked(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
-    async with stage.driver(_Rpc.CREATE_DELETE_VOLUME) as driver, stage.attaching(Attachments):
+    async with stage.driver(_Rpc.CREATE_DELETE_VOLUME) as driver, stage.attaching(AttachDetachController):
         await stage.pod("db-0", "data", on="node-1")
         await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         assert (await stage.attachments())["pv on node-1"].metadata.finalizers == ()
@@ -216,7 +216,7 @@ async def test_no_attachment_is_made_where_none_is_required(stage: StorageStage)
     drivers = [{"name": name, "nodeID": "id-node-3"} for name in (DRIVER, "local.example")]
     await stage.make("Node", "node-3")
     await stage.make("CSINode", "node-3", version="storage.k8s.io/v1", spec={"drivers": drivers})
-    async with stage.running(Attachments):
+    async with stage.running(AttachDetachController):
         await stage.pod("a", "near", on="node-3")
         await stage.pod("b", "far", on="node-3")
         # What concerns the first pod has been looked at before what concerns the second.
@@ -227,7 +227,7 @@ async def test_no_attachment_is_made_where_none_is_required(stage: StorageStage)
 async def test_a_node_without_the_driver_waits_until_it_is_installed(stage: StorageStage) -> None:
     await stage.node("node-3", has_driver=False)
     await stage.bound("pv", "data")
-    async with stage.driver(), stage.attaching(Attachments):
+    async with stage.driver(), stage.attaching(AttachDetachController):
         await stage.pod("db-0", "data", on="node-3")
         await eventually_async(lambda: stage.told("db-0"))
         assert await stage.attachments() == {}
@@ -245,7 +245,7 @@ async def test_secrets_are_read_for_the_driver_and_a_missing_one_is_told(stage: 
         "controllerPublishSecretRef": {"namespace": "default", "name": "key"},
     }
     await stage.bound("pv", "data", csi=source)
-    async with stage.driver() as driver, stage.attaching(Attachments):
+    async with stage.driver() as driver, stage.attaching(AttachDetachController):
         await stage.pod("db-0", "data", on="node-1")
 
         async def error() -> str:
@@ -261,7 +261,7 @@ async def test_secrets_are_read_for_the_driver_and_a_missing_one_is_told(stage: 
 
 async def test_a_volume_that_is_deleted_stays_until_it_is_detached(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
-    async with stage.driver(), stage.attaching(Attachments):
+    async with stage.driver(), stage.attaching(AttachDetachController):
         await stage.pod("db-0", "data", on="node-1")
         await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         await stage.client.delete(PersistentVolume, "pv")
@@ -274,7 +274,7 @@ async def test_a_volume_that_is_deleted_stays_until_it_is_detached(stage: Storag
 async def test_what_was_detached_behind_everyones_back_is_attached_again(stage: StorageStage) -> None:
     await stage.bound("pv", "data")
     rpcs = (_Rpc.PUBLISH_UNPUBLISH_VOLUME, _Rpc.LIST_VOLUMES, _Rpc.LIST_VOLUMES_PUBLISHED_NODES)
-    async with stage.driver(*rpcs) as driver, stage.attaching(Attachments, reconcile_sync_s=0.1):
+    async with stage.driver(*rpcs) as driver, stage.attaching(AttachDetachController, reconcile_sync_s=0.1):
         await stage.pod("db-0", "data", on="node-1")
         await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
         driver.published.clear()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from storage_stage import DRIVER, StorageStage, storage_stage
 
-from tonnage.controllers.volumes.ephemeral_claims import EphemeralClaims
-from tonnage.controllers.volumes.persistent_volume_binder import ClaimBinder
-from tonnage.controllers.volumes.protection import Protection
+from tonnage.controllers.volumes.ephemeral_claims import EphemeralVolumeController
+from tonnage.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
+from tonnage.controllers.volumes.protection import ProtectionController
 from tonnage.objects.core_v1 import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
@@ -30,7 +30,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[StorageStage]:
 
 
 async def test_an_immediate_claim_gets_the_smallest_volume_that_is_large_enough(stage: StorageStage) -> None:
-    async with stage.running(ClaimBinder):
+    async with stage.running(PersistentVolumeBinder):
         for name, size in (("small", "1Gi"), ("right", "5Gi"), ("large", "50Gi")):
             await stage.volume(name, size)
         await eventually_async(lambda: _phase_is(stage, "large", "Available"))
@@ -52,7 +52,7 @@ async def test_an_immediate_claim_gets_the_smallest_volume_that_is_large_enough(
 
 
 async def test_many_claims_and_as_many_volumes_are_matched_one_to_one(stage: StorageStage) -> None:
-    async with stage.running(ClaimBinder):
+    async with stage.running(PersistentVolumeBinder):
         for number in range(12):
             await stage.claim(f"c{number}")
         for number in range(12):
@@ -74,7 +74,7 @@ async def test_a_delayed_claim_waits_then_asks_for_provisioning_then_takes_what_
     stage: StorageStage,
 ) -> None:
     await stage.storage_class("pools", delayed=True)
-    async with stage.running(ClaimBinder):
+    async with stage.running(PersistentVolumeBinder):
         await stage.volume("free", class_name="pools")  # the scheduler's to choose, not the binder's
         uid = await stage.claim("data", class_name="pools")
         await eventually_async(lambda: stage.told("data"))
@@ -117,7 +117,7 @@ async def test_a_binding_that_the_scheduler_began_is_completed(stage: StorageSta
         class_name="pools",
         claimRef={"kind": "PersistentVolumeClaim", "namespace": "default", "name": "data", "uid": uid},
     )
-    async with stage.running(ClaimBinder):
+    async with stage.running(PersistentVolumeBinder):
         claim = await eventually_async(lambda: _bound(stage, "data"))
     assert claim.spec.volume_name == "chosen"
 
@@ -137,7 +137,7 @@ async def test_a_binder_that_was_killed_between_its_writes_is_finished_by_the_ne
         },
     )
     await stage.volume("other")
-    async with stage.running(ClaimBinder):
+    async with stage.running(PersistentVolumeBinder):
         claim = await eventually_async(lambda: _bound(stage, "data"))
         await eventually_async(lambda: _phase_is(stage, "other", "Available"))
         await eventually_async(lambda: _phase_is(stage, "half", "Bound"))
@@ -147,7 +147,7 @@ async def test_a_binder_that_was_killed_between_its_writes_is_finished_by_the_ne
 async def test_a_volume_whose_claim_is_gone_is_released_and_stays(stage: StorageStage) -> None:
     await stage.volume("v")
     await stage.claim("data")
-    async with stage.running(ClaimBinder, Protection):
+    async with stage.running(PersistentVolumeBinder, ProtectionController):
         await eventually_async(lambda: _bound(stage, "data"))
         await stage.client.delete(PersistentVolumeClaim, "default/data")
         await eventually_async(lambda: _phase_is(stage, "v", "Released"))
@@ -161,7 +161,7 @@ async def test_a_volume_whose_claim_is_gone_is_released_and_stays(stage: Storage
 async def test_a_bound_claim_whose_volume_vanishes_is_lost(stage: StorageStage) -> None:
     await stage.volume("v")
     await stage.claim("data")
-    async with stage.running(ClaimBinder):
+    async with stage.running(PersistentVolumeBinder):
         await eventually_async(lambda: _bound(stage, "data"))
         await stage.client.delete(PersistentVolume, "v")
 
@@ -175,7 +175,7 @@ async def test_a_bound_claim_whose_volume_vanishes_is_lost(stage: StorageStage) 
 
 
 async def test_a_default_class_reaches_claims_that_were_made_before_it(stage: StorageStage) -> None:
-    async with stage.running(ClaimBinder):
+    async with stage.running(PersistentVolumeBinder):
         await stage.claim("data", class_name=None)
         await eventually_async(lambda: _has_told(stage, "data", "FailedBinding"))
         await stage.storage_class("pools", delayed=True, default=True)
@@ -190,7 +190,7 @@ async def test_a_claim_in_use_outlives_its_deletion_until_the_pod_is_gone(stage:
     await stage.bound("v1", "data")
     await stage.bound("v2", "idle")
     await stage.pod("db-0", "data", on="node-1")
-    async with stage.running(Protection):
+    async with stage.running(ProtectionController):
 
         async def are_protected() -> bool:
             found = [await stage.get_claim("data"), await stage.get_claim("idle")]
@@ -208,7 +208,7 @@ async def test_a_claim_in_use_outlives_its_deletion_until_the_pod_is_gone(stage:
 async def test_a_claim_is_protected_from_the_moment_it_is_bound(stage: StorageStage) -> None:
     await stage.volume("v")
     await stage.claim("data")
-    async with stage.running(ClaimBinder):  # no protection runs: the binder puts it on
+    async with stage.running(PersistentVolumeBinder):  # no protection runs: the binder puts it on
         claim = await eventually_async(lambda: _bound(stage, "data"))
     assert claim.metadata.finalizers == ("kubernetes.io/pvc-protection",)
 
@@ -216,7 +216,7 @@ async def test_a_claim_is_protected_from_the_moment_it_is_bound(stage: StorageSt
 async def test_a_bound_volume_outlives_its_deletion_until_its_claim_is_gone(stage: StorageStage) -> None:
     await stage.volume("v")
     await stage.claim("data")
-    async with stage.running(ClaimBinder, Protection):
+    async with stage.running(PersistentVolumeBinder, ProtectionController):
         await eventually_async(lambda: _bound(stage, "data"))
         await eventually_async(lambda: _is_protected(stage, "v"))
         await stage.client.delete(PersistentVolume, "v")
@@ -232,7 +232,7 @@ async def test_an_ephemeral_volume_gets_a_claim_of_its_own_and_another_ones_is_l
     }
     scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}
     await stage.claim("b-scratch")
-    async with stage.running(EphemeralClaims):
+    async with stage.running(EphemeralVolumeController):
         for name in ("a", "b"):
             container = {"name": "c", "image": "app:1"}
             spec = {"containers": [container], "volumes": [scratch]}

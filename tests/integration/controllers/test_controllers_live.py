@@ -18,10 +18,10 @@ from tonnage.client.http import Client
 from tonnage.clock import SystemClock, rfc3339, rfc3339_micro
 from tonnage.controllers import program
 from tonnage.controllers.garbage.garbage_collector import GarbageCollector
-from tonnage.controllers.nodes.node_lifecycle import LEASES, NodeTimes
-from tonnage.controllers.nodes.zones import Rates
+from tonnage.controllers.nodes.node_lifecycle import LEASES, NodeLifecycleConfiguration
+from tonnage.controllers.nodes.zones import EvictionRates
 from tonnage.controllers.program import ControllerManager
-from tonnage.controllers.registry import Settings
+from tonnage.controllers.registry import ControllerManagerConfiguration
 from tonnage.errors import NotFound
 from tonnage.objects.coordination_v1 import Lease, LeaseSpec
 from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod
@@ -36,12 +36,12 @@ CONTROLLERS = (
     "node-lifecycle-controller",
     "taint-eviction-controller",
 )
-QUICK = Settings(
-    node_times=NodeTimes(
+QUICK = ControllerManagerConfiguration(
+    node_lifecycle=NodeLifecycleConfiguration(
         node_monitor_period_s=0.05,
         node_monitor_grace_period_s=1.0,
         node_startup_grace_period_s=30.0,
-        rates=Rates(node_eviction_rate=100.0),
+        rates=EvictionRates(node_eviction_rate=100.0),
     )
 )
 

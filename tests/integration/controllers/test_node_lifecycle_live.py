@@ -18,9 +18,10 @@ from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import VirtualClock, rfc3339
-from tonnage.controllers.nodes.node_lifecycle import NodeLifecycle
-from tonnage.controllers.nodes.pod_garbage_collector import PodGarbage
-from tonnage.controllers.nodes.taint_eviction import TaintEviction
+from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleController
+from tonnage.controllers.nodes.pod_garbage_collector import PodGCController
+from tonnage.controllers.nodes.taint_eviction import TaintEvictionController
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
@@ -40,8 +41,8 @@ class Stage:
         self.clock = VirtualClock(datetime.now(UTC).replace(microsecond=0))
 
     def make(self, controller: Callable[..., Any], **options: Any) -> Any:
-        rng = random.Random(1)
-        return controller(self.client, self.informers, self.recorder, clock=self.clock, rng=rng, **options)
+        context = ControllerContext(self.client, self.informers, self.recorder, self.clock, random.Random(1))
+        return controller(context, **options)
 
     @asynccontextmanager
     async def running(self, controller: Any) -> AsyncIterator[None]:
@@ -105,7 +106,7 @@ async def test_a_pod_stays_as_long_as_it_tolerates_and_a_taint_that_goes_cancels
     taint: Doc = {"key": "example.com/broken", "effect": "NoExecute"}
     await stage.node("node-1")
     await stage.pod("p", "node-1", {**taint, "operator": "Exists", "tolerationSeconds": 100})
-    eviction: TaintEviction = stage.make(TaintEviction)
+    eviction: TaintEvictionController = stage.make(TaintEvictionController)
 
     async def set_taints(taints: list[Doc], planned: int) -> None:
         await stage.client.patch(Node, "node-1", {"spec": {"taints": taints}})
@@ -137,7 +138,7 @@ async def test_a_pod_stays_as_long_as_it_tolerates_and_a_taint_that_goes_cancels
 async def test_when_all_nodes_are_silent_no_pod_is_turned_out_until_one_is_back(stage: Stage) -> None:
     await stage.node("node-1")
     await stage.node("node-2", unschedulable=True)
-    lifecycle: NodeLifecycle = stage.make(NodeLifecycle)
+    lifecycle: NodeLifecycleController = stage.make(NodeLifecycleController)
 
     async def has(name: str, *effects: str) -> bool:
         return {effect for key, effect in await stage.taints(name) if key == UNREACHABLE} == set(effects)
@@ -166,7 +167,7 @@ async def test_pods_of_a_node_that_is_gone_end_after_the_quarantine(stage: Stage
     await stage.node("node-1")
     for name, node in (("lost", "gone"), ("safe", "node-1")):
         await stage.pod(name, node)
-    garbage: PodGarbage = stage.make(PodGarbage)
+    garbage: PodGCController = stage.make(PodGCController)
     await stage.informers.wait_synced()
     last: dict[str, Pod] = {}
     stage.informers.of(Pod).add_handlers(on_update=lambda _, new: last.__setitem__(new.name, new))

@@ -19,6 +19,7 @@ from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import VirtualClock
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.dependency_graph import Graph, Item
 from tonnage.controllers.garbage.garbage_collector import GarbageCollector
 from tonnage.errors import Conflict, NotFound
@@ -112,9 +113,10 @@ class Rig:
         self.server = Server()
         clock = VirtualClock()
         unused = cast(Any, None)
-        self.collector = GarbageCollector(
-            cast(Client, self.server), cast(Informers, unused), cast(Recorder, unused), clock=clock, rng=rng
+        context = ControllerContext(
+            cast(Client, self.server), cast(Informers, unused), cast(Recorder, unused), clock, rng
         )
+        self.collector = GarbageCollector(context)
         self.collector.start_judging()
         self.clock = clock
 
@@ -128,7 +130,7 @@ class Rig:
                 uid = await queue.get()
                 assert uid is not None
                 try:
-                    await self.collector.bring(uid)
+                    await self.collector.reconcile(uid)
                 except (Conflict, NotFound):
                     queue.add(uid)
                 finally:

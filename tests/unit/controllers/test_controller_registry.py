@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers.registry import ROSTER, UnknownController, chosen
+from tonnage.controllers.registry import CONTROLLERS, UnknownController, enabled_controllers
 
-ALL = {row.name for row in ROSTER}
+ALL = {each.name for each in CONTROLLERS}
 
 
 def names(*wanted: str) -> set[str]:
-    return {row.name for row in chosen(wanted)}
+    return {each.name for each in enabled_controllers(wanted)}
 
 
 def test_a_star_is_all_of_them() -> None:
@@ -31,12 +31,12 @@ def test_old_names_are_understood_and_the_last_word_counts() -> None:
 
 
 def test_every_name_means_one_controller() -> None:
-    spoken = [name for row in ROSTER for name in (row.name, *row.aliases)]
+    spoken = [name for each in CONTROLLERS for name in (each.name, *each.aliases)]
     assert len(spoken) == len(set(spoken))
 
 
 def test_an_unknown_name_is_refused_with_what_may_have_been_meant() -> None:
     with pytest.raises(UnknownController) as caught:
-        chosen(("*", "-node-lifecycle"))
+        enabled_controllers(("*", "-node-lifecycle"))
     assert caught.value.message == '"node-lifecycle" is not in the list of known controllers'
     assert caught.value.hint == "is nodelifecycle meant?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tonnage.client.cache import Cache
 from tonnage.clock import VirtualClock
-from tonnage.controllers.event_deduplication import Told
+from tonnage.controllers.event_deduplication import DeduplicatingRecorder
 from tonnage.controllers.lookup import Lookup, claim_keys
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
@@ -36,10 +36,10 @@ class Notes:
 
 def test_the_same_words_are_said_again_only_after_a_while() -> None:
     clock, recorder = VirtualClock(), Notes()
-    told = Told(recorder, clock, again_s=60.0)  # type: ignore[arg-type]  # all that is used of a recorder
+    deduplicating = DeduplicatingRecorder(recorder, clock, repeat_after_s=60.0)  # type: ignore[arg-type]
 
     def say(note: str) -> None:
-        told.say(claim("c"), "Normal", "Waiting", "Binding", note)
+        deduplicating.event(claim("c"), "Normal", "Waiting", "Binding", note)
 
     say("a")
     say("a")

@@ -18,18 +18,14 @@ The rules are in `garbage_rules`, the graph in `garbage_graph`.
 
 from __future__ import annotations
 
-import random
 from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import Backoff
-from tonnage.client.http import Client
 from tonnage.client.informer import Informer
-from tonnage.client.informers import Informers
 from tonnage.client.metadata_only import metadata_class, served_resources
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.dependency_graph import FOREGROUND, ORPHAN, Graph, Item
 from tonnage.controllers.garbage.garbage_rules import Delete, OwnerState, judge
 from tonnage.errors import NotFound, TonnageError
@@ -74,16 +70,14 @@ _log = logs.logger(__name__)
 class GarbageCollector:
     """Deletes what has lost its owners, and carries out deletions in the foreground and those that orphan."""
 
-    def __init__(
-        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
-    ) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self.graph = Graph()
-        self._client = client
-        self._informers = informers
-        self._recorder = recorder
-        self._clock = clock
-        self._rng = rng
-        self._reconciler = Reconciler("garbage-collector", self.bring, clock=clock, workers=8)
+        self._client = context.client
+        self._informers = context.informers
+        self._recorder = context.recorder
+        self._clock = context.clock
+        self._rng = context.rng
+        self._reconciler = Reconciler("garbage-collector", self.reconcile, clock=context.clock, workers=8)
         self.queue = self._reconciler.queue
         """The uids of what has to be looked at."""
         self._absent: dict[tuple[str, str, str, str, str], None] = {}
@@ -160,7 +154,7 @@ class GarbageCollector:
 
     # -- one object ---------------------------------------------------------------------------------------------------
 
-    async def bring(self, uid: str) -> float | None:
+    async def reconcile(self, uid: str) -> float | None:
         """Do to one object what its owners, or its own deletion, ask for; safe to run twice or late."""
         item = self.graph.get(uid)
         if item is None or not self.graph.needs_a_look(item):

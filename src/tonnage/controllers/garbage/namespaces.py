@@ -12,17 +12,14 @@ remembered between two of them.
 
 from __future__ import annotations
 
-import random
 from datetime import datetime
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
 from tonnage.client.metadata_only import metadata_class, served_resources
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock, parse_rfc3339
+from tonnage.clock import parse_rfc3339
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.namespace_conditions import Remains, conditions_after
 from tonnage.errors import ApiError, MethodNotAllowed, NotFound, TonnageError
 from tonnage.objects.core_v1 import Namespace, PersistentVolumeClaim, Pod
@@ -40,20 +37,18 @@ _BACKGROUND: Final = encode({"apiVersion": "v1", "kind": "DeleteOptions", "propa
 _log = logs.logger(__name__)
 
 
-class Namespaces:
+class NamespaceController:
     """Empties namespaces that are being deleted."""
 
-    def __init__(
-        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
-    ) -> None:
-        self._client = client
-        self._clock = clock
-        self._namespaces = informers.of(Namespace)
-        self._reconciler = Reconciler("namespaces", self._bring, clock=clock, workers=10, first_retry_s=0.1)
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._clock = context.clock
+        self._namespaces = context.informers.of(Namespace)
+        self._reconciler = Reconciler("namespaces", self._reconcile, clock=context.clock, workers=10, first_retry_s=0.1)
         self._reconciler.follow(self._namespaces, lambda each: (each.name,) if each.metadata.is_terminating else ())
         # What a namespace waits for longest; when the last of them goes it need not wait for the next look.
-        informers.of(Pod).add_handlers(on_delete=self._content_gone)
-        informers.of(PersistentVolumeClaim).add_handlers(on_delete=self._content_gone)
+        context.informers.of(Pod).add_handlers(on_delete=self._content_gone)
+        context.informers.of(PersistentVolumeClaim).add_handlers(on_delete=self._content_gone)
 
     async def run(self) -> None:
         """Empty namespaces until cancelled."""
@@ -64,7 +59,7 @@ class Namespaces:
         if namespace is not None and namespace.metadata.is_terminating:
             self._reconciler.add(namespace.name)
 
-    async def _bring(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         """Ask everything in a Terminating namespace to go; let the namespace go when nothing is left."""
         try:
             doc = await self._client.get_doc(Namespace, key)

@@ -12,7 +12,6 @@ are pure: `node_health` (alive or not), `node_taints` (what follows), `node_zone
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -20,11 +19,9 @@ from datetime import datetime
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock, rfc3339
+from tonnage.clock import rfc3339
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.nodes.condition_taints import (
     NOT_READY,
     UNREACHABLE,
@@ -35,7 +32,7 @@ from tonnage.controllers.nodes.condition_taints import (
 )
 from tonnage.controllers.nodes.node_health import Health, conditions_of_silence, is_silent, observe, ready_of
 from tonnage.controllers.nodes.pods_by_node import PodsByNode
-from tonnage.controllers.nodes.zones import EXCLUDED, Disruption, Rates, Zones, zone_of
+from tonnage.controllers.nodes.zones import EXCLUDED, DisruptionChange, EvictionRates, Zones, zone_of
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node, Pod
@@ -53,41 +50,37 @@ _log = logs.logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTimes:
+class NodeLifecycleConfiguration:
     """The settings, by the names of kube-controller-manager's flags."""
 
     node_monitor_period_s: float = 5.0
     node_monitor_grace_period_s: float = 50.0
     node_startup_grace_period_s: float = 60.0
-    rates: Rates = field(default_factory=Rates)
+    rates: EvictionRates = field(default_factory=EvictionRates)
 
 
-class NodeLifecycle:
+class NodeLifecycleController:
     """Watches over all nodes."""
 
     def __init__(
         self,
-        client: Client,
-        informers: Informers,
-        recorder: Recorder,
+        context: ControllerContext,
         *,
-        clock: Clock,
-        rng: random.Random,
-        times: NodeTimes | None = None,
+        configuration: NodeLifecycleConfiguration | None = None,
     ) -> None:
-        self._client = client
-        self._recorder = recorder
-        self._clock = clock
-        self._times = times or NodeTimes()
-        self._nodes = informers.of(Node)
-        self._leases = informers.of(Lease, namespace=LEASES)
-        self._pods = PodsByNode(informers.of(Pod))
+        self._client = context.client
+        self._recorder = context.recorder
+        self._clock = context.clock
+        self._configuration = configuration or NodeLifecycleConfiguration()
+        self._nodes = context.informers.of(Node)
+        self._leases = context.informers.of(Lease, namespace=LEASES)
+        self._pods = PodsByNode(context.informers.of(Pod))
         self._healths: dict[str, Health] = {}
         self._registered: dict[str, str] = {}
-        self._zones = Zones(self._times.rates)
+        self._zones = Zones(self._configuration.rates)
         self._to_taint: dict[str, None] = {}  # names, in the order in which they were found lost
         self._some_are_lost = asyncio.Event()
-        self._taints = Reconciler("node-taints", self._bring_taints, clock=clock)
+        self._taints = Reconciler("node-taints", self._reconcile_taints, clock=context.clock)
         self._taints.follow(self._nodes)
 
     async def run(self) -> None:
@@ -97,11 +90,11 @@ class NodeLifecycle:
             tasks.create_task(self._taint_lost_nodes())
             while True:
                 await self.monitor()
-                await self._clock.sleep(self._times.node_monitor_period_s)
+                await self._clock.sleep(self._configuration.node_monitor_period_s)
 
     # -- NoSchedule, at once ------------------------------------------------------------------------------------------
 
-    async def _bring_taints(self, name: str) -> None:
+    async def _reconcile_taints(self, name: str) -> None:
         node = self._nodes.get(name)
         if node is None:
             return
@@ -167,8 +160,8 @@ class NodeLifecycle:
         if not is_silent(
             health,
             now,
-            grace_s=self._times.node_monitor_grace_period_s,
-            startup_grace_s=self._times.node_startup_grace_period_s,
+            grace_s=self._configuration.node_monitor_grace_period_s,
+            startup_grace_s=self._configuration.node_startup_grace_period_s,
         ):
             return ready
         conditions = conditions_of_silence(node, now)
@@ -176,7 +169,7 @@ class NodeLifecycle:
             same = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
             patch = {"metadata": same, "status": {"conditions": conditions}}
             node = await self._client.patch(Node, node.name, patch, patch_type="strategic", subresource="status")
-            _log.warning("A node is silent", node=node.name, grace_s=self._times.node_monitor_grace_period_s)
+            _log.warning("A node is silent", node=node.name, grace_s=self._configuration.node_monitor_grace_period_s)
             if ready is not None and ready.is_true:
                 self._tell(node.name, node.uid, "NodeNotReady", f"Node {node.name} status is now: NodeNotReady")
             # That we wrote its status is no sign of life.
@@ -240,10 +233,10 @@ class NodeLifecycle:
         _log.info("Pods are turned out of a lost node", node=node.name, taint=key)
         self._to_taint.pop(node.name, None)
 
-    def _mind_disruption(self, change: Disruption | None) -> None:
-        if change is Disruption.ENTERED:
+    def _mind_disruption(self, change: DisruptionChange | None) -> None:
+        if change is DisruptionChange.ENTERED:
             _log.warning("No node is ready: the fault may be ours, and no pod is turned out")
-        elif change is Disruption.LEFT:
+        elif change is DisruptionChange.LEFT:
             _log.info("Some nodes are ready again: pods are turned out of lost ones")
             now = self._clock.now()
             self._healths = {name: replace(health, heard_at=now) for name, health in self._healths.items()}

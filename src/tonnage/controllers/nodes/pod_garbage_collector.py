@@ -15,17 +15,13 @@ is marked Failed first, so that its controller makes another.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.nodes.condition_taints import OUT_OF_SERVICE
 from tonnage.controllers.nodes.disruption_condition import say_disrupted
 from tonnage.controllers.nodes.node_health import ready_of
@@ -74,28 +70,24 @@ def _is_out_of_service(node: Node) -> bool:
     return (ready is None or not ready.is_true) and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
 
 
-class PodGarbage:
+class PodGCController:
     """Deletes the pods that are left over."""
 
     def __init__(
         self,
-        client: Client,
-        informers: Informers,
-        recorder: Recorder,
+        context: ControllerContext,
         *,
-        clock: Clock,
-        rng: random.Random,
         terminated_pod_gc_threshold: int = DEFAULT_THRESHOLD,
         check_every_s: float = CHECK_EVERY_S,
         quarantine_s: float = QUARANTINE_S,
     ) -> None:
-        self._client = client
-        self._clock = clock
+        self._client = context.client
+        self._clock = context.clock
         self._threshold = terminated_pod_gc_threshold
         self._check_every_s = check_every_s
         self._quarantine_s = quarantine_s
-        self._pods = informers.of(Pod)
-        self._nodes = informers.of(Node)
+        self._pods = context.informers.of(Pod)
+        self._nodes = context.informers.of(Node)
         self._missing_since_s: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._nodes.add_handlers(on_update=self._node_updated, on_delete=lambda _: self._changed.set())

@@ -6,15 +6,11 @@ to go is decided in `taint_eviction`; before it goes it is read again, and delet
 
 from __future__ import annotations
 
-import random
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.nodes.disruption_condition import say_disrupted
 from tonnage.controllers.nodes.pods_by_node import PodsByNode
 from tonnage.controllers.nodes.taint_eviction_plan import Eviction, no_execute, plan
@@ -29,21 +25,21 @@ _MESSAGE: Final = "Taint manager: deleting due to NoExecute taint"
 _log = logs.logger(__name__)
 
 
-class TaintEviction:
+class TaintEvictionController:
     """Turns pods out of tainted nodes."""
 
-    def __init__(
-        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
-    ) -> None:
-        self._client = client
-        self._recorder = recorder
-        self._clock = clock
-        self._pods = informers.of(Pod)
-        self._nodes = informers.of(Node)
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._recorder = context.recorder
+        self._clock = context.clock
+        self._pods = context.informers.of(Pod)
+        self._nodes = context.informers.of(Node)
         self._by_node = PodsByNode(self._pods)
         self.planned: dict[Key, Eviction] = {}
         """Pods that have to leave, and when."""
-        self._reconciler = Reconciler("taint-eviction", self._bring, clock=clock, workers=8, first_retry_s=0.01)
+        self._reconciler = Reconciler(
+            "taint-eviction", self._reconcile, clock=context.clock, workers=8, first_retry_s=0.01
+        )
         self._pods.add_handlers(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_gone)
         self._nodes.add_handlers(on_add=self._node_changed, on_update=self._node_updated, on_delete=self._node_changed)
 
@@ -70,7 +66,7 @@ class TaintEviction:
         for pod in self._by_node.on(node.name):
             self._reconciler.add(pod.key)
 
-    async def _bring(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         """Plan the eviction of one pod, cancel it, or carry it out; safe to run at any time."""
         pod, planned = self._pods.get(key), self.planned.get(key)
         if pod is None:

@@ -31,7 +31,7 @@ class ZoneState(StrEnum):
     FULL = "FullDisruption"
 
 
-class Disruption(StrEnum):
+class DisruptionChange(StrEnum):
     """What changed for the cluster as a whole."""
 
     ENTERED = "entered"
@@ -39,7 +39,7 @@ class Disruption(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class EvictionRates:
     """The settings, by the names of kube-controller-manager's flags."""
 
     node_eviction_rate: float = 0.1
@@ -87,13 +87,13 @@ class _Bucket:
 class Zones:
     """The state of every zone, and its turn to taint one more node."""
 
-    def __init__(self, rates: Rates) -> None:
+    def __init__(self, rates: EvictionRates) -> None:
         self._rates = rates
         self.states: dict[str, ZoneState] = {}
         self.are_all_lost = False
         self._buckets: dict[str, _Bucket] = {}
 
-    def update(self, is_ready: Mapping[str, Sequence[bool]], now_s: float) -> Disruption | None:
+    def update(self, is_ready: Mapping[str, Sequence[bool]], now_s: float) -> DisruptionChange | None:
         """Take note of who is ready in each zone; one of which no node counts is normal, and is not asked."""
         states = {zone: state_of(each, self._rates.unhealthy_zone_threshold) for zone, each in is_ready.items()}
         counted = [zone for zone, each in is_ready.items() if each]
@@ -106,7 +106,7 @@ class Zones:
             self._buckets[zone].change(rate, now_s)
         if self.are_all_lost == were_all_lost:
             return None
-        return Disruption.ENTERED if self.are_all_lost else Disruption.LEFT
+        return DisruptionChange.ENTERED if self.are_all_lost else DisruptionChange.LEFT
 
     def may_taint(self, zone: str, now_s: float) -> bool:
         """Whether one more node of the zone may be tainted now; yes takes the turn. Not before it has been judged."""

@@ -15,17 +15,13 @@ makes no wish for a node whose driver has not registered; the pod is told what u
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Iterable
 from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import jittered
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.lookup import Lookup, attached_volume
 from tonnage.controllers.volumes.attach_detach_plan import (
     MAX_WAIT_FOR_UNMOUNT_S,
@@ -34,9 +30,9 @@ from tonnage.controllers.volumes.attach_detach_plan import (
     plan,
     unique_name,
 )
-from tonnage.controllers.volumes.attachment_events import AttachmentNews
+from tonnage.controllers.volumes.attachment_events import AttachmentEvents
 from tonnage.controllers.volumes.volume_users import VolumeUsers
-from tonnage.controllers.volumes.volumes_attached import AttachedReports
+from tonnage.controllers.volumes.volumes_attached import VolumesAttachedUpdater
 from tonnage.errors import AlreadyExists, NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, ObjectMeta
@@ -57,40 +53,37 @@ _UNSEEN_S: Final = 5.0
 _log = logs.logger("tonnage.attachments")
 
 
-class Attachments:
+class AttachDetachController:
     """Attaches and detaches until it is cancelled. `sync_period_s` 0: no look at everything every so often."""
 
     def __init__(
         self,
-        client: Client,
-        informers: Informers,
-        recorder: Recorder,
+        context: ControllerContext,
         *,
-        clock: Clock,
-        rng: random.Random,
         sync_period_s: float = SYNC_PERIOD_S,
         max_wait_for_unmount_s: float = MAX_WAIT_FOR_UNMOUNT_S,
         force_detach_on_timeout: bool = True,
     ) -> None:
-        self._client = client
+        informers = context.informers
+        self._client = context.client
         self._informers = informers
-        self._clock = clock
-        self._rng = rng
+        self._clock = context.clock
+        self._rng = context.rng
         self._sync_period_s = sync_period_s
         self._max_wait_s = max_wait_for_unmount_s
         self._force_on_timeout = force_detach_on_timeout
-        self._news = AttachmentNews(recorder, clock)
+        self._news = AttachmentEvents(context.recorder, context.clock)
         self._users = VolumeUsers(informers)
         self._volumes = informers.of(PersistentVolume)
         self._nodes = informers.of(Node)
         self._csi_nodes = informers.of(CSINode)
         self._attachments = informers.of(VolumeAttachment)
         self._of_volume = Lookup(self._attachments, attached_volume)
-        self._reports = AttachedReports(client, informers, clock=clock)
+        self._reports = VolumesAttachedUpdater(context.client, informers, clock=context.clock)
         self._unwanted_since_s: dict[tuple[str, str], float] = {}
         self._made: dict[str, tuple[VolumeAttachment, float]] = {}
         """Attachments that we made and the informer does not show yet, and when."""
-        self._queue = Reconciler("attachments", self.bring, clock=clock)
+        self._queue = Reconciler("attachments", self.reconcile, clock=context.clock)
         self._queue.follow(self._volumes)
         self._attachments.add_handlers(on_add=lambda new: self._seen(new), on_delete=self._attachment_went)
         self._queue.follow(self._attachments, attached_volume)
@@ -109,7 +102,7 @@ class Attachments:
             if self._sync_period_s > 0:
                 work.create_task(self._sync())
 
-    async def bring(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
         """Bring one volume to the nodes of its pods, and from others; when something more is due."""
         volume = self._volumes.get(key)
         if volume is None:

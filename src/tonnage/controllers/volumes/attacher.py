@@ -18,18 +18,14 @@ asking often does not empty it.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Mapping
 from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import Backoff
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
 from tonnage.client.written_objects import MutationCache
-from tonnage.clock import Clock
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.finalizer_patches import with_finalizer, without_finalizer
 from tonnage.controllers.lookup import Lookup, attached_node, attached_volume
 from tonnage.controllers.volumes.attacher_audit import differing, published
@@ -70,12 +66,8 @@ class Attacher:
 
     def __init__(
         self,
-        client: Client,
-        informers: Informers,
-        recorder: Recorder,
+        context: ControllerContext,
         *,
-        clock: Clock,
-        rng: random.Random,
         driver: CsiClient,
         gates: Gates | None = None,
         default_fs_type: str = "",
@@ -84,27 +76,26 @@ class Attacher:
         retry_max_s: float = 300.0,
         reconcile_sync_s: float = 60.0,
     ) -> None:
-        del recorder  # what there is to say stands in the attachment's status; the attach/detach controller tells pods
-        self._client = client
-        self._informers = informers
-        self._clock = clock
-        self._rng = rng
+        self._client = context.client
+        self._informers = context.informers
+        self._clock = context.clock
+        self._rng = context.rng
         self._driver = driver
         self._gates = gates or Gates()
         self._default_fs_type = default_fs_type
         self._reconcile_sync_s = reconcile_sync_s
         self._driver_info = DriverInfo("")
         self._finalizer = ""
-        self._volumes = informers.of(PersistentVolume)
-        self._csi_nodes = informers.of(CSINode)
-        self._attachments = informers.of(VolumeAttachment)
-        self._written = MutationCache(self._attachments, clock=clock)
+        self._volumes = context.informers.of(PersistentVolume)
+        self._csi_nodes = context.informers.of(CSINode)
+        self._attachments = context.informers.of(VolumeAttachment)
+        self._written = MutationCache(self._attachments, clock=context.clock)
         self._of_volume = Lookup(self._attachments, attached_volume)
         self._doubted: set[Key] = set()
         """Attachments that are done again whatever their status says: the driver knows better."""
         retries = {"first_retry_s": retry_first_s, "max_retry_s": retry_max_s}
-        self._queue = Reconciler("attacher", self.bring, clock=clock, workers=workers, **retries)
-        self._volume_queue = Reconciler("attacher-volumes", self.bring_volume, clock=clock)
+        self._queue = Reconciler("attacher", self.reconcile, clock=context.clock, workers=workers, **retries)
+        self._volume_queue = Reconciler("attacher-volumes", self.reconcile_volume, clock=context.clock)
         self._attachments.add_handlers(
             on_add=lambda new: self._queue.add(new.key), on_update=self._changed, on_delete=self._went
         )
@@ -127,7 +118,7 @@ class Attacher:
             if self._driver_info.controller.list_volumes_published_nodes and self._reconcile_sync_s > 0:
                 work.create_task(self._compare())
 
-    async def bring(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
         """Do what one attachment wishes. Raises CsiError, CannotAttach after saying so in its status."""
         attachment = self._written.get(key)
         if attachment is None or attachment.spec.attacher != self._driver_info.name:
@@ -216,7 +207,7 @@ class Attacher:
 
     # -- volumes ------------------------------------------------------------------------------------------------------
 
-    async def bring_volume(self, key: Key) -> float | None:
+    async def reconcile_volume(self, key: Key) -> float | None:
         """Let go of a volume that is being deleted, once no attachment needs it to be detached."""
         volume = self._volumes.get(key)
         if volume is not None and volume.metadata.is_terminating and not self._of_volume(key):

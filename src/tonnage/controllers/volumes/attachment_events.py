@@ -14,7 +14,7 @@ from typing import Final
 
 from tonnage.client.recorder import Recorder, reference_to
 from tonnage.clock import Clock
-from tonnage.controllers.event_deduplication import Told
+from tonnage.controllers.event_deduplication import DeduplicatingRecorder
 from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, Pod
 from tonnage.objects.storage_v1 import VolumeAttachment, VolumeError
 
@@ -22,10 +22,10 @@ _ACTION: Final = "AttachVolume"
 _FAILED: Final = "FailedAttachVolume"
 
 
-class AttachmentNews:
+class AttachmentEvents:
     def __init__(self, recorder: Recorder, clock: Clock) -> None:
         self._recorder = recorder
-        self._told = Told(recorder, clock)
+        self._deduplicated = DeduplicatingRecorder(recorder, clock)
         self._unattached: set[str] = set()
         """Names of attachments that were seen before they were attached."""
         self._failures: dict[str, tuple[VolumeError, ObjectReference]] = {}
@@ -58,10 +58,10 @@ class AttachmentNews:
 
     def has_no_driver(self, volume: PersistentVolume, driver: str, pod: Pod) -> None:
         note = failed_note(volume.name, f"CSINode {pod.spec.node_name} does not contain driver {driver}")
-        self._told.say(pod, "Warning", _FAILED, _ACTION, note, volume)
+        self._deduplicated.event(pod, "Warning", _FAILED, _ACTION, note, volume)
 
     def is_taken(self, volume: PersistentVolume, pod: Pod, holders: Sequence[Pod]) -> None:
-        self._told.say(pod, "Warning", _FAILED, _ACTION, taken_note(volume.name, pod, holders), volume)
+        self._deduplicated.event(pod, "Warning", _FAILED, _ACTION, taken_note(volume.name, pod, holders), volume)
 
     def gone(self, attachment: VolumeAttachment) -> None:
         self._unattached.discard(attachment.name)

@@ -12,11 +12,9 @@ Conflict; the rest can be made up for by whoever comes next. Mirrors PersistentV
 from __future__ import annotations
 
 from tonnage import logs
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
 from tonnage.client.written_objects import MutationCache
-from tonnage.clock import Clock
-from tonnage.controllers.event_deduplication import Told
+from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.event_deduplication import DeduplicatingRecorder
 from tonnage.controllers.lookup import Lookup, kept_for
 from tonnage.controllers.volumes import binding_patches as patches
 from tonnage.controllers.volumes.claim_matching import AVAILABLE
@@ -28,16 +26,16 @@ from tonnage.objects.meta import Key
 _log = logs.logger("tonnage.claims")
 
 
-class Bindings:
+class BindingWriter:
     """What the two sides of the binder share. Writes raise ApiError or Disconnected, and leave the rest to be done."""
 
-    def __init__(self, client: Client, informers: Informers, told: Told, *, clock: Clock) -> None:
-        self.client = client
-        self.told = told
-        self.volume_informer = informers.of(PersistentVolume)
-        self.claim_informer = informers.of(PersistentVolumeClaim)
-        self.volumes = MutationCache(self.volume_informer, clock=clock)
-        self.claims = MutationCache(self.claim_informer, clock=clock)
+    def __init__(self, context: ControllerContext) -> None:
+        self.client = context.client
+        self.recorder = DeduplicatingRecorder(context.recorder, context.clock)
+        self.volume_informer = context.informers.of(PersistentVolume)
+        self.claim_informer = context.informers.of(PersistentVolumeClaim)
+        self.volumes = MutationCache(self.volume_informer, clock=context.clock)
+        self.claims = MutationCache(self.claim_informer, clock=context.clock)
         self._kept = Lookup(self.volume_informer, kept_for)
         self._free = Lookup(self.volume_informer, lambda volume: () if kept_for(volume) else ("free",))
         self.in_work: set[str] = set()
@@ -51,8 +49,8 @@ class Bindings:
         """Volumes that the informer shows without a `claimRef`; look at it again, the newest may have one."""
         return [volume for volume in self._newest(self._free("free")) if volume.name not in self.in_work]
 
-    def say(self, about: PersistentVolume | PersistentVolumeClaim, note: Note) -> None:
-        self.told.say(about, note.type, note.reason, "Binding", note.message)
+    def event(self, about: PersistentVolume | PersistentVolumeClaim, note: Note) -> None:
+        self.recorder.event(about, note.type, note.reason, "Binding", note.message)
 
     async def bind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
         """Make them one, or what is missing of it."""
@@ -78,7 +76,7 @@ class Bindings:
         volume = await self.patch_volume(volume, patch, "status")
         _log.info("Volume entered phase", volume=volume.name, phase=phase)
         if note is not None:
-            self.say(volume, note)
+            self.event(volume, note)
         return volume
 
     async def set_claim_phase(

@@ -6,15 +6,10 @@ which is somebody else's is never used: the pod is told, and waits. Mirrors the 
 
 from __future__ import annotations
 
-import random
-
 from tonnage import logs
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
-from tonnage.controllers.event_deduplication import Told
+from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.event_deduplication import DeduplicatingRecorder
 from tonnage.controllers.lookup import Lookup, claim_keys
 from tonnage.controllers.volumes.claim_matching import is_made_for
 from tonnage.errors import AlreadyExists, TonnageError
@@ -25,20 +20,17 @@ from tonnage.objects.meta import Key
 _log = logs.logger("tonnage.ephemeral-claims")
 
 
-class EphemeralClaims:
+class EphemeralVolumeController:
     """Makes the claims of pods until it is cancelled."""
 
-    def __init__(
-        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
-    ) -> None:
-        del rng  # all controllers are made alike, and chance plays no part in this one
-        self._client = client
-        self._informers = informers
-        self._told = Told(recorder, clock)
-        self._pods = informers.of(Pod)
-        self._claims = informers.of(PersistentVolumeClaim)
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._informers = context.informers
+        self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)
+        self._pods = context.informers.of(Pod)
+        self._claims = context.informers.of(PersistentVolumeClaim)
         self._pods_of = Lookup(self._pods, claim_keys)
-        self._queue = Reconciler("ephemeral-claims", self.bring, clock=clock)
+        self._queue = Reconciler("ephemeral-claims", self.reconcile, clock=context.clock)
         self._pods.add_handlers(on_add=self._pod_came)
         # A claim that was deleted from under its pod is made again; another's that is gone makes room for ours.
         self._claims.add_handlers(on_delete=self._claim_went)
@@ -47,7 +39,7 @@ class EphemeralClaims:
         await self._informers.wait_synced()
         await self._queue.run()
 
-    async def bring(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
         """Make the claims that a pod lacks. Raises TonnageError while one cannot be had."""
         pod = self._pods.get(key)
         if pod is None or pod.metadata.is_terminating:
@@ -58,7 +50,7 @@ class EphemeralClaims:
             problem = await self._ensure(pod, volume)
             if problem:
                 note = f"ephemeral volume {volume.name}: {problem}"
-                self._told.say(pod, "Warning", "FailedBinding", "Binding", note)
+                self._deduplicated.event(pod, "Warning", "FailedBinding", "Binding", note)
                 raise TonnageError(f"pod {key}, {note}")
         return None
 

@@ -1,7 +1,7 @@
 """The PV binder, live: claims get volumes, volumes and claims get their phases. Upstream's persistentvolume-controller.
 
-      claims ──► ClaimBinder ─ step_for (claim_steps) ─► Bindings (bindings) ─► API
-      volumes ─► VolumeKeeper ─ step_for (volume_steps) ──┘
+      claims ──► PersistentVolumeBinder ─ step_for (claim_steps) ─► BindingWriter (bindings) ─► API
+      volumes ─► VolumeReconciler ─ step_for (volume_steps) ──┘
 
 Every kind of binding ends here: of volumes that exist (immediately, or chosen by a person on either side), of those
 that the scheduler chose for a pod, and of those that a provisioner made. It only ever completes what the objects say,
@@ -14,21 +14,16 @@ And every fifteen seconds while it is pending, as upstream does.
 from __future__ import annotations
 
 import asyncio
-import random
 from dataclasses import replace
 from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import jittered
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
-from tonnage.controllers.event_deduplication import Told
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.lookup import Lookup, claim_keys, is_over
 from tonnage.controllers.volumes import binding_patches as patches
-from tonnage.controllers.volumes.binding_writes import Bindings
+from tonnage.controllers.volumes.binding_writes import BindingWriter
 from tonnage.controllers.volumes.claim_matching import AVAILABLE, default_class
 from tonnage.controllers.volumes.sync_claim import (
     AssignClass,
@@ -42,7 +37,7 @@ from tonnage.controllers.volumes.sync_claim import (
     provisioning_note,
     step_for,
 )
-from tonnage.controllers.volumes.volume_phases import VolumeKeeper
+from tonnage.controllers.volumes.volume_phases import VolumeReconciler
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
@@ -54,28 +49,24 @@ SYNC_PERIOD_S: Final = 15.0
 _log = logs.logger("tonnage.claims")
 
 
-class ClaimBinder:
+class PersistentVolumeBinder:
     """Binds claims and volumes until it is cancelled."""
 
     def __init__(
         self,
-        client: Client,
-        informers: Informers,
-        recorder: Recorder,
+        context: ControllerContext,
         *,
-        clock: Clock,
-        rng: random.Random,
         sync_period_s: float = SYNC_PERIOD_S,
     ) -> None:
-        self._informers = informers
-        self._rng = rng
+        self._informers = context.informers
+        self._rng = context.rng
         self._sync_period_s = sync_period_s
-        self._bindings = Bindings(client, informers, Told(recorder, clock), clock=clock)
-        self._classes = informers.of(StorageClass)
-        pods = informers.of(Pod)
+        self._bindings = BindingWriter(context)
+        self._classes = context.informers.of(StorageClass)
+        pods = context.informers.of(Pod)
         self._pods = Lookup(pods, claim_keys)
-        self._queue = Reconciler("claims", self.bring, clock=clock)
-        self._volumes = VolumeKeeper(self._bindings, self._queue.add, clock=clock)
+        self._queue = Reconciler("claims", self.reconcile, clock=context.clock)
+        self._volumes = VolumeReconciler(self._bindings, self._queue.add, clock=context.clock)
         self._queue.follow(self._bindings.claim_informer)
         self._queue.follow(self._bindings.volume_informer, self._concerned_by_volume)
         self._queue.follow(self._classes, lambda _: self._pending_keys())
@@ -87,7 +78,7 @@ class ClaimBinder:
             work.create_task(self._queue.run())
             work.create_task(self._volumes.run())
 
-    async def bring(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
         """Bring one claim a step nearer to its volume; when to look again, while it is pending."""
         claim = self._bindings.claims.get(key)
         if claim is None:
@@ -102,13 +93,13 @@ class ClaimBinder:
                 _log.info("Default class assigned", claim=key, storage_class=name)
             case Provision(provisioner):
                 claim = await self._bindings.patch_claim(claim, patches.claim_provisioner(claim, provisioner))
-                self._bindings.say(claim, provisioning_note(provisioner))
+                self._bindings.event(claim, provisioning_note(provisioner))
             case StayPending(note):
                 if note is not None:
-                    self._bindings.say(claim, note)
+                    self._bindings.event(claim, note)
                 await self._bindings.set_claim_phase(claim, "Pending")
             case Tell(note, is_broken):
-                self._bindings.say(claim, note)
+                self._bindings.event(claim, note)
                 if is_broken:
                     raise TonnageError(f"claim {key}: {note.message}")
             case Lose(note):
@@ -148,7 +139,7 @@ class ClaimBinder:
             if not isinstance(step_for(claim, replace(around, volume=lambda _: volume)), Lose):
                 raise TonnageError(f"claim {claim.key}: its volume {name} is not known here yet")
         claim = await self._bindings.set_claim_phase(claim, "Lost")
-        self._bindings.say(claim, note)
+        self._bindings.event(claim, note)
 
     # -- who is looked at again ---------------------------------------------------------------------------------------
 

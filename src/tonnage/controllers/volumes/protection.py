@@ -16,16 +16,12 @@ a node does not count, for a node refuses a pod whose claim is being deleted. Mi
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Iterable
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.finalizer_patches import with_finalizer, without_finalizer
 from tonnage.controllers.lookup import Lookup, claim_keys
 from tonnage.controllers.volumes.claim_matching import CLAIM_FINALIZER, is_made_for
@@ -38,24 +34,20 @@ VOLUME_FINALIZER: Final = "kubernetes.io/pv-protection"
 _log = logs.logger("tonnage.protection")
 
 
-class Protection:
+class ProtectionController:
     """Protects claims and volumes until it is cancelled."""
 
-    def __init__(
-        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
-    ) -> None:
-        # Neither recorder nor rng is of use here; all controllers are made alike.
-        del recorder, rng
-        self._client = client
-        self._informers = informers
-        self._claims = informers.of(PersistentVolumeClaim)
-        self._volumes = informers.of(PersistentVolume)
-        pods = informers.of(Pod)
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._informers = context.informers
+        self._claims = context.informers.of(PersistentVolumeClaim)
+        self._volumes = context.informers.of(PersistentVolume)
+        pods = context.informers.of(Pod)
         self._pods = Lookup(pods, claim_keys)
         self._waiting: dict[str, set[Key]] = {}
         """Claims to be looked at, by namespace."""
-        self._namespaces = Reconciler("claim-protection", self.bring_namespace, clock=clock)
-        self._volume_queue = Reconciler("volume-protection", self.bring_volume, clock=clock)
+        self._namespaces = Reconciler("claim-protection", self.reconcile_namespace, clock=context.clock)
+        self._volume_queue = Reconciler("volume-protection", self.reconcile_volume, clock=context.clock)
         self._claims.add_handlers(on_add=self._claim_changed, on_update=lambda _, new: self._claim_changed(new))
         pods.on_change(self._pod_changed)
         self._volume_queue.follow(self._volumes)
@@ -68,7 +60,7 @@ class Protection:
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
-    async def bring_namespace(self, namespace: str) -> float | None:
+    async def reconcile_namespace(self, namespace: str) -> float | None:
         """Look at the claims of a namespace that wait; those that could not be written are looked at again."""
         keys = self._waiting.pop(namespace, set())
         try:
@@ -124,7 +116,7 @@ class Protection:
 
     # -- volumes ------------------------------------------------------------------------------------------------------
 
-    async def bring_volume(self, key: Key) -> float | None:
+    async def reconcile_volume(self, key: Key) -> float | None:
         volume = self._volumes.get(key)
         if volume is None:
             return None

@@ -12,7 +12,7 @@ from typing import Final
 from tonnage import logs
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock
-from tonnage.controllers.volumes.binding_writes import Bindings
+from tonnage.controllers.volumes.binding_writes import BindingWriter
 from tonnage.controllers.volumes.sync_volume import (
     FAILED,
     RELEASED,
@@ -34,20 +34,20 @@ _BUSY_S: Final = 0.5
 _log = logs.logger("tonnage.claims")
 
 
-class VolumeKeeper:
+class VolumeReconciler:
     """Keeps every volume's phase true; `ask_claim` has a claim looked at."""
 
-    def __init__(self, bindings: Bindings, ask_claim: Callable[[Key], None], *, clock: Clock) -> None:
+    def __init__(self, bindings: BindingWriter, ask_claim: Callable[[Key], None], *, clock: Clock) -> None:
         self._bindings = bindings
         self._ask_claim = ask_claim
-        self._queue = Reconciler("volumes", self.bring, clock=clock)
+        self._queue = Reconciler("volumes", self.reconcile, clock=clock)
         self._queue.follow(bindings.volume_informer)
         self._queue.follow(bindings.claim_informer, self._concerned_by_claim)
 
     async def run(self) -> None:
         await self._queue.run()
 
-    async def bring(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
         """Bring one volume's state to what its claim says."""
         volume = self._bindings.volumes.get(key)
         if volume is None:
@@ -62,9 +62,9 @@ class VolumeKeeper:
                 if claim is not None:
                     self._ask_claim(claim.key)
             case TellBoth(of_volume, of_claim):
-                self._bindings.say(volume, of_volume)
+                self._bindings.event(volume, of_volume)
                 if claim is not None:
-                    self._bindings.say(claim, of_claim)
+                    self._bindings.event(claim, of_claim)
             case TakeBack():
                 await self._bindings.take_back(volume)
             case Release():

@@ -21,7 +21,7 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttachment
 
 
-class AttachedReports:
+class VolumesAttachedUpdater:
     """Keeps the list of every node; nobody else writes it."""
 
     def __init__(self, client: Client, informers: Informers, *, clock: Clock) -> None:
@@ -33,7 +33,7 @@ class AttachedReports:
         self.on_node = Lookup(attachments, attached_node)
         self._leaving: set[str] = set()
         """Uids of attachments that are about to be taken away."""
-        self._queue = Reconciler("attached-reports", self.bring, clock=clock)
+        self._queue = Reconciler("attached-reports", self.reconcile, clock=clock)
         self._queue.follow(attachments, attached_node)
         attachments.add_handlers(on_delete=lambda old: self._leaving.discard(old.uid))
         self._nodes.add_handlers(on_add=lambda node: self._queue.add(node.name), on_update=self._node_changed)
@@ -41,7 +41,7 @@ class AttachedReports:
     async def run(self) -> None:
         await self._queue.run()
 
-    async def bring(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
         """Bring one node's list to what is attached to it."""
         node = self._written.get(key)
         if node is not None:

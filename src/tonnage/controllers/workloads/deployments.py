@@ -14,17 +14,13 @@ for small. A change of size names the revision it was decided on. Decisions are 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 import msgspec
 
 from tonnage import logs
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import deployment_status, rollout, rollout_revisions
 from tonnage.controllers.workloads.controller_refs import Owned, claim, follow_owned
 from tonnage.controllers.workloads.expectations import Expectations, is_in_doubt
@@ -45,23 +41,21 @@ _LOOK_AGAIN_S = 1.0
 _log = logs.logger("tonnage.controllers.workloads.deployments")
 
 
-class Deployments:
+class DeploymentController:
     """Brings every Deployment's pods to its template, step by step."""
 
-    def __init__(
-        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
-    ) -> None:
-        self._client = client
-        self._informers = informers
-        self._recorder = recorder
-        self._clock = clock
-        self._deployments = informers.of(Deployment)
-        self._sets = informers.of(ReplicaSet)
-        self._pods = informers.of(Pod)
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._informers = context.informers
+        self._recorder = context.recorder
+        self._clock = context.clock
+        self._deployments = context.informers.of(Deployment)
+        self._sets = context.informers.of(ReplicaSet)
+        self._pods = context.informers.of(Pod)
         self._sets_of = Owned(self._sets)
         self._pods_of = Owned(self._pods)
-        self._expectations = Expectations(client, clock)
-        self._reconciler = Reconciler("deployments", self._bring, clock=clock, workers=_WORKERS)
+        self._expectations = Expectations(context.client, context.clock)
+        self._reconciler = Reconciler("deployments", self._reconcile, clock=context.clock, workers=_WORKERS)
         self._reconciler.follow(self._deployments)
         follow_owned(self._reconciler, self._sets, self._deployments, lambda owner: owner.spec.selector)
         self._pods.add_handlers(on_update=lambda _, pod: self._pod_changed(pod), on_delete=self._pod_changed)
@@ -88,7 +82,7 @@ class Deployments:
 
     # -- one Deployment -----------------------------------------------------------------------------------------------
 
-    async def _bring(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         deployment = self._deployments.get(key)
         if deployment is None:
             self._expectations.forget(key)

@@ -8,14 +8,11 @@ be counted, none is allowed. The arithmetic is `disruption_plan`.
 from __future__ import annotations
 
 import asyncio
-import random
 
 from tonnage import logs
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock, rfc3339
+from tonnage.clock import rfc3339
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.disruption_plan import (
     NoController,
     disrupted,
@@ -35,24 +32,22 @@ from tonnage.objects.selectors import InvalidSelector, selects
 _log = logs.logger("tonnage.controllers.workloads.disruption")
 
 
-class Disruption:
+class DisruptionController:
     """Counts pods for budgets."""
 
-    def __init__(
-        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
-    ) -> None:
-        self._client = client
-        self._informers = informers
-        self._recorder = recorder
-        self._clock = clock
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        informers = self._informers = context.informers
+        self._recorder = context.recorder
+        self._clock = context.clock
         self._budgets = informers.of(PodDisruptionBudget)
         self._pods = informers.of(Pod)
         self._sets = informers.of(ReplicaSet)
         self._deployments = informers.of(Deployment)
         self._stateful_sets = informers.of(StatefulSet)
         self._replication_controllers = informers.of(ReplicationController)
-        self._reconciler = Reconciler("disruption", self._bring, clock=clock, workers=2)
-        self._stale = Reconciler("stale-disruption", self._calm, clock=clock, workers=1)
+        self._reconciler = Reconciler("disruption", self._reconcile, clock=context.clock, workers=2)
+        self._stale = Reconciler("stale-disruption", self._calm, clock=context.clock, workers=1)
         self._reconciler.follow(self._budgets)
         self._pods.add_handlers(on_add=self._pod_changed, on_update=self._pod_updated, on_delete=self._pod_changed)
 
@@ -83,7 +78,7 @@ class Disruption:
 
     # -- one budget ---------------------------------------------------------------------------------------------------
 
-    async def _bring(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         budget = self._budgets.get(key)
         if budget is None:
             return None

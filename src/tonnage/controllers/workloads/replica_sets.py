@@ -13,15 +13,11 @@ was lost can be looked up. The decision is `replica_set_plan`. Events and status
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 
 from tonnage import logs
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.availability import is_active, next_check_s
 from tonnage.controllers.workloads.controller_refs import Owned, claim, follow_owned
 from tonnage.controllers.workloads.expectations import Expectations, is_in_doubt
@@ -45,23 +41,21 @@ _LOOK_AGAIN_S = 1.0
 _log = logs.logger("tonnage.controllers.replica-sets")
 
 
-class ReplicaSets:
+class ReplicaSetController:
     """Keeps every ReplicaSet at its size."""
 
-    def __init__(
-        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
-    ) -> None:
-        self._client = client
-        self._informers = informers
-        self._recorder = recorder
-        self._clock = clock
-        self._rng = rng
-        self._sets = informers.of(ReplicaSet)
-        self._pods = informers.of(Pod)
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._informers = context.informers
+        self._recorder = context.recorder
+        self._clock = context.clock
+        self._rng = context.rng
+        self._sets = context.informers.of(ReplicaSet)
+        self._pods = context.informers.of(Pod)
         self._pods_of = Owned(self._pods)
         self._sets_of = Owned(self._sets)
-        self._expectations = Expectations(client, clock)
-        self._reconciler = Reconciler("replica-sets", self._bring, clock=clock, workers=_WORKERS)
+        self._expectations = Expectations(context.client, context.clock)
+        self._reconciler = Reconciler("replica-sets", self._reconcile, clock=context.clock, workers=_WORKERS)
         self._reconciler.follow(self._sets)
         follow_owned(self._reconciler, self._pods, self._sets, lambda owner: owner.spec.selector)
 
@@ -72,7 +66,7 @@ class ReplicaSets:
 
     # -- one set ------------------------------------------------------------------------------------------------------
 
-    async def _bring(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         found = self._sets.get(key)
         if found is None:
             self._expectations.forget(key)

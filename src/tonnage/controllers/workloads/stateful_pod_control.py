@@ -38,7 +38,7 @@ class ClaimInTheWay(TonnageError):
         super().__init__(f"pvc {name} is being deleted")
 
 
-class StatefulPods:
+class StatefulPodControl:
     """The acts of the StatefulSet controller."""
 
     def __init__(

@@ -11,16 +11,12 @@ documents are `stateful_identity`, the history is `set_revisions`. Events and st
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tonnage import logs
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import claim_retention, stateful_set_revisions
 from tonnage.controllers.workloads.availability import next_check_s
 from tonnage.controllers.workloads.controller_refs import Owned, claim, follow_owned
@@ -33,7 +29,7 @@ from tonnage.controllers.workloads.stateful_identity import (
     pod_name,
     revision_of,
 )
-from tonnage.controllers.workloads.stateful_pod_control import StatefulPods
+from tonnage.controllers.workloads.stateful_pod_control import StatefulPodControl
 from tonnage.controllers.workloads.stateful_set_plan import (
     Conform,
     Create,
@@ -60,24 +56,22 @@ _LOOK_AGAIN_S = 1.0
 _log = logs.logger("tonnage.controllers.stateful-sets")
 
 
-class StatefulSets:
+class StatefulSetController:
     """Brings every StatefulSet's pods and claims to what it asks for."""
 
-    def __init__(
-        self, client: Client, informers: Informers, recorder: Recorder, *, clock: Clock, rng: random.Random
-    ) -> None:
-        self._client = client
-        self._informers = informers
-        self._clock = clock
-        self._sets = informers.of(StatefulSet)
-        self._pods = informers.of(Pod)
-        self._claims = informers.of(PersistentVolumeClaim)
-        self._revisions = informers.of(ControllerRevision)
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._informers = context.informers
+        self._clock = context.clock
+        self._sets = context.informers.of(StatefulSet)
+        self._pods = context.informers.of(Pod)
+        self._claims = context.informers.of(PersistentVolumeClaim)
+        self._revisions = context.informers.of(ControllerRevision)
         self._pods_of = Owned(self._pods)
         self._revisions_of = Owned(self._revisions)
-        self._expectations = Expectations(client, clock)
-        self._acts = StatefulPods(client, recorder, self._pods, self._claims, self._expectations)
-        self._reconciler = Reconciler("stateful-sets", self._bring, clock=clock, workers=_WORKERS)
+        self._expectations = Expectations(context.client, context.clock)
+        self._acts = StatefulPodControl(context.client, context.recorder, self._pods, self._claims, self._expectations)
+        self._reconciler = Reconciler("stateful-sets", self._reconcile, clock=context.clock, workers=_WORKERS)
         self._reconciler.follow(self._sets)
         follow_owned(self._reconciler, self._pods, self._sets, lambda owner: owner.spec.selector)
         self._claims.on_change(self._claim_changed)
@@ -105,7 +99,7 @@ class StatefulSets:
 
     # -- one set ------------------------------------------------------------------------------------------------------
 
-    async def _bring(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         owner = self._sets.get(key)
         if owner is None:
             self._expectations.forget(key)

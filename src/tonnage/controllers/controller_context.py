@@ -1,0 +1,22 @@
+"""What every controller is built from, as kube-controller-manager's ControllerContext hands it to each of them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerContext:
+    """Client and informers are shared by all controllers; `recorder` writes events under the controller's own name."""
+
+    client: Client
+    informers: Informers
+    recorder: Recorder
+    clock: Clock
+    rng: random.Random
