@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from contract_api import Api
-from contract_servers import embedded, kube_apiserver
+
+from tonnage.testing.api_servers import Api, embedded, kube_apiserver
 
 NUMBERS = itertools.count(1)
 

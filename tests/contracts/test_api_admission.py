@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from contract_api import Api, binding, pod
+from contract_documents import binding, pod
 
+from tonnage.testing.api_servers import Api
 from tonnage.testing.eventually import eventually
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from contract_api import Api, config_map, owned_by, owners_of, pod
+from contract_documents import config_map, owned_by, owners_of, pod
+
+from tonnage.testing.api_servers import Api
 
 
 def wanted(name: str, **fields: Any) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from contract_api import SUCCESS, Api, binding, pod
+from contract_documents import SUCCESS, binding, pod
+
+from tonnage.testing.api_servers import Api
 
 
 def test_a_binding_gives_the_pod_its_node(api: Api, pods: str) -> None:

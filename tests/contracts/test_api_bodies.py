@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from contract_api import Api, config_map
+from contract_documents import config_map
+
+from tonnage.testing.api_servers import Api
 
 UNRECOGNIZED = "the object provided is unrecognized (must be of type ConfigMap): "
 TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'

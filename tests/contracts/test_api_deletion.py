@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from contract_api import Api, config_map, deployment, pod
+from contract_documents import config_map, deployment, pod
+
+from tonnage.testing.api_servers import Api
 
 
 def options(**fields: Any) -> dict[str, Any]:

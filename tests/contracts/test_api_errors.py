@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from contract_api import Api, config_map, pod
+from contract_documents import config_map, pod
+
+from tonnage.testing.api_servers import Api
 
 NOT_FOUND = "the server could not find the requested resource"
 NOT_ALLOWED = "the server does not allow this method on the requested resource"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from contract_api import Api, owned_by
+from contract_documents import owned_by
+
+from tonnage.testing.api_servers import Api
 
 
 @pytest.fixture

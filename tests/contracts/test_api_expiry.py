@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from contract_api import Api, config_map
-from contract_servers import embedded, kube_apiserver
+from contract_documents import config_map
 
+from tonnage.testing.api_servers import Api, embedded, kube_apiserver
 from tonnage.testing.eventually import eventually
 
 

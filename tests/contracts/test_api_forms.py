@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from contract_api import METADATA, METADATA_LIST, TABLE, Api, config_map, pod
+from contract_documents import METADATA, METADATA_LIST, TABLE, config_map, pod
+
+from tonnage.testing.api_servers import Api
 
 
 @pytest.mark.parametrize(

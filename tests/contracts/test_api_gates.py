@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from contract_api import Api
+
+from tonnage.testing.api_servers import Api
 
 STORAGE = "/apis/storage.k8s.io/v1"
 

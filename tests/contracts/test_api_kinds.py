@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from contract_api import METADATA, TABLE, Api, owners_of
+from contract_documents import METADATA, TABLE, owners_of
+
+from tonnage.testing.api_servers import Api
 
 Doc = dict[str, Any]
 TEMPLATE: Doc = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}

@@ -7,7 +7,10 @@ import json
 from urllib.parse import quote
 
 import pytest
-from contract_api import Api, Reply, config_map
+from contract_documents import config_map
+
+from tonnage.testing.api_servers import Api
+from tonnage.testing.http import Reply
 
 
 def filled(api: Api, maps: str, count: int) -> list[Reply]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from contract_api import Api, config_map, deployment, owned_by, owners_of, pod
+from contract_documents import config_map, deployment, owned_by, owners_of, pod
+
+from tonnage.testing.api_servers import Api
 
 SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "

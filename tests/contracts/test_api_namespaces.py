@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from contract_api import Api, config_map, pod
+from contract_documents import config_map, pod
 
+from tonnage.testing.api_servers import Api
 from tonnage.testing.eventually import eventually
 
 NAMESPACES = "/api/v1/namespaces"

@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from contract_api import Api, config_map, owners_of, pod
+from contract_documents import config_map, owners_of, pod
+
+from tonnage.testing.api_servers import Api
 
 DOES_NOT_APPLY = "the server rejected our request due to an error in our request"
 

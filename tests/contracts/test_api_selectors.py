@@ -5,7 +5,9 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
-from contract_api import Api, config_map, pod
+from contract_documents import config_map, pod
+
+from tonnage.testing.api_servers import Api
 
 ONLY_METADATA = 'is not a known field selector: only "metadata.name", "metadata.namespace"'
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from contract_api import Api, pod
+from contract_documents import pod
+
+from tonnage.testing.api_servers import Api
 
 
 @pytest.fixture

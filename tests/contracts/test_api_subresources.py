@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from contract_api import SUCCESS, Api, deployment, owned_by, pod
+from contract_documents import SUCCESS, deployment, owned_by, pod
+
+from tonnage.testing.api_servers import Api
 
 
 def eviction(name: str, **delete_options: Any) -> dict[str, Any]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from contract_api import METADATA, TABLE, Api, Event, config_map, pod
+from contract_documents import METADATA, TABLE, config_map, pod
+
+from tonnage.testing.api_servers import Api
+from tonnage.testing.http import WatchEvent
 
 
-def told(events: list[Event]) -> list[tuple[str, str]]:
+def told(events: list[WatchEvent]) -> list[tuple[str, str]]:
     return [(event.type, event.name) for event in events]
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from capacity_rig import TOPOLOGY_KEY, Stage, said_by, staged
-from contract_api import Api
 from prometheus_client import CollectorRegistry
 
 from tonnage.apiserver.server import Server, Settings, serve
@@ -25,6 +24,7 @@ from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorage
 from tonnage.provisioner.capacity.objects import manager_on
 from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
+from tonnage.testing.api_servers import Api
 from tonnage.testing.eventually import eventually_async
 from tonnage.testing.storage_builders import volume
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract_api import Api, Doc
 from test_scheduler_volumes_on_every_server import Stage, scheduler
+
+from tonnage.testing.api_servers import Api
+from tonnage.testing.http import Doc
 
 
 class NominationStage(Stage):

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
-import ssl
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from contract_api import Api
-from contract_servers import free_port
-
+from tonnage.testing.api_servers import Api
 from tonnage.testing.eventually import eventually
+from tonnage.testing.http import free_port, unverified_tls
 from tonnage.testing.programs import Program, spawn
 
 
@@ -91,7 +89,5 @@ def test_the_scheduler_leads_places_and_tells(api: Api, ns: str, pods: str, tmp_
 
 
 def _read(port: int, path: str) -> str:
-    trusting = ssl.create_default_context()
-    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE  # a certificate made for this run
-    with urllib.request.urlopen(f"https://127.0.0.1:{port}{path}", context=trusting, timeout=10) as answer:
+    with urllib.request.urlopen(f"https://127.0.0.1:{port}{path}", context=unverified_tls(), timeout=10) as answer:
         return str(answer.read().decode())

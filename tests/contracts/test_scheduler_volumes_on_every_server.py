@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from contract_api import Api, Doc
-
+from tonnage.testing.api_servers import Api
 from tonnage.testing.eventually import eventually
+from tonnage.testing.http import Doc
 from tonnage.testing.programs import Program, spawn
 
 STORAGE = "/apis/storage.k8s.io/v1"

@@ -41,7 +41,7 @@ def test_the_server_listens_on_loopback_with_a_certificate_of_its_own_ca(cluster
     host, port = cluster.url.removeprefix("https://").split(":")
     with (
         socket.create_connection((host, int(port)), timeout=10) as plain,
-        cluster.tls().wrap_socket(plain, server_hostname="localhost") as secured,
+        cluster.tls.wrap_socket(plain, server_hostname="localhost") as secured,
     ):
         assert secured.version() in ("TLSv1.2", "TLSv1.3")
 

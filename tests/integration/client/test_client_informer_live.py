@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -20,6 +19,7 @@ from tonnage.client.config.connection import Connection
 from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod
 from tonnage.objects.meta import ObjectMeta
 from tonnage.testing.eventually import eventually_async
+from tonnage.testing.http import free_port
 
 
 class Journal:
@@ -151,9 +151,7 @@ async def test_an_informer_follows_every_change(tmp_path, watch_list):
 
 
 async def test_it_keeps_up_through_a_restart_of_the_server(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings = Settings(data_dir=tmp_path, port=port)
     requests: list[tuple[str, int]] = []
     async with serve(settings) as server:

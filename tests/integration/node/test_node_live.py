@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -22,6 +21,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.storage_v1 import CSIDriver, CSINode
 from tonnage.testing.eventually import eventually_async
+from tonnage.testing.http import free_port
 from tonnage.testing.processes import start_cluster
 
 EXHAUSTED = 8
@@ -411,9 +411,7 @@ def test_a_volume_is_reported_in_use_before_it_is_staged():
 
 def test_the_command_says_ready_serves_metrics_and_stops_in_order(tmp_path: Path):
     server = start_cluster(tmp_path / "data")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     flags = ["--node-name", "node-1", "--root-dir", str(tmp_path / "nodes"), "--metrics-address", f"127.0.0.1:{port}"]
     command = [sys.executable, "-m", "tonnage", "node", "--kubeconfig", str(server.kubeconfig), *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import deque
 from pathlib import Path
 
@@ -13,11 +12,8 @@ from provisioner_stage import Code, staged
 from tonnage.client.config.connection import Cluster, Connection, User
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.provisioner.volumes.claim_protection import FINALIZER
+from tonnage.testing.api_servers import kube_apiserver
 from tonnage.testing.eventually import eventually_async
-
-# The servers of the contract tests, which are in a folder of their own.
-sys.path.append(str(Path(__file__).parents[2] / "contracts"))
-from contract_servers import kube_apiserver
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))
 

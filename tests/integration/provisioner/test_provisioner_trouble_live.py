@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
 from collections import deque
 from pathlib import Path
@@ -19,6 +18,7 @@ from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.provisioner.capacity.controller import CapacitySettings
 from tonnage.provisioner.options import Options
 from tonnage.testing.eventually import eventually_async
+from tonnage.testing.http import free_port
 
 GI = 1 << 30
 
@@ -43,9 +43,7 @@ async def test_what_is_in_doubt_is_asked_again_word_for_word_though_its_node_goe
 
 
 async def test_a_volume_made_while_the_server_is_away_is_written_when_it_is_back() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    port: int = free_port()
     with short_folder() as folder:
         settings = Settings(data_dir=folder / "data", port=port)
         server = serve(settings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -78,8 +77,5 @@ class NominationStage(Stage):
 
     def writes(self, path: str, name: str, since: str) -> list[Doc]:
         """Every state of an object that was written after a revision."""
-        url = f"{self.server.url}{path}?watch=true&resourceVersion={since}&timeoutSeconds=1"
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self.server.token}"})
-        with urllib.request.urlopen(request, context=self.server.tls(), timeout=30) as answer:
-            seen = [json.loads(line) for line in answer.read().splitlines()]
-        return [each["object"] for each in seen if each["object"]["metadata"].get("name") == name]
+        seen = self.server.watch_to_the_end(f"{path}?watch=true&resourceVersion={since}")
+        return [each.object for each in seen if each.name == name]

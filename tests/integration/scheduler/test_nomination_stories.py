@@ -131,7 +131,7 @@ class Story:
             f"{self.server.url}{self.path(kind)}?{query}", headers={"Authorization": f"Bearer {self.server.token}"}
         )
         found: list[Doc] = []
-        with urllib.request.urlopen(request, context=self.server.tls(), timeout=30) as answer:
+        with urllib.request.urlopen(request, context=self.server.tls, timeout=30) as answer:
             while not found or revision(found[-1]) < revision(newest):
                 seen = json.loads(answer.readline())["object"]
                 found += [seen] if seen["metadata"]["name"] == name else []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
-import ssl
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +22,7 @@ from tonnage.scheduler.binding_api import LiveWorld
 from tonnage.scheduler.metrics import Meter
 from tonnage.scheduler.pre_bind_waits import Waits
 from tonnage.testing.eventually import eventually
+from tonnage.testing.http import free_port, unverified_tls
 from tonnage.testing.processes import Cluster, start_cluster
 from tonnage.testing.programs import Program, spawn
 
@@ -43,9 +42,7 @@ class Stage:
     def __init__(self, folder: Path, *, rebuilding: bool = False) -> None:
         self.folder = folder
         self.server: Cluster = start_cluster(folder / "data")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port: int = free_port()
         self.create(
             "/apis/storage.k8s.io/v1/storageclasses",
             {
@@ -177,9 +174,9 @@ class Stage:
             process.wait(timeout=30)
 
     def read(self, path: str) -> str:
-        trusting = ssl.create_default_context()
-        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE  # a certificate made for this run
-        with urllib.request.urlopen(f"https://127.0.0.1:{self.port}{path}", context=trusting, timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"https://127.0.0.1:{self.port}{path}", context=unverified_tls(), timeout=10
+        ) as answer:
             return str(answer.read().decode())
 
     def metric(self, line: str) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ from tonnage.client import Client, Disconnected, NoCredentials, Untrusted
 from tonnage.client.config.connection import Cluster, Connection, ExecPlugin, Impersonation, User
 from tonnage.errors import NotFound, Unauthorized
 from tonnage.objects.core_v1 import ConfigMap, Node
+from tonnage.testing.http import free_port
 
 CA = Authority()
 SERVER = CA.sign("kube-apiserver", "127.0.0.1", "kubernetes")
@@ -273,12 +273,6 @@ async def test_credentials_that_cannot_be_had_are_told_and_nothing_is_sent(at):
 
 
 # -- trouble ----------------------------------------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return int(made.getsockname()[1])
 
 
 async def test_a_server_that_does_not_listen_refuses_and_nothing_is_in_doubt():

@@ -16,6 +16,7 @@ from tonnage.csi.address import InvalidAddress
 from tonnage.csi.client import CsiClient
 from tonnage.csi.server import served
 from tonnage.errors import TonnageError
+from tonnage.testing.http import free_port
 
 
 @pytest.fixture
@@ -73,9 +74,7 @@ async def test_two_sockets_live_in_one_folder(folder: Path) -> None:
 
 
 async def test_a_host_and_port_will_do(folder: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     async with served(f"tcp://127.0.0.1:{port}", [Peer().register]) as address:
         assert await name_at(address) == "peer"
 

@@ -1,19 +1,24 @@
-"""The implementations behind the contract: how each is started, made ready and ended."""
+"""The API servers that contract tests run over: `tonnage apiserver`, and Kubernetes' own on etcd.
+
+    with embedded(folder) as api: ...
+    with kube_apiserver(folder, assets) as api: ...        `assets` has kube-apiserver and etcd in it
+
+Each is started in processes of its own, made ready, handed out as a client, and ended with the block.
+"""
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from contract_api import Api
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tonnage.testing.eventually import eventually
+from tonnage.testing.http import ApiClient, free_port
 from tonnage.testing.processes import start_cluster
 
 _FORGETFUL = """
@@ -28,6 +33,18 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+class Api(ApiClient):
+    """A client of one of the servers, over one connection that is kept. A test that has to can ask which it is."""
+
+    def __init__(self, name: str, url: str, token: str) -> None:
+        super().__init__(url, token, agent="contract/1", keep_alive=True)
+        self.name = name
+
+    @property
+    def is_embedded(self) -> bool:
+        return self.name == "embedded"
 
 
 @contextmanager
@@ -128,12 +145,6 @@ def ended(process: subprocess.Popen[str]) -> Iterator[None]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def private_key() -> bytes:
