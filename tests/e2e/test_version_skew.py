@@ -22,9 +22,9 @@ from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES
 from tonnage.plane import Plane, PlaneSettings
 from tonnage.plane.starter_objects import DRIVER
-from tonnage.stories import pools, without
+from tonnage.stories import gates_off, pools
 from tonnage.stories.objects import claim, pod
-from tonnage.stories.stage import Stage
+from tonnage.stories.story_runner import StoryRunner
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -46,7 +46,7 @@ class Skewed:
     """A cluster of which some programs are of an older release."""
 
     def __init__(self, plane: Plane) -> None:
-        self.stage = Stage(plane, Console(record=True, width=160, highlight=False), clock=SystemClock())
+        self.runner = StoryRunner(plane, Console(record=True, width=160, highlight=False), clock=SystemClock())
         self._supervisor = plane.supervisor
         # The server is in place from the start: a CSIDriver has to be made by the one that drops its fields.
         self._flags: dict[str, tuple[str, ...]] = {"apiserver": OLD}
@@ -54,8 +54,8 @@ class Skewed:
         self._args = {"apiserver": plane.supervisor["apiserver"].args[: -len(OLD)]}
         self._args |= {name: list(plane.supervisor[name].args) for name in ("csi-driver", "provisioner", "scheduler")}
 
-    async def become(self, **flags: tuple[str, ...]) -> Stage:
-        """Give these programs (`csi_driver` for csi-driver) these flags and all others none; give the stage."""
+    async def become(self, **flags: tuple[str, ...]) -> StoryRunner:
+        """Give these programs (`csi_driver` for csi-driver) these flags and all others none; give the runner."""
         wanted = {name.replace("_", "-"): said for name, said in flags.items()}
         for name, args in self._args.items():
             # The provisioner asks its driver again when it starts: figures are never those of the one before.
@@ -64,20 +64,20 @@ class Skewed:
                 self._supervisor.start(name, [*args, *wanted.get(name, ())])
                 await self._supervisor.wait_ready(name, timeout_s=READY_WITHIN_S)
         self._flags = wanted
-        return self.stage
+        return self.runner
 
     async def publishes(self, lists: dict[str, list[str]]) -> None:
         """Wait until the pools are published like this; the sum of them always is."""
 
         async def found() -> bool:
-            known = await self.stage.capacity()
+            known = await self.runner.capacity()
             told = {node: [str(pool) for pool in each.available_capacities] for node, each in known.items()}
             return told == lists and {node: str(each.capacity) for node, each in known.items()} == SUMS
 
-        await self.stage.until(f"the published room to be {lists}", found)
+        await self.runner.until(f"the published room to be {lists}", found)
 
     def held(self) -> None:
-        assert self.stage.failures == [], self.stage.console.export_text()
+        assert self.runner.failures == [], self.runner.console.export_text()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -94,60 +94,60 @@ async def skewed() -> AsyncIterator[Skewed]:
 
 
 async def test_with_an_old_server_pools_go_in_an_annotation_and_everything_works(skewed: Skewed):
-    stage = await skewed.become(apiserver=OLD)
+    runner = await skewed.become(apiserver=OLD)
     await skewed.publishes(NO_LISTS)
-    written = {node: each.metadata.annotations for node, each in (await stage.capacity()).items()}
+    written = {node: each.metadata.annotations for node, each in (await runner.capacity()).items()}
     assert written["node-3"][AVAILABLE_CAPACITIES] == "60Gi,60Gi"
-    async with stage.scene("packed jointly, on an old server"):
-        await stage.create(claim("left", "100Gi"), claim("right", "100Gi"), pod("db", ["left", "right"]))
-        assert await stage.bound("db") == "node-2"
-        await stage.running("db")
-        await stage.create(claim("one", "50Gi"), claim("two", "50Gi"), claim("three", "50Gi"))
-        await stage.create(pod("too-many", ["one", "two", "three"]))
+    async with runner.story("packed jointly, on an old server"):
+        await runner.create(claim("left", "100Gi"), claim("right", "100Gi"), pod("db", ["left", "right"]))
+        assert await runner.bound("db") == "node-2"
+        await runner.running("db")
+        await runner.create(claim("one", "50Gi"), claim("two", "50Gi"), claim("three", "50Gi"))
+        await runner.create(pod("too-many", ["one", "two", "three"]))
         # Two of them fit on node-1, on node-3, and on the disk that node-2 has left; all three nowhere.
-        assert f"3 {pools.NO_ROOM}" in await stage.refused("too-many")
-    async with stage.scene("rebuilt, on an old server"):
-        await pools.a_drained_node_gives_its_volumes_away(stage)
+        assert f"3 {pools.NO_ROOM}" in await runner.refused("too-many")
+    async with runner.story("rebuilt, on an old server"):
+        await pools.a_drained_node_gives_its_volumes_away(runner)
     skewed.held()
 
 
-async def one_pool_is_all_that_is_known(stage: Stage) -> None:
+async def one_pool_is_all_that_is_known(runner: StoryRunner) -> None:
     """Without a list a node is one pool, as large as its largest volume (KEP-5925); what fits that runs as ever."""
-    await stage.create(claim("small", "20Gi"), claim("large", "80Gi"), pod("web", ["small", "large"], node="node-2"))
-    await stage.running("web")
-    await stage.create(claim("left", "60Gi"), claim("right", "60Gi"), pod("db", ["left", "right"], node="node-2"))
+    await runner.create(claim("small", "20Gi"), claim("large", "80Gi"), pod("web", ["small", "large"], node="node-2"))
+    await runner.running("web")
+    await runner.create(claim("left", "60Gi"), claim("right", "60Gi"), pod("db", ["left", "right"], node="node-2"))
     # 60 + 60Gi would fit the two disks of 100Gi that are left, and nobody says that they are two.
-    assert f"1 {pools.NO_ROOM}" in await stage.refused("db")
-    assert await stage.events("ProvisioningFailed") == []
+    assert f"1 {pools.NO_ROOM}" in await runner.refused("db")
+    assert await runner.events("ProvisioningFailed") == []
 
 
 async def test_with_an_old_driver_a_node_is_one_pool(skewed: Skewed):
-    stage = await skewed.become(csi_driver=("--no-report-pools",))
+    runner = await skewed.become(csi_driver=("--no-report-pools",))
     await skewed.publishes(NO_LISTS)
-    async with stage.scene("an old driver"):
-        await one_pool_is_all_that_is_known(stage)
+    async with runner.story("an old driver"):
+        await one_pool_is_all_that_is_known(runner)
     skewed.held()
 
 
 async def test_with_an_old_provisioner_a_node_is_one_pool(skewed: Skewed):
-    stage = await skewed.become(provisioner=OLD)
+    runner = await skewed.become(provisioner=OLD)
     await skewed.publishes(NO_LISTS)
-    async with stage.scene("an old provisioner"):
-        await one_pool_is_all_that_is_known(stage)
+    async with runner.story("an old provisioner"):
+        await one_pool_is_all_that_is_known(runner)
     skewed.held()
 
 
 async def test_an_old_scheduler_looks_at_one_claim_at_a_time(skewed: Skewed):
-    stage = await skewed.become(scheduler=OLD)
+    runner = await skewed.become(scheduler=OLD)
     await skewed.publishes(LISTS)
-    async with stage.scene("an old scheduler"):
-        await without.claims_are_looked_at_one_by_one(stage)
+    async with runner.story("an old scheduler"):
+        await gates_off.claims_are_looked_at_one_by_one(runner)
     skewed.held()
 
 
 async def test_when_all_are_new_all_of_it_works(skewed: Skewed):
-    stage = await skewed.become()
+    runner = await skewed.become()
     await skewed.publishes(LISTS)
-    async with stage.scene("packed jointly, all new"):
-        await pools.claims_are_packed_jointly(stage)
+    async with runner.story("packed jointly, all new"):
+        await pools.claims_are_packed_jointly(runner)
     skewed.held()

@@ -1,6 +1,6 @@
-"""`tonnage demo`: the enhancements' stories, played on fresh embedded clusters, with and without the gates.
+"""`tonnage demo`: the enhancements' stories, run on fresh embedded clusters, with and without the gates.
 
-The stories are in `tonnage.stories`; here is who plays them: a cluster for each act, a page to write on, and the
+The stories are in `tonnage.stories`; here is a cluster for each suite of them, a console to write on, and the
 verdict. The exit code is 0 only if every claim of every story held. Told to end, it leaves nothing behind.
 """
 
@@ -21,8 +21,8 @@ from tonnage.cli.options import start_logging
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
 from tonnage.plane import Plane, PlaneSettings
-from tonnage.stories.acts import ACTS, PROFILES, Act
-from tonnage.stories.stage import Stage
+from tonnage.stories.story_runner import StoryRunner
+from tonnage.stories.suites import PROFILES, SUITES, Suite
 
 
 @click.command()
@@ -33,7 +33,7 @@ def demo() -> None:
     started_at = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="tonnage-demo-") as folder:
-            failures = asyncio.run(_play_all(Path(folder), console))
+            failures = asyncio.run(_run_all(Path(folder), console))
     except asyncio.CancelledError:
         raise SystemExit(128 + signal.SIGTERM) from None
     console.print(f"\nplayed in {time.monotonic() - started_at:.0f} s")
@@ -43,31 +43,31 @@ def demo() -> None:
     console.print("all of it held")
 
 
-async def _play_all(folder: Path, console: Console) -> list[str]:
+async def _run_all(folder: Path, console: Console) -> list[str]:
     task = asyncio.current_task()
     assert task is not None
     # As Ctrl-C does by itself: the cluster is stopped in order, and its folder removed.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     failures: list[str] = []
-    for number, act in enumerate(ACTS):
-        failures += await play(act, folder / f"act-{number + 1}", console)
+    for number, suite in enumerate(SUITES):
+        failures += await run_suite(suite, folder / f"suite-{number + 1}", console)
     return failures
 
 
-async def play(act: Act, folder: Path, console: Console) -> list[str]:
-    """One act on a cluster of its own; the claims that did not hold."""
+async def run_suite(suite: Suite, folder: Path, console: Console) -> list[str]:
+    """One suite on a cluster of its own; the claims that did not hold."""
     config = _profiles(folder)
     settings = PlaneSettings(
         data_dir=folder,
-        nodes=act.nodes,
-        pools=act.node_pools,
-        max_volumes=act.max_volumes,
+        nodes=suite.nodes,
+        pools=suite.node_pools,
+        max_volumes=suite.max_volumes,
         secure_port=0,
-        gates=Gates.parse(act.gates),
+        gates=Gates.parse(suite.gates),
         scheduler_config=config,
     )
     clock = SystemClock()
-    console.rule(f"[bold]{act.title}[/]")
+    console.rule(f"[bold]{suite.title}[/]")
     with console.status("starting a cluster"):
         started_at = clock.monotonic()
         plane = Plane(settings, clock=clock, rng=random.Random(secrets.randbits(64)))
@@ -75,13 +75,13 @@ async def play(act: Act, folder: Path, console: Console) -> list[str]:
     try:
         console.print(
             f"a cluster at {plane.url}, ready after {clock.monotonic() - started_at:.1f} s: "
-            f"pools {', '.join(act.node_pools)}" + (f"; {act.gates}" if act.gates else "")
+            f"pools {', '.join(suite.node_pools)}" + (f"; {suite.gates}" if suite.gates else "")
         )
-        stage = Stage(plane, console, clock=clock)
-        for story in act.stories:
-            async with stage.scene((story.__doc__ or "").strip()):
-                await story(stage)
-        return stage.failures
+        runner = StoryRunner(plane, console, clock=clock)
+        for story in suite.stories:
+            async with runner.story((story.__doc__ or "").strip()):
+                await story(runner)
+        return runner.failures
     finally:
         await plane.__aexit__(None, None, None)
 

@@ -8,16 +8,16 @@ from tonnage.faults import Fault
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.document import Doc
 from tonnage.stories.objects import claim, pod, stateful_set
-from tonnage.stories.stage import Stage
+from tonnage.stories.story_runner import StoryRunner
 
 NO_ROOM = "node(s) did not have enough free storage"
 
 
-async def claims_are_packed_jointly(stage: Stage) -> None:
+async def claims_are_packed_jointly(runner: StoryRunner) -> None:
     """KEP-5925, story 1: all claims of a pod have to fit into a node's pools together"""
-    known = (await stage.capacity()).items()
+    known = (await runner.capacity()).items()
     published = {node: [str(pool) for pool in each.available_capacities] for node, each in known}
-    stage.holds(
+    runner.check(
         "every pool of every node is known to the scheduler",
         published == {"node-1": ["100Gi"], "node-2": ["100Gi"] * 3, "node-3": ["60Gi", "60Gi"]},
         ", ".join(f"{node} {' + '.join(pools)}" for node, pools in sorted(published.items())),
@@ -25,45 +25,45 @@ async def claims_are_packed_jointly(stage: Stage) -> None:
     for count, size, verdict in ((2, "100Gi", True), (1, "120Gi", False), (3, "80Gi", True), (4, "80Gi", False)):
         claims = [claim(f"data-{number}", size) for number in range(count)]
         asked = pod("asked", [each["metadata"]["name"] for each in claims])
-        answer = await stage.explained(asked, *claims)
+        answer = await runner.explanation_of(asked, *claims)
         fits = [each.name for each in answer.nodes if each.feasible]
         where = ", ".join(fits) or "nowhere"
-        stage.holds(f"{count} x {size} fit {where}", fits == (["node-2"] if verdict else []), answer.message)
-    await stage.apply(
+        runner.check(f"{count} x {size} fit {where}", fits == (["node-2"] if verdict else []), answer.message)
+    await runner.apply(
         claim("left", "100Gi"),
         claim("right", "100Gi"),
         pod("db", ["left", "right"]),
         claim("huge", "120Gi"),
         pod("too-big", ["huge"]),
     )
-    node = await stage.bound("db")
-    await stage.running("db")
-    stage.holds("two claims of 100Gi run where there are three disks", node == "node-2", node)
-    message = await stage.refused("too-big")
-    stage.holds("one of 120Gi is not sent to 300Gi that are three disks", f"3 {NO_ROOM}" in message)
+    node = await runner.bound("db")
+    await runner.running("db")
+    runner.check("two claims of 100Gi run where there are three disks", node == "node-2", node)
+    message = await runner.refused("too-big")
+    runner.check("one of 120Gi is not sent to 300Gi that are three disks", f"3 {NO_ROOM}" in message)
 
 
-async def old_figures_are_not_used_twice(stage: Stage) -> None:
+async def old_figures_are_not_used_twice(runner: StoryRunner) -> None:
     """KEP-5925, story 2: ten pods of 20Gi on a disk of 100Gi, with a slow driver"""
-    stage.faults(Fault("slow", value=0.3))
+    runner.faults(Fault("slow", value=0.3))
     docs = ten_pods("node-1")
-    stage.console.print("  + 10 pods, each with a claim of 20Gi, only on node-1 (100Gi)", style="cyan")
-    await stage.create(*docs)
+    runner.console.print("  + 10 pods, each with a claim of 20Gi, only on node-1 (100Gi)", style="cyan")
+    await runner.create(*docs)
 
     async def settled() -> bool:
-        found = await stage.pods()
+        found = await runner.pods()
         running = sum(each.status.phase == "Running" for each in found)
         waiting = sum(
             any(c.type == "PodScheduled" and NO_ROOM in c.message for c in each.status.conditions) for each in found
         )
         return running == 5 and running + waiting == 10
 
-    await stage.until("five pods to run and five to be told that there is no room", settled)
-    failed = await stage.events("ProvisioningFailed")
-    stage.holds("five pods run, five wait with a reason", True)
-    waiting = next(each.name for each in await stage.pods() if not each.spec.node_name)
-    await stage.judged_anew(waiting)
-    stage.holds("not one volume was refused by the driver", not failed, f"{len(failed)} x ProvisioningFailed")
+    await runner.until("five pods to run and five to be told that there is no room", settled)
+    failed = await runner.events("ProvisioningFailed")
+    runner.check("five pods run, five wait with a reason", True)
+    waiting = next(each.name for each in await runner.pods() if not each.spec.node_name)
+    await runner.explain_anew(waiting)
+    runner.check("not one volume was refused by the driver", not failed, f"{len(failed)} x ProvisioningFailed")
 
 
 def ten_pods(node: str) -> list[Doc]:
@@ -73,56 +73,56 @@ def ten_pods(node: str) -> list[Doc]:
     return docs
 
 
-async def a_drained_node_gives_its_volumes_away(stage: Stage) -> None:
+async def a_drained_node_gives_its_volumes_away(runner: StoryRunner) -> None:
     """KEP-5925, story 3: a volume is rebuilt where there is room, when its node is drained"""
-    await stage.apply(stateful_set("db", "80Gi"))
-    home = await stage.bound("db-0")
-    await stage.running("db-0")
-    volume = await volume_of(stage, "data-db-0")
-    note = await written(stage, "db-0", volume, "remember me")
+    await runner.apply(stateful_set("db", "80Gi"))
+    home = await runner.bound("db-0")
+    await runner.running("db-0")
+    volume = await volume_of(runner, "data-db-0")
+    note = await written(runner, "db-0", volume, "remember me")
     # Of the two other nodes one has no disk that is large enough: only capacity tells them apart.
     others = [node for node in ("node-1", "node-2") if node != home]
-    stage.console.print(f"  $ kubectl drain {home}", style="cyan")
-    await stage.cordon(home)
-    await stage.until("the driver to free the volume from its node", lambda: is_free(stage, volume.name))
-    await stage.judged_anew("db-0")
-    await stage.client.evict(f"{stage.namespace}/db-0")
+    runner.console.print(f"  $ kubectl drain {home}", style="cyan")
+    await runner.cordon(home)
+    await runner.until("the driver to free the volume from its node", lambda: is_free(runner, volume.name))
+    await runner.explain_anew("db-0")
+    await runner.client.evict(f"{runner.namespace}/db-0")
 
     async def moved() -> str:
-        found = [each for each in await stage.pods("db") if each.spec.node_name not in ("", home)]
+        found = [each for each in await runner.pods("db") if each.spec.node_name not in ("", home)]
         return found[0].spec.node_name if found and found[0].status.phase == "Running" else ""
 
-    node = await stage.until("db-0 to run elsewhere", moved)
-    stage.holds(f"db-0 runs on {node}, which has a disk for 80Gi; node-3 has none", node in others, node)
-    volume = await stage.client.get(PersistentVolume, volume.key)
-    stage.holds("the volume is tied to its new node", node in str(volume.spec.node_affinity), volume.name)
-    stage.holds("and what was in it is still there", await read(stage, "db-0", volume) == note, note)
-    told = await stage.events("CapacityAwareRescheduling")
-    stage.holds("an event tells of it", len(told) == 1, told[0].message if told else "none")
+    node = await runner.until("db-0 to run elsewhere", moved)
+    runner.check(f"db-0 runs on {node}, which has a disk for 80Gi; node-3 has none", node in others, node)
+    volume = await runner.client.get(PersistentVolume, volume.key)
+    runner.check("the volume is tied to its new node", node in str(volume.spec.node_affinity), volume.name)
+    runner.check("and what was in it is still there", await read(runner, "db-0", volume) == note, note)
+    told = await runner.events("CapacityAwareRescheduling")
+    runner.check("an event tells of it", len(told) == 1, told[0].message if told else "none")
 
 
-async def is_free(stage: Stage, volume: str) -> bool:
+async def is_free(runner: StoryRunner, volume: str) -> bool:
     """Whether a volume may be reached from every node."""
-    return (await stage.client.get(PersistentVolume, volume)).spec.node_affinity.required is None
+    return (await runner.client.get(PersistentVolume, volume)).spec.node_affinity.required is None
 
 
-async def volume_of(stage: Stage, name: str) -> PersistentVolume:
-    found = await stage.client.get(PersistentVolumeClaim, f"{stage.namespace}/{name}")
-    return await stage.client.get(PersistentVolume, found.spec.volume_name)
+async def volume_of(runner: StoryRunner, name: str) -> PersistentVolume:
+    found = await runner.client.get(PersistentVolumeClaim, f"{runner.namespace}/{name}")
+    return await runner.client.get(PersistentVolume, found.spec.volume_name)
 
 
-async def written(stage: Stage, pod: str, volume: PersistentVolume, text: str) -> str:
+async def written(runner: StoryRunner, pod: str, volume: PersistentVolume, text: str) -> str:
     """Leave a note in a volume, where the pod would."""
-    (await mounted(stage, pod, volume)).joinpath("note").write_text(text)
+    (await mounted(runner, pod, volume)).joinpath("note").write_text(text)
     return text
 
 
-async def read(stage: Stage, pod: str, volume: PersistentVolume) -> str:
-    return (await mounted(stage, pod, volume)).joinpath("note").read_text()
+async def read(runner: StoryRunner, pod: str, volume: PersistentVolume) -> str:
+    return (await mounted(runner, pod, volume)).joinpath("note").read_text()
 
 
-async def mounted(stage: Stage, pod: str, volume: PersistentVolume) -> Path:
+async def mounted(runner: StoryRunner, pod: str, volume: PersistentVolume) -> Path:
     """Where the node has put the volume for this pod."""
-    uid = (await stage.pod(pod)).uid
-    nodes = stage.plane.settings.data_dir / "nodes"
+    uid = (await runner.pod(pod)).uid
+    nodes = runner.plane.settings.data_dir / "nodes"
     return next(nodes.glob(f"**/pods/{uid}/volumes/kubernetes.io~csi/{volume.name}/mount"))

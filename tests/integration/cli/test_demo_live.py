@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from tonnage.cli.demo import demo
 from tonnage.errors import TonnageError
-from tonnage.stories.acts import ACTS
-from tonnage.stories.stage import Stage
+from tonnage.stories.story_runner import StoryRunner
+from tonnage.stories.suites import SUITES
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -38,14 +38,14 @@ def test_a_demo_that_is_told_to_end_stops_its_cluster_and_leaves_no_folder(numbe
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def nothing_holds(stage: Stage) -> None:
+async def nothing_holds(runner: StoryRunner) -> None:
     """A story that is not true"""
-    stage.holds("the earth is flat", False, "it is round")
+    runner.check("the earth is flat", False, "it is round")
     raise TonnageError("and then the stage breaks")
 
 
 def test_a_claim_that_does_not_hold_is_shown_and_ends_the_demo_with_1(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tonnage.cli.demo.ACTS", (replace(ACTS[0], title="a test", stories=(nothing_holds,)),))
+    monkeypatch.setattr("tonnage.cli.demo.SUITES", (replace(SUITES[0], title="a test", stories=(nothing_holds,)),))
     done = CliRunner().invoke(demo)
     assert done.exit_code == 1
     assert "✗ the earth is flat\n      it is round\n  ✗ and then the stage breaks\n  it did not hold" in done.stdout

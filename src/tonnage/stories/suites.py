@@ -1,14 +1,14 @@
-"""Which stories are played on which cluster."""
+"""Which stories are run on which cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tonnage.stories import attach_limits, nominations, pools, scoring, without
-from tonnage.stories.stage import Stage
+from tonnage.stories import attach_limits, gates_off, nominations, pools, scoring
+from tonnage.stories.story_runner import StoryRunner
 
-Story = Callable[[Stage], Awaitable[None]]
+Story = Callable[[StoryRunner], Awaitable[None]]
 
 PROFILES = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -28,8 +28,8 @@ profiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    """A cluster and what is played on it."""
+class Suite:
+    """A cluster and the stories that are run on it."""
 
     title: str
     gates: str
@@ -39,8 +39,8 @@ class Act:
     max_volumes: tuple[str, ...] = ("16", f"node-2={attach_limits.LIMIT}")
 
 
-ACTS: tuple[Act, ...] = (
-    Act(
+SUITES: tuple[Suite, ...] = (
+    Suite(
         "with all four enhancements",
         "",
         (
@@ -55,14 +55,14 @@ ACTS: tuple[Act, ...] = (
             attach_limits.a_refused_attachment_corrects_the_limit,
         ),
     ),
-    Act(
+    Suite(
         "without: the gates of KEP-5925 and KEP-4876 are off",
         "CSIStorageCapacityV2=false,MutableCSINodeAllocatableCount=false",
         (
-            without.claims_are_looked_at_one_by_one,
-            without.old_figures_are_used_again_and_again,
-            without.a_drained_node_sends_its_pods_anywhere,
-            without.limits_stay_what_they_were,
+            gates_off.claims_are_looked_at_one_by_one,
+            gates_off.old_figures_are_used_again_and_again,
+            gates_off.a_drained_node_sends_its_pods_anywhere,
+            gates_off.limits_stay_what_they_were,
         ),
     ),
 )

@@ -1,13 +1,13 @@
-"""Where stories are played: a running cluster, a namespace of one's own, and a page to write on.
+"""Runs stories: a running cluster, a namespace for each story, and a console to write on.
 
-    async with stage.scene("KEP-5925: …"):
-        await stage.apply(claim("data", "100Gi"), pod("db", ["data"]))
-        node = await stage.bound("db")
-        stage.holds("it went to node-2", node == "node-2", node)
+    async with runner.story("KEP-5925: …"):
+        await runner.apply(claim("data", "100Gi"), pod("db", ["data"]))
+        node = await runner.bound("db")
+        runner.check("it went to node-2", node == "node-2", node)
 
 Everything that is applied is shown; before a pod is applied, what is known of the cluster is asked why each node would
 be refused (the same code as `tonnage explain`), so that the page can say so beside what really happened. Every wait has
-an end; a wait that ends without its condition is a claim that did not hold, and ends the story, not the play.
+an end; a wait that ends without its condition is a claim that did not hold, and ends the story, not the suite.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class StoryEnds(TonnageError):
     """What a story waited for did not come."""
 
 
-class Stage:
+class StoryRunner:
     """One running cluster and the claims that were made about it."""
 
     def __init__(self, plane: Plane, console: Console, *, clock: Clock) -> None:
@@ -61,27 +61,27 @@ class Stage:
         self.clock = clock
         self.failures: list[str] = []
         self.namespace = ""
-        self._scenes = 0
+        self._stories = 0
         self._faults = FaultFile(plane.settings.faults)
 
     @property
     def client(self) -> Client:
         return self.plane.client
 
-    # -- scenes -------------------------------------------------------------------------------------------------------
+    # -- one story -----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def scene(self, title: str) -> AsyncIterator[None]:
+    async def story(self, title: str) -> AsyncIterator[None]:
         """A namespace of its own, and afterwards the cluster as it was: no faults, nothing cordoned, all room free."""
-        self._scenes += 1
-        self.namespace = f"story-{self._scenes}"
+        self._stories += 1
+        self.namespace = f"story-{self._stories}"
         self.console.print(f"\n[bold]{title}[/]")
         await self.client.create_doc({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
         before = len(self.failures)
         try:
             yield
         except TonnageError as exc:
-            self.holds(exc.message, False)
+            self.check(exc.message, False)
         held = len(self.failures) == before
         await self._clear_away()
         self.console.print("  [green]it held[/]" if held else "  [red]it did not hold[/]")
@@ -96,28 +96,28 @@ class Stage:
         with suppress(StoryEnds):
             await self.until("everything to be cleared away", self._is_clear)
             return
-        self.holds("everything was cleared away", False, self.namespace)
+        self.check("everything was cleared away", False, self.namespace)
 
     async def _is_clear(self) -> bool:
         volumes = (await self.client.list(PersistentVolume)).items
         namespaces = {each.name for each in (await self.client.list(Namespace)).items}
         return not volumes and self.namespace not in namespaces
 
-    # -- acts ---------------------------------------------------------------------------------------------------------
+    # -- writes -------------------------------------------------------------------------------------------------------
 
     async def apply(self, *docs: Doc) -> None:
         """Create objects, shown one a line, and what would be said of each pod."""
         for doc in docs:
             self.console.print(f"  + {described(doc)}", style="cyan", markup=False)
         for doc in docs:
-            await self.foretell(doc, *docs)
+            await self.explain(doc, *docs)
         await self.create(*docs)
 
-    async def foretell(self, doc: Doc, *others: Doc) -> None:
+    async def explain(self, doc: Doc, *others: Doc) -> None:
         """Show which nodes would be refused to the pod that an object is, or will make, if it were placed now."""
         pod, claims = pod_of(doc)
         if pod is not None:
-            self._show(await self.explained(pod, *others, *claims))
+            self._show(await self.explanation_of(pod, *others, *claims))
 
     async def create(self, *docs: Doc) -> None:
         """Create objects without a word."""
@@ -127,18 +127,18 @@ class Stage:
                 metadata = {**metadata, "namespace": self.namespace}
             await self.client.create_doc({**doc, "metadata": metadata})
 
-    async def explained(self, pod: Doc, *others: Doc) -> Explanation:
+    async def explanation_of(self, pod: Doc, *others: Doc) -> Explanation:
         """What the scheduler would decide about a pod that is not there yet; claims among `others` come with it."""
         with_claims = [doc for doc in others if doc["kind"] == "PersistentVolumeClaim"]
         claims = [self._imagined(PersistentVolumeClaim, doc) for doc in with_claims]
-        return self._explained(self._imagined(Pod, pod), [*await self._objects(), *claims])
+        return self._explain(self._imagined(Pod, pod), [*await self._objects(), *claims])
 
-    async def judged_anew(self, name: str) -> Explanation:
+    async def explain_anew(self, name: str) -> Explanation:
         """What the scheduler would decide about a pod that runs, if it had to be placed again; shown."""
         objects = [each for each in await self._objects() if not (isinstance(each, Pod) and each.name == name)]
         pod = await self.pod(name)
         spec = msgspec.structs.replace(pod.spec, node_name="")
-        answer = self._explained(msgspec.structs.replace(pod, spec=spec), objects)
+        answer = self._explain(msgspec.structs.replace(pod, spec=spec), objects)
         self._show(answer)
         return answer
 
@@ -146,7 +146,7 @@ class Stage:
         found = await asyncio.gather(*(self.client.list(cls) for cls in LISTED))
         return [each for listed in found for each in listed.items]
 
-    def _explained(self, pod: Pod, objects: Sequence[Object]) -> Explanation:
+    def _explain(self, pod: Pod, objects: Sequence[Object]) -> Explanation:
         settings, foreign = self.plane.settings, foreign_plugins()
         configuration = load_configuration(settings.scheduler_config, settings.gates, foreign)
         profile = configuration.profile_named(pod.spec.scheduler_name) or configuration.profiles[0]
@@ -236,7 +236,7 @@ class Stage:
         return found
 
     async def events(self, reason: str, about: str = "") -> list[Event]:
-        """Events of this scene, by reason and the name of what they are about."""
+        """Events of this story, by reason and the name of what they are about."""
         found = (await self.client.list(Event, namespace=self.namespace)).items
         return [each for each in found if each.reason == reason and (not about or each.involved_object.name == about)]
 
@@ -246,7 +246,7 @@ class Stage:
         found: Iterable[CSIStorageCapacity] = (await self.client.list(CSIStorageCapacity)).items
         return {each.node_topology.match_labels.get(key, ""): each for each in found if each.node_topology is not None}
 
-    def holds(self, claim: str, true: bool, found: object = "") -> None:
+    def check(self, claim: str, true: bool, found: object = "") -> None:
         """Write a claim with its evidence, and remember when it does not hold."""
         mark = "[green]✓[/]" if true else "[red]✗[/]"
         self.console.print(f"  {mark} {claim}")
