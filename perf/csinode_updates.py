@@ -27,7 +27,7 @@ from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock, rfc3339
 from tonnage.csi import csi_pb2 as csi
-from tonnage.node.metrics import Meter, Trigger
+from tonnage.node.metrics import NodeMetrics, Trigger
 from tonnage.node.program import NodeProgram
 from tonnage.node.settings import NodeSettings
 from tonnage.objects.core_v1 import PersistentVolumeClaim
@@ -48,7 +48,7 @@ class Restless(ScriptedDriver):
         return await super().NodeGetInfo(request, context)
 
 
-class Samples(Meter):
+class Samples(NodeMetrics):
     """Keeps every single duration beside the histogram."""
 
     def __init__(self) -> None:
@@ -163,7 +163,7 @@ async def measure(folder: Path, options: argparse.Namespace) -> None:
                 "spec": {"attachRequired": True, "nodeAllocatableUpdatePeriodSeconds": PERIOD_S},
             }
         )
-        async with NodeProgram(client, settings, clock=clock, rng=random.Random(1), meter=samples) as program:
+        async with NodeProgram(client, settings, clock=clock, rng=random.Random(1), metrics=samples) as program:
             running = asyncio.create_task(program.run())
             await program.wait_ready()
             await samples.wait_for("periodic", options.nodes * options.periods)

@@ -52,6 +52,15 @@ INNER_ROWS: dict[str, Rows] = {
         ("services", "rebuilding"),
         ("serving",),
     ),
+    "node": (
+        ("settings", "metrics", "injected_faults", "pod_index"),
+        ("node_objects", "drivers", "context"),
+        ("csinode",),
+        ("mounts",),
+        ("registration", "pods"),
+        ("kubelet",),
+        ("program",),
+    ),
     "controllers": (
         ("controller_context", "finalizer_patches", "lookup", "event_deduplication"),
         ("volumes", "workloads", "nodes", "garbage"),

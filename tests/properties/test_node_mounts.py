@@ -1,4 +1,4 @@
-"""Mounts, whatever happens: every mount has a record, and what has one can be undone, also after any kill.
+"""Mounter, whatever happens: every mount has a record, and what has one can be undone, also after any kill.
 
 A seeded run of mounts, unmounts, drivers that refuse and processes that die at any await, with a real driver behind.
 """
@@ -18,11 +18,11 @@ from prometheus_client import CollectorRegistry
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.node.drivers import Drivers
-from tonnage.node.metrics import Meter
+from tonnage.node.metrics import NodeMetrics
 from tonnage.node.mounts import mount_records
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
-from tonnage.node.mounts.mount_plan import Wish
-from tonnage.node.mounts.mounter import Mounts
+from tonnage.node.mounts.mount_plan import VolumeToMount
+from tonnage.node.mounts.mounter import Mounter
 from tonnage.objects.core_v1.references import SecretReference
 from tonnage.testing.scripted_driver import ScriptedDriver
 
@@ -30,11 +30,11 @@ STEPS = 60
 CALLS = ("NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
 
 
-def wish(volume: int, pod: int) -> Wish:
+def to_mount(volume: int, pod: int) -> VolumeToMount:
     record = MountRecord(
         driver="csi.example", handle=f"h{volume}", name=f"pv{volume}", pod_uid=f"u{pod}", is_block=volume == 2
     )
-    return Wish(pod_volume="v", record=record, context={}, pod_info={})
+    return VolumeToMount(pod_volume="v", record=record, context={}, pod_info={})
 
 
 async def no_secret(_: SecretReference | None) -> dict[str, str]:
@@ -57,13 +57,13 @@ class Node:
             clock=SystemClock(),
             rng=rng,
             timeout_s=30.0,
-            meter=Meter(CollectorRegistry()),
+            metrics=NodeMetrics(CollectorRegistry()),
             on_change=lambda _: None,
         )
         self.start()
 
     def start(self) -> None:
-        self.mounts = Mounts("n", self.paths, self.drivers, secrets=no_secret, pace=no_pause)
+        self.mounts = Mounter("n", self.paths, self.drivers, secrets=no_secret, before_call=no_pause)
         self.mounts.recover()
 
     async def leave(self, uid: str) -> None:
@@ -86,14 +86,14 @@ async def live_through(seed: int, folder: Path) -> None:
     rng = random.Random(seed)
     node = Node(folder, rng)
     async with node.plugin.served():
-        await node.drivers.look()
+        await node.drivers.poll()
         for _ in range(STEPS):
             refused = rng.choice((*CALLS, *[""] * 12))
             if refused:
                 node.plugin.refuse(refused, grpc.StatusCode.INTERNAL, "on request")
             work = [
                 asyncio.create_task(
-                    node.mounts.mount(wish(rng.randrange(3), rng.randrange(3)), publish_context={})
+                    node.mounts.mount(to_mount(rng.randrange(3), rng.randrange(3)), publish_context={})
                     if rng.random() < 0.6
                     else node.leave(f"u{rng.randrange(3)}")
                 )

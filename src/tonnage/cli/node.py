@@ -19,7 +19,7 @@ from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates
-from tonnage.node.metrics import Meter
+from tonnage.node.metrics import NodeMetrics
 from tonnage.node.program import NodeProgram
 from tonnage.node.settings import DEFAULT_CAPACITY, PROGRAM, NodeSettings
 from tonnage.quantity import InvalidQuantity, Quantity
@@ -176,7 +176,7 @@ async def _run(
         settings,
         clock=clock,
         rng=random.Random(secrets.randbits(64)),
-        meter=Meter(measures),
+        metrics=NodeMetrics(measures),
         faults=None if faults_file is None else FaultFile(faults_file),
     )
     async with AsyncExitStack() as stack:

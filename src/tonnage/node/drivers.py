@@ -26,16 +26,16 @@ from tonnage.csi.client import CsiClient
 from tonnage.csi.driver_capabilities import NodeCapabilities, get_node_capabilities
 from tonnage.deadline import within
 from tonnage.errors import TonnageError
-from tonnage.node.metrics import Meter
+from tonnage.node.metrics import NodeMetrics
 from tonnage.private_files import write_private
 
 _ASK_S: Final = 5.0
-"""How long a driver may take to say who it is; then it is asked again at the next look."""
+"""How long a driver may take to say who it is; then it is asked again at the next poll."""
 
 _log = logs.logger(__name__)
 
 
-class DriverMissing(TonnageError):
+class DriverNotFound(TonnageError):
     """A volume's driver is not on this node, or not yet."""
 
     def __init__(self, name: str) -> None:
@@ -57,7 +57,7 @@ class Driver:
 
 
 class Drivers:
-    """Keeps the list of one node's drivers. `on_change` is told the name of a driver that came, changed or went."""
+    """Keeps the list of one node's drivers. `on_change` gets the name of a driver that came, changed or went."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Drivers:
         clock: Clock,
         rng: random.Random,
         timeout_s: float,
-        meter: Meter,
+        metrics: NodeMetrics,
         on_change: Callable[[str], None],
     ) -> None:
         self._addresses = addresses
@@ -75,20 +75,20 @@ class Drivers:
         self._clock = clock
         self._rng = rng
         self._timeout_s = timeout_s
-        self._meter = meter
+        self._metrics = metrics
         self._on_change = on_change
         self._by_address: dict[str, Driver] = {}
         self._clients: dict[str, CsiClient] = {}
         self._complained: set[str] = set()
         self.gone: set[str] = set()
-        """Drivers that were here and are not: their entries are to be taken out of the CSINode, then `settle`."""
+        """Drivers that were here and are not: their entries are to be taken out of the CSINode, then `unregistered`."""
 
     def get(self, name: str) -> Driver:
-        """An installed driver. Raises DriverMissing."""
+        """An installed driver. Raises DriverNotFound."""
         for driver in self._by_address.values():
             if driver.name == name:
                 return driver
-        raise DriverMissing(name)
+        raise DriverNotFound(name)
 
     def is_installed(self, name: str) -> bool:
         return any(driver.name == name for driver in self._by_address.values())
@@ -108,8 +108,8 @@ class Drivers:
             if address not in self._addresses or not _exists(address):
                 self.gone.add(name)
 
-    async def look(self) -> None:
-        """Look at every address once. Never raises: what does not answer is looked at again."""
+    async def poll(self) -> None:
+        """Look at every address once. Never raises: a driver that does not answer is asked at the next poll."""
         for address in self._addresses:
             known = self._by_address.get(address)
             if not _exists(address):
@@ -127,7 +127,7 @@ class Drivers:
                     _log.warning("A driver does not say who it is", address=address, error=str(exc))
                     self._complained.add(address)
 
-    def settle(self, name: str) -> None:
+    def unregistered(self, name: str) -> None:
         """A driver that went has been taken out everywhere."""
         self.gone.discard(name)
         if not self.is_installed(name):
@@ -166,7 +166,7 @@ class Drivers:
         client = self._clients.get(address)
         if client is None:
             client = self._clients[address] = CsiClient(
-                address, clock=self._clock, rng=self._rng, timeout_s=self._timeout_s, on_call=self._meter.calls
+                address, clock=self._clock, rng=self._rng, timeout_s=self._timeout_s, on_call=self._metrics.calls
             )
         return client
 

@@ -51,7 +51,7 @@ class NodeFaults:
         """It does nothing: stopped, or not there."""
         return self.is_removed(node) or self._active("node-stopped", node) is not None
 
-    async def pace(self, node: str) -> None:
+    async def delay_or_stop(self, node: str) -> None:
         """Called before each step of a pod: a slow node waits here. Raises NodeIdle when it is to do nothing more."""
         if self.is_idle(node):
             raise NodeIdle(f"node {node} does nothing on request")

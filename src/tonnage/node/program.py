@@ -1,7 +1,7 @@
 """`NodeProgram`: the kubelets of many nodes in one process, on one set of informers. `tonnage node` is this.
 
     informers: pods that have a node, nodes, claims, volumes, CSIDrivers, CSINodes, VolumeAttachments
-         └──► who is concerned? (PodIndex: by uid, node, claim) ──► that Kubelet's queue
+         └──► event handlers (PodIndex: by uid, node, claim) ──► that Kubelet's queue
 
 It waits for an API server that is away, and for drivers, as long as it takes. Killed at any point it finds its mounts
 on disk and everything else in the API.
@@ -15,21 +15,22 @@ from typing import Final, Self
 
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
+from tonnage.client.recorder import Recorder
 from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
 from tonnage.faults import FaultFile
+from tonnage.node.context import NodeCaches, NodeContext
 from tonnage.node.injected_faults import NodeFaults
 from tonnage.node.kubelet import Kubelet
-from tonnage.node.metrics import Meter
-from tonnage.node.mounts.mount_plan import Known
-from tonnage.node.pods.index import PodIndex
-from tonnage.node.settings import NodeSettings
+from tonnage.node.metrics import NodeMetrics
+from tonnage.node.pod_index import PodIndex
+from tonnage.node.settings import PROGRAM, NodeSettings
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 
 _BOUND_PODS: Final = "spec.nodeName!="
-_LOOK_AT_FAULTS_S: Final = 0.25
+_POLL_FAULTS_S: Final = 0.25
 
 
 class NodeProgram:
@@ -42,12 +43,12 @@ class NodeProgram:
         *,
         clock: Clock,
         rng: random.Random,
-        meter: Meter,
+        metrics: NodeMetrics,
         faults: FaultFile | None = None,
     ) -> None:
         self.settings = settings
         self._clock = clock
-        self.meter = meter
+        self.metrics = metrics
         self.informers = Informers(client)
         self._faults = NodeFaults(faults, clock=clock)
         pods = self.informers.of(Pod, field_selector=_BOUND_PODS)
@@ -59,24 +60,28 @@ class NodeProgram:
         attachments = self.informers.of(VolumeAttachment)
         self._volumes = volumes
         self._index = PodIndex(pods, frozenset(settings.names), clock=clock)
-        written_nodes, written_claims = MutationCache(nodes, clock=clock), MutationCache(claims, clock=clock)
-        known = Known(claim=written_claims.get, volume=volumes.get, driver=csi_drivers.get)
+        caches = NodeCaches(
+            pods=self._index,
+            nodes=MutationCache(nodes, clock=clock),
+            claims=MutationCache(claims, clock=clock),
+            volumes=volumes,
+            csi_nodes=csi_nodes,
+            csi_drivers=csi_drivers,
+            attachments=attachments,
+        )
         self.kubelets = {
             name: Kubelet(
-                name,
-                client,
-                settings,
-                clock=clock,
-                rng=random.Random(rng.getrandbits(64)),
-                index=self._index,
-                known=known,
-                nodes=written_nodes,
-                claims=written_claims,
-                csi_nodes=csi_nodes,
-                csi_drivers=csi_drivers,
-                attachments=attachments,
-                faults=self._faults,
-                meter=self.meter,
+                NodeContext(
+                    node=name,
+                    client=client,
+                    settings=settings,
+                    caches=caches,
+                    recorder=Recorder(client, PROGRAM, name, by_note=True),
+                    clock=clock,
+                    rng=random.Random(rng.getrandbits(64)),
+                    faults=self._faults,
+                    metrics=metrics,
+                )
             )
             for name in settings.names
         }
@@ -103,7 +108,7 @@ class NodeProgram:
         async with asyncio.TaskGroup() as tasks:
             for kubelet in self.kubelets.values():
                 tasks.create_task(kubelet.run(), name=f"kubelet {kubelet.name}")
-            tasks.create_task(self._follow_faults(), name="faults")
+            tasks.create_task(self._watch_faults(), name="faults")
 
     async def wait_ready(self) -> None:
         """Return when every node and the drivers that it has are registered; idle ones are not waited for."""
@@ -118,22 +123,22 @@ class NodeProgram:
             for kubelet in self.kubelets.values()
         )
 
-    # -- who is concerned ---------------------------------------------------------------------------------------------
+    # -- event handlers ----------------------------------------------------------------------------------------------
 
     def _pod_changed(self, pod: Pod) -> None:
         kubelet = self.kubelets.get(pod.spec.node_name)
         if kubelet is not None and self._is_running:
-            kubelet.pods.add(pod.uid)
+            kubelet.pod_queue.add(pod.uid)
 
     def _node_changed(self, name: str) -> None:
         kubelet = self.kubelets.get(name)
         if kubelet is not None and self._is_running:
-            kubelet.registering.add(name)
+            kubelet.registration_queue.add(name)
 
     def _claim_changed(self, key: Key) -> None:
         for node, uid in self._index.with_claim(key):
             if self._is_running:
-                self.kubelets[node].pods.add(uid)
+                self.kubelets[node].pod_queue.add(uid)
 
     def _volume_changed(self, volume: PersistentVolume) -> None:
         if volume.spec.claim_ref is not None:
@@ -148,13 +153,13 @@ class NodeProgram:
         if self._is_running:
             for kubelet in self.kubelets.values():
                 kubelet.limits.sync(driver.name)
-                kubelet.look_at_all()
+                kubelet.enqueue_all()
 
-    async def _follow_faults(self) -> None:
-        """Faults come by a file: when it changes, every node looks at what it should be doing."""
+    async def _watch_faults(self) -> None:
+        """Faults come by a file: when it changes, every node is reconciled."""
         seen = self._faults.changes
         while True:
-            await self._clock.sleep(_LOOK_AT_FAULTS_S)
+            await self._clock.sleep(_POLL_FAULTS_S)
             self._faults.read()
             if self._faults.changes != seen:
                 seen = self._faults.changes

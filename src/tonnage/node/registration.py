@@ -9,21 +9,15 @@ removed on request: then Node, CSINode and Lease are taken away, and come back w
 from __future__ import annotations
 
 import asyncio
-import random
 from contextlib import suppress
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.cache import Cache
-from tonnage.client.http import Client
-from tonnage.client.recorder import Recorder
-from tonnage.client.written_objects import MutationCache
-from tonnage.clock import Clock
 from tonnage.deadline import within
 from tonnage.errors import AlreadyExists, NotFound, TonnageError
+from tonnage.node.context import NodeContext
 from tonnage.node.csinode.writer import CsiNodeWriter
 from tonnage.node.drivers import Driver, Drivers
-from tonnage.node.injected_faults import NodeFaults
 from tonnage.node.node_objects import (
     LEASE_NAMESPACE,
     is_ready,
@@ -34,12 +28,10 @@ from tonnage.node.node_objects import (
     status_patch,
     topology_patch,
 )
-from tonnage.node.settings import NodeSettings
 from tonnage.objects.codec import convert
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1.references import ObjectReference
-from tonnage.objects.storage_v1 import CSINode
 
 _RETRY_RENEWAL_S: Final = 1.0
 
@@ -49,30 +41,14 @@ _log = logs.logger(__name__)
 class Registration:
     """Registers one node and keeps it registered."""
 
-    def __init__(
-        self,
-        name: str,
-        client: Client,
-        settings: NodeSettings,
-        *,
-        clock: Clock,
-        rng: random.Random,
-        nodes: MutationCache[Node],
-        csi_nodes: Cache[CSINode],
-        drivers: Drivers,
-        recorder: Recorder,
-        faults: NodeFaults,
-    ) -> None:
-        self._name = name
-        self._client = client
-        self._settings = settings
-        self._clock = clock
-        self._rng = rng
-        self._nodes = nodes
-        self._csi_nodes = csi_nodes
+    def __init__(self, context: NodeContext, drivers: Drivers) -> None:
+        self._context = context
+        self._name = context.node
+        self._client = context.client
+        self._settings = context.settings
+        self._clock = context.clock
+        self._nodes = context.caches.nodes
         self._drivers = drivers
-        self._recorder = recorder
-        self._faults = faults
         self._was_unschedulable = False  # upstream's lastNodeUnschedulable: a start tells of a cordon again
         self._wake = asyncio.Event()
         self.is_registered = asyncio.Event()
@@ -80,28 +56,31 @@ class Registration:
         self.is_complete = asyncio.Event()
         """So has every driver that was found, in the CSINode."""
         self.writer = CsiNodeWriter(
-            client, name, clock=clock, count_may_change=settings.gates.MutableCSINodeAllocatableCount
+            self._client,
+            self._name,
+            clock=self._clock,
+            count_may_change=self._settings.gates.MutableCSINodeAllocatableCount,
         )
 
-    async def bring(self, *, has_looked: bool) -> float | None:
-        """Make the node's objects what they should be; seconds after which to look again, None while the node is idle.
+    async def reconcile(self, *, has_polled: bool) -> float | None:
+        """Make the node's objects what they should be; seconds until the next time, None while the node is idle.
 
-        `has_looked`: the drivers that there are have been found. Raises TonnageError.
+        `has_polled`: every socket has been polled, so that all drivers have been found. Raises TonnageError.
         """
-        if self._faults.is_removed(self._name):
+        if self._context.faults.is_removed(self._name):
             await self._remove()
             return None
-        if self._faults.is_idle(self._name):
+        if self._context.is_idle:
             return None
         node = await self._ensure_node()
         self.is_registered.set()
         await self._ensure_drivers(node)
-        if has_looked:
+        if has_polled:
             self.is_complete.set()
         return self._settings.status_update_s
 
     async def put(self, driver: Driver) -> bool:
-        """Bring a driver's CSINode entry to what the driver says. Raises NotFound while there is no Node."""
+        """Write what a driver says of itself into its CSINode entry. Raises NotFound while there is no Node."""
         node = self._nodes.get(self._name)
         if node is None:
             raise NotFound(f'nodes "{self._name}" not found', kind="nodes", name=self._name)
@@ -127,24 +106,24 @@ class Registration:
                 Node, self._name, patch_of_status, patch_type="strategic", subresource="status"
             )
             node = self._nodes.store(patched)
-        self._tell_changes(before, node)
+        self._record_changes(before, node)
         return node
 
-    def _tell_changes(self, before: Node | None, node: Node) -> None:
+    def _record_changes(self, before: Node | None, node: Node) -> None:
         if not self.is_registered.is_set():
-            self._tell(node, "Starting", "Starting kubelet.")
+            self._record(node, "Starting", "Starting kubelet.")
         if before is None or not is_ready(before):  # it never is anything but Ready when it has written its status
-            self._tell_status(node, "NodeReady")
+            self._record_status(node, "NodeReady")
         if node.spec.unschedulable != self._was_unschedulable:
             self._was_unschedulable = node.spec.unschedulable
-            self._tell_status(node, "NodeNotSchedulable" if node.spec.unschedulable else "NodeSchedulable")
+            self._record_status(node, "NodeNotSchedulable" if node.spec.unschedulable else "NodeSchedulable")
 
-    def _tell_status(self, node: Node, reason: str) -> None:
-        self._tell(node, reason, f"Node {node.name} status is now: {reason}")
+    def _record_status(self, node: Node, reason: str) -> None:
+        self._record(node, reason, f"Node {node.name} status is now: {reason}")
 
-    def _tell(self, node: Node, reason: str, note: str) -> None:
+    def _record(self, node: Node, reason: str, note: str) -> None:
         about = ObjectReference(api_version="v1", kind="Node", name=node.name, uid=node.uid)
-        self._recorder.event(about, "Normal", reason, reason, note)
+        self._context.recorder.event(about, "Normal", reason, reason, note)
 
     async def _ensure_drivers(self, node: Node) -> None:
         installed = self._drivers.installed()
@@ -157,9 +136,9 @@ class Registration:
             if patch is not None:
                 node = self._nodes.store(await self._client.patch(Node, self._name, patch))
         gone = tuple(self._drivers.gone)
-        await self.writer.ensure(node, self._csi_nodes.get(self._name), installed, gone)
+        await self.writer.ensure(node, self._context.caches.csi_nodes.get(self._name), installed, gone)
         for name in gone:
-            self._drivers.settle(name)
+            self._drivers.unregistered(name)
 
     async def _remove(self) -> None:
         node = self._nodes.get(self._name)
@@ -174,11 +153,11 @@ class Registration:
 
     # -- the heartbeat ------------------------------------------------------------------------------------------------
 
-    def wake(self) -> None:
-        """Renew at the next opportunity: a fault has been taken back."""
+    def renew_now(self) -> None:
+        """Renew the Lease without waiting for its interval: a fault has been taken back."""
         self._wake.set()
 
-    async def beat(self) -> None:
+    async def renew_lease_forever(self) -> None:
         """Renew the Lease at intervals, until cancelled. Many nodes of one process spread over the interval."""
         await self.is_registered.wait()
         pause_s, complaint = 0.0, ""
@@ -188,12 +167,12 @@ class Registration:
                 with suppress(TimeoutError):
                     await within(self._clock, pause_s, self._wake.wait())
             is_first, pause_s = not pause_s, self._settings.renew_interval_s
-            if self._faults.is_idle(self._name):
+            if self._context.is_idle:
                 continue
             try:
                 await self._renew()
                 if is_first:
-                    pause_s *= self._rng.uniform(0.1, 1.0)
+                    pause_s *= self._context.rng.uniform(0.1, 1.0)
                 complaint = ""
             except TonnageError as exc:
                 if exc.message != complaint:  # with a server that is away it would be the same every second

@@ -43,7 +43,7 @@ class NodeSettings:
     status_report_s: float = 300.0
     attach_error_grace_s: float = 1.0
     csi_timeout_s: float = 30.0
-    look_at_sockets_s: float = 0.5
+    poll_sockets_s: float = 0.5
     gates: Gates = field(default_factory=Gates)
 
     def address(self, template: str, node: str) -> str:

@@ -23,7 +23,7 @@ from tonnage.clock import SystemClock
 from tonnage.errors import NotFound
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates
-from tonnage.node.metrics import Meter
+from tonnage.node.metrics import NodeMetrics
 from tonnage.node.program import NodeProgram
 from tonnage.node.settings import NodeSettings
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -49,7 +49,7 @@ class NodeStage:
             root_dir=folder / "nodes",
             csi_addresses=(f"unix://{folder}/{{node}}/csi.sock",),
             attach_error_grace_s=0.05,
-            look_at_sockets_s=0.05,
+            poll_sockets_s=0.05,
             gates=gates,
         )
         self.stack = AsyncExitStack()
@@ -69,7 +69,7 @@ class NodeStage:
             self.settings,
             clock=SystemClock(),
             rng=random.Random(1),
-            meter=Meter(self.measures),
+            metrics=NodeMetrics(self.measures),
             faults=self.faults,
         )
         await program.__aenter__()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.node.mounts.mount_plan import Known, Plan, plan, waiting_note
+from tonnage.node.context import VolumeLookup
+from tonnage.node.mounts.mount_plan import MountPlan, plan_mounts, waiting_note
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver
 from tonnage.testing.builders import pod
@@ -13,11 +14,11 @@ from tonnage.testing.storage_builders import claim, driver, pod_with, volume
 Found = PersistentVolumeClaim | PersistentVolume | CSIDriver
 
 
-def planned(subject: Pod, *objects: Found) -> Plan:
+def planned(subject: Pod, *objects: Found) -> MountPlan:
     claims = {each.key: each for each in objects if isinstance(each, PersistentVolumeClaim)}
     volumes = {each.name: each for each in objects if isinstance(each, PersistentVolume)}
     drivers = {each.name: each for each in objects if isinstance(each, CSIDriver)}
-    return plan(subject, Known(claims.get, volumes.get, drivers.get))
+    return plan_mounts(subject, VolumeLookup(claims.get, volumes.get, drivers.get))
 
 
 def bound(name: str = "data", **spec: Any) -> tuple[Found, Found]:
@@ -25,29 +26,33 @@ def bound(name: str = "data", **spec: Any) -> tuple[Found, Found]:
 
 
 def problem_of(*objects: Found, subject: Pod | None = None) -> str:
-    drawn = planned(subject or pod_with("p", "data"), *objects)
-    assert drawn.wishes == () and list(drawn.problems) == ["v0"]
-    return drawn.problems["v0"]
+    mount_plan = planned(subject or pod_with("p", "data"), *objects)
+    assert mount_plan.volumes_to_mount == () and list(mount_plan.problems) == ["v0"]
+    return mount_plan.problems["v0"]
 
 
 def test_a_bound_claim_is_a_volume_of_its_driver():
-    drawn = planned(pod_with("p", "data"), *bound(mountOptions=["ro"]), driver())
-    (wish,) = drawn.wishes
-    assert (wish.record.driver, wish.record.handle, wish.record.name) == ("csi.example", "h1", "pv-1")
-    assert (wish.record.pod_uid, wish.pod_volume, wish.claim) == ("default-p", "v0", "default/data")
-    assert (wish.access_mode, wish.mount_options) == ("ReadWriteOnce", ("ro",))
-    assert wish.record.is_attachable and not wish.record.is_block and drawn.problems == {}
+    mount_plan = planned(pod_with("p", "data"), *bound(mountOptions=["ro"]), driver())
+    (to_mount,) = mount_plan.volumes_to_mount
+    assert (to_mount.record.driver, to_mount.record.handle, to_mount.record.name) == ("csi.example", "h1", "pv-1")
+    assert (to_mount.record.pod_uid, to_mount.pod_volume, to_mount.claim) == ("default-p", "v0", "default/data")
+    assert (to_mount.access_mode, to_mount.mount_options) == ("ReadWriteOnce", ("ro",))
+    assert to_mount.record.is_attachable and not to_mount.record.is_block and mount_plan.problems == {}
 
 
 def test_attaching_is_left_out_only_when_the_csi_driver_says_so():
-    assert not planned(pod_with("p", "data"), *bound(), driver(attachRequired=False)).wishes[0].record.is_attachable
-    assert planned(pod_with("p", "data"), *bound()).wishes[0].record.is_attachable
+    assert (
+        not planned(pod_with("p", "data"), *bound(), driver(attachRequired=False))
+        .volumes_to_mount[0]
+        .record.is_attachable
+    )
+    assert planned(pod_with("p", "data"), *bound()).volumes_to_mount[0].record.is_attachable
 
 
 def test_a_driver_that_asks_for_it_is_told_about_the_pod():
-    assert planned(pod_with("p", "data"), *bound(), driver()).wishes[0].pod_info == {}
+    assert planned(pod_with("p", "data"), *bound(), driver()).volumes_to_mount[0].pod_info == {}
     subject = pod_with("p", "data", spec={"serviceAccountName": "robot"})
-    assert planned(subject, *bound(), driver(podInfoOnMount=True)).wishes[0].pod_info == {
+    assert planned(subject, *bound(), driver(podInfoOnMount=True)).volumes_to_mount[0].pod_info == {
         "csi.storage.k8s.io/pod.name": "p",
         "csi.storage.k8s.io/pod.namespace": "default",
         "csi.storage.k8s.io/pod.uid": "default-p",
@@ -58,8 +63,8 @@ def test_a_driver_that_asks_for_it_is_told_about_the_pod():
 
 def test_volumes_of_no_csi_driver_are_taken_to_be_there():
     other = [{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "c"}}]
-    assert planned(pod("p", spec={"volumes": other})) == Plan((), {})
-    assert planned(pod_with("p", "data"), claim("data", volume="pv-1"), local_volume()) == Plan((), {})
+    assert planned(pod("p", spec={"volumes": other})) == MountPlan((), {})
+    assert planned(pod_with("p", "data"), claim("data", volume="pv-1"), local_volume()) == MountPlan((), {})
 
 
 def local_volume() -> PersistentVolume:
@@ -91,8 +96,8 @@ def test_a_volume_that_does_not_name_its_claim_is_a_problem():
 
 def test_a_protected_claim_that_is_going_still_serves_the_pods_that_have_it():
     going = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubernetes.io/pvc-protection"]}
-    drawn = planned(pod_with("p", "data"), claim("data", volume="pv-1", metadata=going), bound()[1])
-    assert len(drawn.wishes) == 1
+    mount_plan = planned(pod_with("p", "data"), claim("data", volume="pv-1", metadata=going), bound()[1])
+    assert len(mount_plan.volumes_to_mount) == 1
 
 
 def test_a_block_volume_cannot_be_mounted_nor_a_filesystem_be_a_device():
@@ -105,8 +110,8 @@ def test_a_block_volume_cannot_be_mounted_nor_a_filesystem_be_a_device():
     assert problem_of(*bound(), subject=pod_with("p", "data", spec={"containers": [devices]})) == (
         "volume v0 has volumeMode Filesystem, but is specified in volumeDevices"
     )
-    drawn = planned(pod_with("p", "data", spec={"containers": [devices]}), *block)
-    assert drawn.wishes[0].record.is_block
+    mount_plan = planned(pod_with("p", "data", spec={"containers": [devices]}), *block)
+    assert mount_plan.volumes_to_mount[0].record.is_block
 
 
 def test_an_ephemeral_claim_must_have_been_made_for_this_pod():
@@ -117,7 +122,7 @@ def test_an_ephemeral_claim_must_have_been_made_for_this_pod():
     )
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "default-p", "controller": True}
     made = claim("p-v0", volume="pv-1", metadata={"ownerReferences": [owner]})
-    assert len(planned(subject, made, pv).wishes) == 1
+    assert len(planned(subject, made, pv).volumes_to_mount) == 1
 
 
 def test_an_inline_volume_is_published_for_its_pod_alone_if_its_driver_does_that():
@@ -127,9 +132,9 @@ def test_an_inline_volume_is_published_for_its_pod_alone_if_its_driver_does_that
         "mounter.SetupAt failed to check volume lifecycle mode: volume mode Ephemeral not supported by "
         "driver csi.example"
     )
-    (wish,) = planned(subject, driver(volumeLifecycleModes=["Ephemeral"])).wishes
-    assert wish.record.is_inline and not wish.record.is_attachable and wish.context == {"a": "b"}
-    assert wish.record.handle.startswith("csi-") and len(wish.record.handle) == 4 + 64
+    (to_mount,) = planned(subject, driver(volumeLifecycleModes=["Ephemeral"])).volumes_to_mount
+    assert to_mount.record.is_inline and not to_mount.record.is_attachable and to_mount.context == {"a": "b"}
+    assert to_mount.record.handle.startswith("csi-") and len(to_mount.record.handle) == 4 + 64
 
 
 def test_the_account_of_a_wait_prints_lists_as_go_does():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.node.mounts.attachments import Attach, attach_state, is_resource_exhausted
+from tonnage.node.mounts.attachments import AttachState, attach_state, is_resource_exhausted
 from tonnage.objects.codec import convert
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
 from tonnage.testing.storage_builders import meta
@@ -65,28 +65,28 @@ def test_the_name_is_what_everybody_computes():
     )
 
 
-def state(found: VolumeAttachment | None, waited_s: float = 1.0) -> Attach:
+def state(found: VolumeAttachment | None, waited_s: float = 1.0) -> AttachState:
     return attach_state(found, pod_came_at=CAME_AT, waited_s=waited_s)
 
 
 def test_an_attachment_is_waited_for_until_it_says_attached():
-    assert state(None) is Attach.WAITING
-    assert state(attachment({})) is Attach.WAITING
-    assert state(attachment({"attached": True})) is Attach.ATTACHED
+    assert state(None) is AttachState.WAITING
+    assert state(attachment({})) is AttachState.WAITING
+    assert state(attachment({"attached": True})) is AttachState.ATTACHED
 
 
 def test_an_attachment_that_is_being_deleted_is_not_relied_on():
     leaving = attachment({"attached": True}, deletionTimestamp="2026-01-01T12:00:00Z")
-    assert state(leaving) is Attach.WAITING
+    assert state(leaving) is AttachState.WAITING
 
 
 def test_an_error_of_the_second_in_which_the_pod_came_or_later_is_its_own():
-    assert state(failed(at="2026-01-01T12:00:00Z")) is Attach.EXHAUSTED
-    assert state(failed(at="2026-01-01T12:00:09Z")) is Attach.EXHAUSTED
-    assert state(failed(at=None)) is Attach.EXHAUSTED
+    assert state(failed(at="2026-01-01T12:00:00Z")) is AttachState.EXHAUSTED
+    assert state(failed(at="2026-01-01T12:00:09Z")) is AttachState.EXHAUSTED
+    assert state(failed(at=None)) is AttachState.EXHAUSTED
 
 
 def test_an_older_error_counts_only_when_it_is_still_there_after_the_long_wait():
     old = failed(at=(CAME_AT - timedelta(seconds=2)).isoformat().replace("+00:00", "Z"))
-    assert state(old, waited_s=122.9) is Attach.WAITING
-    assert state(old, waited_s=123.0) is Attach.EXHAUSTED
+    assert state(old, waited_s=122.9) is AttachState.WAITING
+    assert state(old, waited_s=123.0) is AttachState.EXHAUSTED

@@ -29,12 +29,12 @@ def test_a_slow_node_waits_before_each_step(tmp_path: Path):
     clock, faults = faults_of(tmp_path, Fault("node-slow", "a", 3.0))
 
     async def story() -> None:
-        step = asyncio.create_task(faults.pace("a"))
+        step = asyncio.create_task(faults.delay_or_stop("a"))
         await clock.run_for(2.9)
         assert not step.done()
         await clock.run_for(0.1)
         assert step.done()
-        await faults.pace("b")
+        await faults.delay_or_stop("b")
 
     asyncio.run(story())
 
@@ -42,7 +42,7 @@ def test_a_slow_node_waits_before_each_step(tmp_path: Path):
 def test_a_node_that_is_stopped_leaves_what_it_is_at(tmp_path: Path):
     _, faults = faults_of(tmp_path, Fault("node-stopped"))
     with pytest.raises(NodeIdle) as found:
-        asyncio.run(faults.pace("a"))
+        asyncio.run(faults.delay_or_stop("a"))
     assert found.value.message == "node a does nothing on request"
 
 

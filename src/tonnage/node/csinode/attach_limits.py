@@ -1,10 +1,10 @@
 """KEP-4876 on one node: attach limits in CSINode follow their drivers, at intervals and when an attach found no slot.
 
-One ticker a driver, by the period that its CSIDriver asks for (`allocatable_updates` is the rule). `sync` is called
+One ticker a driver, by the period that its CSIDriver asks for (`update_period` is the rule). `sync` is called
 when a driver came or went and when its CSIDriver changed; it starts, stops or replaces the ticker. The first tick comes
 one period later. What fails is logged and counted, the last value stays, and the next tick comes all the same.
 
-`exhausted` updates at once, with a few tries; those who ask while one is under way and began after they noticed share
+`update_now` updates at once, with a few tries; those who ask while one is under way and began after they noticed share
 its outcome, so that ten pods turned away together cost the driver one question.
 """
 
@@ -23,7 +23,7 @@ from tonnage.deadline import within
 from tonnage.errors import TonnageError
 from tonnage.node.csinode.update_period import update_period_s
 from tonnage.node.drivers import Driver, Drivers
-from tonnage.node.metrics import Meter, Trigger
+from tonnage.node.metrics import NodeMetrics, Trigger
 from tonnage.objects.storage_v1 import CSIDriver
 
 _ASK_S: Final = 120.0
@@ -32,13 +32,13 @@ _TRIES: Final = 5
 _FIRST_PAUSE_S, _JITTER = 0.1, 0.5
 
 Write = Callable[[Driver], Awaitable[bool]]
-"""Brings a driver's CSINode entry to `driver.info`."""
+"""Writes `driver.info` into the driver's CSINode entry."""
 
 _log = logs.logger(__name__)
 
 
-class LimitUpdater:
-    """The updates of one node. `write` puts what a driver says into the CSINode; `is_idle` holds all of it back."""
+class AttachLimitUpdater:
+    """Updates the attach limits of one node. `write` puts what a driver says into the CSINode; `is_idle` pauses it."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class LimitUpdater:
         is_idle: Callable[[], bool],
         clock: Clock,
         rng: random.Random,
-        meter: Meter,
+        metrics: NodeMetrics,
     ) -> None:
         self._node = node
         self._drivers = drivers
@@ -61,7 +61,7 @@ class LimitUpdater:
         self._is_idle = is_idle
         self._clock = clock
         self._rng = rng
-        self._meter = meter
+        self._metrics = metrics
         self._tickers: dict[str, tuple[int, asyncio.Task[None]]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._done_from_s: dict[str, float] = {}  # when the last update that went well began
@@ -99,7 +99,7 @@ class LimitUpdater:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def exhausted(self, name: str) -> bool:
+    async def update_now(self, name: str) -> bool:
         """An attach found no slot: ask the driver and write what it says; False when that did not work.
 
         Whoever lets a pod fail for it does so afterwards, so that its successor is placed by the new limit.
@@ -113,7 +113,7 @@ class LimitUpdater:
                 await self._update(name, "exhausted", since_s=noticed_s, ask_s=_ASK_S)
                 return True
             except (TonnageError, TimeoutError) as exc:
-                self._meter.failed(name, "exhausted")
+                self._metrics.failed(name, "exhausted")
                 _log.warning("An attach limit could not be updated", node=self._node, driver=name, error=str(exc))
         return False
 
@@ -127,10 +127,10 @@ class LimitUpdater:
                 try:
                     await self._update(name, "periodic", since_s=due_s, ask_s=_ASK_S)
                 except (TonnageError, TimeoutError) as exc:
-                    self._meter.failed(name, "periodic")
+                    self._metrics.failed(name, "periodic")
                     _log.warning("An attach limit could not be updated", node=self._node, driver=name, error=str(exc))
                 except Exception:
-                    self._meter.failed(name, "periodic")
+                    self._metrics.failed(name, "periodic")
                     _log.exception("An attach limit could not be updated", node=self._node, driver=name)
             # As Go's tickers: what fell into a slow update is left out, the rhythm stays.
             late = max(self._clock.monotonic() - due_s, 0.0)
@@ -145,4 +145,4 @@ class LimitUpdater:
                 driver.info = await within(self._clock, ask_s, driver.client.node_info())
                 await self._write(driver)
                 self._done_from_s[name] = began_s
-        self._meter.updated(name, trigger, self._clock.monotonic() - since_s)
+        self._metrics.updated(name, trigger, self._clock.monotonic() - since_s)

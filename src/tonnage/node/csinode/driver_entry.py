@@ -15,7 +15,7 @@ from tonnage.objects.document import Doc, copy, dig
 _MAX_COUNT: Final = 2**31 - 1
 
 
-def fresh(node_name: str, node_uid: str) -> Doc:
+def new_csi_node(node_name: str, node_uid: str) -> Doc:
     """A CSINode without drivers, which goes when its node goes."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": node_uid}
     return {

@@ -55,18 +55,18 @@ class CsiNodeWriter:
             node, lambda doc: driver_entry.with_entry(doc, entry, count_may_change=self._count_may_change)
         )
 
-    async def take_out(self, node: Node, driver: str) -> bool:
+    async def remove(self, node: Node, driver: str) -> bool:
         return await self._change(node, lambda doc: driver_entry.without_entry(doc, driver))
 
     async def ensure(self, node: Node, shown: CSINode | None, drivers: Iterable[Driver], gone: Iterable[str]) -> None:
-        """Bring the CSINode to what is installed. `shown` is what an informer knows: where it suffices, nobody asks."""
+        """Make the CSINode say what is installed; what `shown`, the informer's copy, says already is not written."""
         if shown is None or not any(owner.uid == node.uid for owner in shown.metadata.owner_references):
             await self._change(node, lambda doc: None)
         for driver in drivers:
             if shown is None or not self._has(shown, driver):
                 await self.put(node, driver)
         for name in gone:
-            await self.take_out(node, name)
+            await self.remove(node, name)
 
     async def delete(self) -> None:
         with suppress(NotFound):
@@ -111,6 +111,6 @@ class CsiNodeWriter:
 
     async def _make(self, node: Node) -> Doc:
         try:
-            return await self._client.create_doc(driver_entry.fresh(node.name, node.uid))
+            return await self._client.create_doc(driver_entry.new_csi_node(node.name, node.uid))
         except AlreadyExists:
             return await self._client.get_doc(CSINode, self._node)

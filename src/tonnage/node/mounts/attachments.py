@@ -22,7 +22,7 @@ LONG_WAIT_S: Final = 123.0
 """Upstream's podAttachAndMountTimeout, 2 min 3 s."""
 
 
-class Attach(Enum):
+class AttachState(Enum):
     WAITING = "waiting"
     ATTACHED = "attached"
     EXHAUSTED = "exhausted"
@@ -35,18 +35,18 @@ def is_resource_exhausted(attachment: VolumeAttachment | None) -> bool:
     return attachment.status.attach_error.error_code == RESOURCE_EXHAUSTED
 
 
-def attach_state(attachment: VolumeAttachment | None, *, pod_came_at: datetime, waited_s: float) -> Attach:
+def attach_state(attachment: VolumeAttachment | None, *, pod_came_at: datetime, waited_s: float) -> AttachState:
     """How far an attachment is, for a pod that came at `pod_came_at` and has waited `waited_s`.
 
     One that is being deleted is not attached for long, whatever its status still says.
     """
     if attachment is None or attachment.metadata.is_terminating:
-        return Attach.WAITING
+        return AttachState.WAITING
     if attachment.status.attached:
-        return Attach.ATTACHED
+        return AttachState.ATTACHED
     if not is_resource_exhausted(attachment):
-        return Attach.WAITING
+        return AttachState.WAITING
     failure = attachment.status.attach_error
     # Times on the wire are whole seconds: an error of the second in which the pod came is taken for its own.
     is_ours = failure is None or failure.time is None or failure.time >= pod_came_at.replace(microsecond=0)
-    return Attach.EXHAUSTED if is_ours or waited_s >= LONG_WAIT_S else Attach.WAITING
+    return AttachState.EXHAUSTED if is_ours or waited_s >= LONG_WAIT_S else AttachState.WAITING

@@ -1,4 +1,4 @@
-"""CSI's requests for a wish, as a kubelet fills them in. Functions of what they are given; nothing is asked here."""
+"""CSI requests for a volume that is to be mounted, as a kubelet fills them in. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,36 +9,41 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.access_modes import single_access_mode
 from tonnage.csi.driver_capabilities import NodeCapabilities
 from tonnage.csi.volume_capabilities import volume_capability
-from tonnage.node.mounts.mount_plan import Wish
+from tonnage.node.mounts.mount_plan import VolumeToMount
 
 
-def capability(wish: Wish, can: NodeCapabilities) -> csi.VolumeCapability:
-    mode = single_access_mode(wish.access_mode, single_node_multi_writer=can.single_node_multi_writer)
-    is_group_told = can.volume_mount_group and wish.fs_group is not None
+def capability(to_mount: VolumeToMount, can: NodeCapabilities) -> csi.VolumeCapability:
+    mode = single_access_mode(to_mount.access_mode, single_node_multi_writer=can.single_node_multi_writer)
+    is_group_told = can.volume_mount_group and to_mount.fs_group is not None
     return volume_capability(
         mode,
-        is_block=wish.record.is_block,
-        fs_type=wish.fs_type,
-        mount_flags=wish.mount_options,
-        volume_mount_group=str(wish.fs_group) if is_group_told else "",
+        is_block=to_mount.record.is_block,
+        fs_type=to_mount.fs_type,
+        mount_flags=to_mount.mount_options,
+        volume_mount_group=str(to_mount.fs_group) if is_group_told else "",
     )
 
 
 def stage_request(
-    wish: Wish, can: NodeCapabilities, *, staging: Path, publish_context: Mapping[str, str], secrets: Mapping[str, str]
+    to_mount: VolumeToMount,
+    can: NodeCapabilities,
+    *,
+    staging: Path,
+    publish_context: Mapping[str, str],
+    secrets: Mapping[str, str],
 ) -> csi.NodeStageVolumeRequest:
     return csi.NodeStageVolumeRequest(
-        volume_id=wish.record.handle,
+        volume_id=to_mount.record.handle,
         publish_context=publish_context,
         staging_target_path=str(staging),
-        volume_capability=capability(wish, can),
+        volume_capability=capability(to_mount, can),
         secrets=secrets,
-        volume_context=wish.context,
+        volume_context=to_mount.context,
     )
 
 
 def publish_request(
-    wish: Wish,
+    to_mount: VolumeToMount,
     can: NodeCapabilities,
     *,
     staging: Path,
@@ -46,27 +51,33 @@ def publish_request(
     publish_context: Mapping[str, str],
     secrets: Mapping[str, str],
 ) -> csi.NodePublishVolumeRequest:
-    is_staged = can.stage_unstage_volume and not wish.record.is_inline
+    is_staged = can.stage_unstage_volume and not to_mount.record.is_inline
     return csi.NodePublishVolumeRequest(
-        volume_id=wish.record.handle,
+        volume_id=to_mount.record.handle,
         publish_context=publish_context,
         staging_target_path=str(staging) if is_staged else "",
         target_path=str(target),
-        volume_capability=capability(wish, can),
-        readonly=wish.read_only,
+        volume_capability=capability(to_mount, can),
+        readonly=to_mount.read_only,
         secrets=secrets,
-        volume_context={**wish.context, **wish.pod_info},
+        volume_context={**to_mount.context, **to_mount.pod_info},
     )
 
 
 def expand_request(
-    wish: Wish, can: NodeCapabilities, *, staging: Path, target: Path, size_bytes: int, secrets: Mapping[str, str]
+    to_mount: VolumeToMount,
+    can: NodeCapabilities,
+    *,
+    staging: Path,
+    target: Path,
+    size_bytes: int,
+    secrets: Mapping[str, str],
 ) -> csi.NodeExpandVolumeRequest:
     return csi.NodeExpandVolumeRequest(
-        volume_id=wish.record.handle,
+        volume_id=to_mount.record.handle,
         volume_path=str(target),
         capacity_range=csi.CapacityRange(required_bytes=size_bytes),
         staging_target_path=str(staging) if can.stage_unstage_volume else "",
-        volume_capability=capability(wish, can),
+        volume_capability=capability(to_mount, can),
         secrets=secrets,
     )

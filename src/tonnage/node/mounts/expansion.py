@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.client.http import Client
-from tonnage.client.recorder import Recorder
-from tonnage.client.written_objects import MutationCache
 from tonnage.errors import TonnageError
+from tonnage.node.context import NodeContext
 from tonnage.node.drivers import Drivers
 from tonnage.node.mounts.csi_requests import expand_request
 from tonnage.node.mounts.expansion_rules import finished_patch, pending_size
 from tonnage.node.mounts.mount_paths import MountPaths
-from tonnage.node.mounts.mount_plan import Wish
-from tonnage.node.mounts.mounter import Pace, Secrets
+from tonnage.node.mounts.mount_plan import VolumeToMount
+from tonnage.node.mounts.mounter import Secrets
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 
 _SUCCESS: Final = "FileSystemResizeSuccessful"
@@ -23,57 +21,44 @@ _FAILURE: Final = "VolumeResizeFailed"
 class Expander:
     """Expands the mounted volumes of one node."""
 
-    def __init__(
-        self,
-        node: str,
-        client: Client,
-        paths: MountPaths,
-        drivers: Drivers,
-        claims: MutationCache[PersistentVolumeClaim],
-        recorder: Recorder,
-        *,
-        secrets: Secrets,
-        pace: Pace,
-    ) -> None:
-        self._node = node
-        self._client = client
+    def __init__(self, context: NodeContext, paths: MountPaths, drivers: Drivers, *, secrets: Secrets) -> None:
+        self._context = context
+        self._claims = context.caches.claims
+        self._recorder = context.recorder
         self._paths = paths
         self._drivers = drivers
-        self._claims = claims
-        self._recorder = recorder
         self._secrets = secrets
-        self._pace = pace
 
-    async def bring(self, pod: Pod, wish: Wish) -> None:
+    async def expand(self, pod: Pod, to_mount: VolumeToMount) -> None:
         """Expand a mounted volume if its claim waits for that. Raises TonnageError; then it is to be tried again."""
-        claim = self._claims.get(wish.claim) if wish.claim else None
-        if claim is None or wish.volume is None or wish.read_only:
+        claim = self._claims.get(to_mount.claim) if to_mount.claim else None
+        if claim is None or to_mount.volume is None or to_mount.read_only:
             return
-        size = pending_size(claim, wish.volume)
+        size = pending_size(claim, to_mount.volume)
         if size is None:
             return
-        await self._pace()
-        driver = self._drivers.get(wish.record.driver)
+        await self._context.delay_or_stop()
+        driver = self._drivers.get(to_mount.record.driver)
         try:
             if driver.can.expand_volume:
                 asked = expand_request(
-                    wish,
+                    to_mount,
                     driver.can,
-                    staging=self._paths.staging(wish.record),
-                    target=self._paths.target(wish.record),
+                    staging=self._paths.staging(to_mount.record),
+                    target=self._paths.target(to_mount.record),
                     size_bytes=size.value(),
-                    secrets=await self._secrets(wish.expand_secret),
+                    secrets=await self._secrets(to_mount.expand_secret),
                 )
                 await driver.client.node_expand(asked)
         except TonnageError as exc:
-            note = f'MountVolume.NodeExpandVolume failed for volume "{wish.record.name}" : {exc.message}'
+            note = f'MountVolume.NodeExpandVolume failed for volume "{to_mount.record.name}" : {exc.message}'
             self._recorder.event(pod, "Warning", _FAILURE, "Resizing", note)
             raise
         patch = finished_patch(claim, size)
-        patched = await self._client.patch(
+        patched = await self._context.client.patch(
             PersistentVolumeClaim, claim.key, patch, patch_type="strategic", subresource="status"
         )
         self._claims.store(patched)
-        note = f'MountVolume.NodeExpandVolume succeeded for volume "{wish.record.name}" {self._node}'
+        note = f'MountVolume.NodeExpandVolume succeeded for volume "{to_mount.record.name}" {self._context.node}'
         self._recorder.event(pod, "Normal", _SUCCESS, "Resizing", note)
         self._recorder.event(claim, "Normal", _SUCCESS, "Resizing", note)

@@ -8,10 +8,11 @@ bound, its volume must name it, and each must be used as the filesystem or the b
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tonnage.node.context import VolumeLookup
 from tonnage.node.mounts.mount_paths import MountRecord
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.core_v1.references import SecretReference
@@ -21,17 +22,8 @@ from tonnage.objects.storage_v1 import CSIDriver
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Where claims, volumes and drivers are looked up; each answers None for what is not there."""
-
-    claim: Callable[[Key], PersistentVolumeClaim | None]
-    volume: Callable[[str], PersistentVolume | None]
-    driver: Callable[[str], CSIDriver | None]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class VolumeToMount:
     """One volume to be mounted for one pod. `pod_volume` is the pod's name for it; `claim` is empty for inline ones."""
 
     pod_volume: str
@@ -51,64 +43,64 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MountPlan:
     """What is to be mounted, and for the volumes of which that cannot be said, why."""
 
-    wishes: tuple[Wish, ...]
+    volumes_to_mount: tuple[VolumeToMount, ...]
     problems: Mapping[str, str]
 
 
-def plan(pod: Pod, known: Known) -> Plan:
+def plan_mounts(pod: Pod, lookup: VolumeLookup) -> MountPlan:
     """Read a pod's volumes, in their order."""
-    wishes: list[Wish] = []
+    volumes_to_mount: list[VolumeToMount] = []
     problems: dict[str, str] = {}
     for volume in pod.spec.volumes:
         try:
-            wish = _inline(pod, volume, known) if volume.csi is not None else _claimed(pod, volume, known)
-        except _Unclear as exc:
+            to_mount = _inline(pod, volume, lookup) if volume.csi is not None else _claimed(pod, volume, lookup)
+        except _NotProcessed as exc:
             problems[volume.name] = str(exc)
         else:
-            if wish is not None:
-                wishes.append(wish)
-    return Plan(tuple(wishes), problems)
+            if to_mount is not None:
+                volumes_to_mount.append(to_mount)
+    return MountPlan(tuple(volumes_to_mount), problems)
 
 
-def waiting_note(unmounted: list[str], unattached: list[str], unclear: list[str], reason: str) -> str:
+def waiting_note(unmounted: list[str], unattached: list[str], unprocessed: list[str], reason: str) -> str:
     """Upstream's account of a wait that did not end well: names in brackets, as Go prints lists."""
-    lists = [f"[{' '.join(names)}]" for names in (unmounted, unattached, unclear)]
+    lists = [f"[{' '.join(names)}]" for names in (unmounted, unattached, unprocessed)]
     return (
         f"unmounted volumes={lists[0]}, unattached volumes={lists[1]}, failed to process volumes={lists[2]}: {reason}"
     )
 
 
-class _Unclear(Exception):
+class _NotProcessed(Exception):
     """A volume that cannot be mounted as things stand; the text is for people."""
 
 
-def _claimed(pod: Pod, volume: Volume, known: Known) -> Wish | None:
+def _claimed(pod: Pod, volume: Volume, lookup: VolumeLookup) -> VolumeToMount | None:
     name = volume.claim_name(pod.name)
     if name is None:
         return None
     key = f"{pod.namespace}/{name}"
-    claim = known.claim(key)
+    claim = lookup.claim(key)
     if claim is None:
         missing = f'persistentvolumeclaims "{name}" not found'
-        raise _Unclear(f"error processing PVC {key}: failed to fetch PVC from API server: {missing}")
+        raise _NotProcessed(f"error processing PVC {key}: failed to fetch PVC from API server: {missing}")
     try:
-        found = _bound_volume(claim, known)
-    except _Unclear as exc:
-        raise _Unclear(f"error processing PVC {key}: {exc}") from None
+        found = _bound_volume(claim, lookup)
+    except _NotProcessed as exc:
+        raise _NotProcessed(f"error processing PVC {key}: {exc}") from None
     owner = claim.metadata.controller
     if volume.ephemeral is not None and (owner is None or owner.uid != pod.uid):
-        raise _Unclear(f"PVC {key} was not created for pod {pod.key} (pod is not owner)")
+        raise _NotProcessed(f"PVC {key} was not created for pod {pod.key} (pod is not owner)")
     _check_mode(pod, volume.name, found.spec.volume_mode)
     source = found.spec.csi
     if source is None:
         return None
-    driver = known.driver(source.driver)
+    driver = lookup.driver(source.driver)
     is_block = found.spec.volume_mode == "Block"
     claimed = volume.persistent_volume_claim
-    return Wish(
+    return VolumeToMount(
         pod_volume=volume.name,
         record=MountRecord(
             driver=source.driver,
@@ -134,24 +126,24 @@ def _claimed(pod: Pod, volume: Volume, known: Known) -> Wish | None:
     )
 
 
-def _bound_volume(claim: PersistentVolumeClaim, known: Known) -> PersistentVolume:
+def _bound_volume(claim: PersistentVolumeClaim, lookup: VolumeLookup) -> PersistentVolume:
     if claim.metadata.is_terminating and PVC_PROTECTION not in claim.metadata.finalizers:
-        raise _Unclear("PVC is being deleted")
+        raise _NotProcessed("PVC is being deleted")
     if claim.status.phase != "Bound":
-        raise _Unclear("PVC is not bound")
+        raise _NotProcessed("PVC is not bound")
     name = claim.spec.volume_name
     if not name:
-        raise _Unclear("PVC has empty pvc.Spec.VolumeName")
-    found = known.volume(name)
+        raise _NotProcessed("PVC has empty pvc.Spec.VolumeName")
+    found = lookup.volume(name)
     if found is None:
-        raise _Unclear(f'failed to fetch PV {name} from API server: persistentvolumes "{name}" not found')
+        raise _NotProcessed(f'failed to fetch PV {name} from API server: persistentvolumes "{name}" not found')
     owner = found.spec.claim_ref
     if owner is None:
-        raise _Unclear(
+        raise _NotProcessed(
             f"found PV object {name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
         )
     if owner.uid != claim.uid:
-        raise _Unclear(
+        raise _NotProcessed(
             f"found PV object {name} but its pv.Spec.ClaimRef.UID {owner.uid} does not point to claim.UID {claim.uid}"
         )
     return found
@@ -160,24 +152,24 @@ def _bound_volume(claim: PersistentVolumeClaim, known: Known) -> PersistentVolum
 def _check_mode(pod: Pod, volume: str, mode: str) -> None:
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     if mode != "Filesystem" and any(volume == mount.name for each in containers for mount in each.volume_mounts):
-        raise _Unclear(f"volume {volume} has volumeMode {mode}, but is specified in volumeMounts")
+        raise _NotProcessed(f"volume {volume} has volumeMode {mode}, but is specified in volumeMounts")
     if mode != "Block" and any(volume == device.name for each in containers for device in each.volume_devices):
-        raise _Unclear(f"volume {volume} has volumeMode {mode}, but is specified in volumeDevices")
+        raise _NotProcessed(f"volume {volume} has volumeMode {mode}, but is specified in volumeDevices")
 
 
-def _inline(pod: Pod, volume: Volume, known: Known) -> Wish | None:
+def _inline(pod: Pod, volume: Volume, lookup: VolumeLookup) -> VolumeToMount | None:
     """A volume that its driver makes on the node, for this pod alone: published, never attached or staged."""
     source = volume.csi
     if source is None:
         return None
-    driver = known.driver(source.driver)
+    driver = lookup.driver(source.driver)
     if driver is None or "Ephemeral" not in driver.spec.volume_lifecycle_modes:
-        raise _Unclear(
+        raise _NotProcessed(
             f"mounter.SetupAt failed to check volume lifecycle mode: volume mode Ephemeral not supported by "
             f"driver {source.driver}"
         )
     handle = hashlib.sha256(f"{pod.uid}{volume.name}".encode()).hexdigest()
-    return Wish(
+    return VolumeToMount(
         pod_volume=volume.name,
         record=MountRecord(
             driver=source.driver,

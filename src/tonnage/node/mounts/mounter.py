@@ -25,12 +25,12 @@ from tonnage.node.drivers import Drivers
 from tonnage.node.mounts import mount_records
 from tonnage.node.mounts.csi_requests import publish_request, stage_request
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
-from tonnage.node.mounts.mount_plan import Wish
+from tonnage.node.mounts.mount_plan import VolumeToMount
 from tonnage.objects.core_v1.references import SecretReference
 from tonnage.objects.storage_v1 import attachment_name
 
 Secrets = Callable[[SecretReference | None], Awaitable[Mapping[str, str]]]
-Pace = Callable[[], Awaitable[None]]
+BeforeCall = Callable[[], Awaitable[None]]
 """Awaited before each call to a driver: where a slow node is slow."""
 
 _log = logs.logger(__name__)
@@ -39,30 +39,32 @@ _log = logs.logger(__name__)
 class StageFailed(TonnageError):
     """What a person reads when staging failed: `cause` is the driver's answer."""
 
-    def __init__(self, wish: Wish, cause: TonnageError) -> None:
+    def __init__(self, to_mount: VolumeToMount, cause: TonnageError) -> None:
         self.cause = cause
-        step = "MapVolume.SetUpDevice" if wish.record.is_block else "MountVolume.MountDevice"
-        super().__init__(f'{step} failed for volume "{wish.record.name}" : {_told(cause)}', hint=cause.hint)
+        step = "MapVolume.SetUpDevice" if to_mount.record.is_block else "MountVolume.MountDevice"
+        super().__init__(f'{step} failed for volume "{to_mount.record.name}" : {_told(cause)}', hint=cause.hint)
 
 
 class PublishFailed(TonnageError):
     """The same for publishing."""
 
-    def __init__(self, wish: Wish, cause: TonnageError) -> None:
+    def __init__(self, to_mount: VolumeToMount, cause: TonnageError) -> None:
         self.cause = cause
-        step = "MapVolume.MapPodDevice" if wish.record.is_block else "MountVolume.SetUp"
-        super().__init__(f'{step} failed for volume "{wish.record.name}" : {_told(cause)}', hint=cause.hint)
+        step = "MapVolume.MapPodDevice" if to_mount.record.is_block else "MountVolume.SetUp"
+        super().__init__(f'{step} failed for volume "{to_mount.record.name}" : {_told(cause)}', hint=cause.hint)
 
 
-class Mounts:
+class Mounter:
     """Stages, publishes and undoes both, through whichever drivers are installed."""
 
-    def __init__(self, node: str, paths: MountPaths, drivers: Drivers, *, secrets: Secrets, pace: Pace) -> None:
+    def __init__(
+        self, node: str, paths: MountPaths, drivers: Drivers, *, secrets: Secrets, before_call: BeforeCall
+    ) -> None:
         self.paths = paths
         self._node = node
         self._drivers = drivers
         self._secrets = secrets
-        self._pace = pace
+        self._before_call = before_call
         self._staged: dict[str, MountRecord] = {}
         self._published: dict[tuple[str, str], MountRecord] = {}
         self._checked: set[object] = set()  # keys of both that were mounted by this process
@@ -96,58 +98,60 @@ class Mounts:
         records = (*self._staged.values(), *self._published.values())
         return {record.unique_name for record in records if record.is_attachable}
 
-    def is_mounted(self, wish: Wish) -> bool:
+    def is_mounted(self, to_mount: VolumeToMount) -> bool:
         """Whether this process has seen it mounted."""
-        return (wish.record.pod_uid, wish.record.name) in self._checked
+        return (to_mount.record.pod_uid, to_mount.record.name) in self._checked
 
     # -- up -----------------------------------------------------------------------------------------------------------
 
-    async def mount(self, wish: Wish, *, publish_context: Mapping[str, str]) -> None:
-        """Stage if the driver stages, and publish. Raises DriverMissing, StageFailed, PublishFailed, NodeIdle."""
-        async with self._locks.hold(wish.record.volume_id):
-            driver = self._drivers.get(wish.record.driver)
-            if driver.can.stage_unstage_volume and not wish.record.is_inline:
-                await self._stage(wish, publish_context)
-            await self._publish(wish, publish_context)
+    async def mount(self, to_mount: VolumeToMount, *, publish_context: Mapping[str, str]) -> None:
+        """Stage if the driver stages, and publish. Raises DriverNotFound, StageFailed, PublishFailed, NodeIdle."""
+        async with self._locks.hold(to_mount.record.volume_id):
+            driver = self._drivers.get(to_mount.record.driver)
+            if driver.can.stage_unstage_volume and not to_mount.record.is_inline:
+                await self._stage(to_mount, publish_context)
+            await self._publish(to_mount, publish_context)
 
-    async def _stage(self, wish: Wish, publish_context: Mapping[str, str]) -> None:
+    async def _stage(self, to_mount: VolumeToMount, publish_context: Mapping[str, str]) -> None:
         record = MountRecord(
-            driver=wish.record.driver,
-            handle=wish.record.handle,
-            name=wish.record.name,
-            is_block=wish.record.is_block,
-            is_attachable=wish.record.is_attachable,
+            driver=to_mount.record.driver,
+            handle=to_mount.record.handle,
+            name=to_mount.record.name,
+            is_block=to_mount.record.is_block,
+            is_attachable=to_mount.record.is_attachable,
         )
         if record.volume_id in self._staged and record.volume_id in self._checked:
             return
-        await self._pace()
+        await self._before_call()
         driver = self._drivers.get(record.driver)
         staging = self.paths.staging(record)
         try:
-            secrets = await self._secrets(wish.stage_secret)
+            secrets = await self._secrets(to_mount.stage_secret)
             self._save(self.paths.staging_record(record), record)
             self._staged[record.volume_id] = record
             _make_folder(staging)
-            asked = stage_request(wish, driver.can, staging=staging, publish_context=publish_context, secrets=secrets)
+            asked = stage_request(
+                to_mount, driver.can, staging=staging, publish_context=publish_context, secrets=secrets
+            )
             await driver.client.stage(asked)
         except TonnageError as exc:
-            raise StageFailed(wish, exc) from exc
+            raise StageFailed(to_mount, exc) from exc
         self._checked.add(record.volume_id)
 
-    async def _publish(self, wish: Wish, publish_context: Mapping[str, str]) -> None:
-        record, key = wish.record, (wish.record.pod_uid, wish.record.name)
+    async def _publish(self, to_mount: VolumeToMount, publish_context: Mapping[str, str]) -> None:
+        record, key = to_mount.record, (to_mount.record.pod_uid, to_mount.record.name)
         if key in self._published and key in self._checked:
             return
-        await self._pace()
+        await self._before_call()
         driver = self._drivers.get(record.driver)
         target = self.paths.target(record)
         try:
-            secrets = await self._secrets(wish.publish_secret)
+            secrets = await self._secrets(to_mount.publish_secret)
             self._save(self.paths.target_record(record), record)
             self._published[key] = record
             _make_folder(target.parent)
             asked = publish_request(
-                wish,
+                to_mount,
                 driver.can,
                 staging=self.paths.staging(record),
                 target=target,
@@ -158,18 +162,18 @@ class Mounts:
             if record.is_block:
                 _link(self.paths.device_link(record), target)
         except TonnageError as exc:
-            raise PublishFailed(wish, exc) from exc
+            raise PublishFailed(to_mount, exc) from exc
         self._checked.add(key)
 
     # -- down ---------------------------------------------------------------------------------------------------------
 
     async def unpublish(self, record: MountRecord) -> None:
-        """Undo one publishing. Raises DriverMissing, CsiError, NodeIdle; then it is still recorded."""
+        """Undo one publishing. Raises DriverNotFound, CsiError, NodeIdle; then it is still recorded."""
         async with self._locks.hold(record.volume_id):
             key = (record.pod_uid, record.name)
             if key not in self._published:
                 return
-            await self._pace()
+            await self._before_call()
             driver = self._drivers.get(record.driver)
             target = self.paths.target(record)
             await driver.client.unpublish(
@@ -189,7 +193,7 @@ class Mounts:
             record = self._staged.get(volume)
             if record is None or volume not in self.unused() or is_wanted(volume):
                 return
-            await self._pace()
+            await self._before_call()
             driver = self._drivers.get(record.driver)
             staging = self.paths.staging(record)
             await driver.client.unstage(

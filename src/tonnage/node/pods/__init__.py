@@ -1,1 +1,1 @@
-"""The pods of a node: found, brought up, their status told."""
+"""The pods of a node: synced until they run, their status, and their termination."""

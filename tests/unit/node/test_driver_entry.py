@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.node.csinode.driver_entry import belongs_to, entry_of, fresh, with_entry, without_entry
+from tonnage.node.csinode.driver_entry import belongs_to, entry_of, new_csi_node, with_entry, without_entry
 from tonnage.objects.document import Doc
 
 
@@ -18,7 +18,7 @@ def told(*, max_volumes: int = 0, node_id: str = "id-1", **topology: str) -> csi
 
 
 def csi_node(*drivers: Doc) -> Doc:
-    found = fresh("node-1", "uid-1")
+    found = new_csi_node("node-1", "uid-1")
     found["metadata"]["resourceVersion"] = "7"
     found["spec"]["drivers"] = list(drivers)
     return found
@@ -78,5 +78,5 @@ def test_a_driver_is_taken_out_once():
 
 
 def test_a_csi_node_belongs_to_one_life_of_its_node():
-    assert belongs_to(fresh("node-1", "uid-1"), "uid-1")
-    assert not belongs_to(fresh("node-1", "uid-1"), "uid-2")
+    assert belongs_to(new_csi_node("node-1", "uid-1"), "uid-1")
+    assert not belongs_to(new_csi_node("node-1", "uid-1"), "uid-2")

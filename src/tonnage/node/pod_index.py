@@ -1,4 +1,4 @@
-"""Pods by uid, by node and by claim, so that a change is looked at where it matters and nowhere else.
+"""Pods by uid, by node and by claim, so that an event enqueues the pods that it is about and no others.
 
 A pod's name may come back (a StatefulSet's does) while the mounts of the one before it are still there; the uid tells
 them apart, and is what all work on a pod is keyed by.

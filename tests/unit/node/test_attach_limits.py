@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry
 from tonnage.client.cache import Cache
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict
-from tonnage.node.csinode.attach_limits import LimitUpdater
+from tonnage.node.csinode.attach_limits import AttachLimitUpdater
 from tonnage.node.drivers import Driver, Drivers
-from tonnage.node.metrics import Meter
+from tonnage.node.metrics import NodeMetrics
 from tonnage.objects.storage_v1 import CSIDriver
 from tonnage.testing.scripted_driver import ScriptedDriver
 from tonnage.testing.storage_builders import DRIVER, driver
@@ -34,17 +34,17 @@ class Rig:
         self.is_idle = False
         self.written: list[int] = []
         self.refusals = 0
-        meter, rng = Meter(self.registry), random.Random(1)
+        metrics, rng = NodeMetrics(self.registry), random.Random(1)
         self.drivers = Drivers(
             (self.plugin.address,),
             folder,
             clock=self.clock,
             rng=rng,
             timeout_s=30.0,
-            meter=meter,
+            metrics=metrics,
             on_change=lambda name: self.updater.sync(name),
         )
-        self.updater = LimitUpdater(
+        self.updater = AttachLimitUpdater(
             "node-1",
             self.drivers,
             self.known,
@@ -53,7 +53,7 @@ class Rig:
             is_idle=lambda: self.is_idle,
             clock=self.clock,
             rng=rng,
-            meter=meter,
+            metrics=metrics,
         )
         self.known.on_change(lambda found: self.updater.sync(found.name))
 
@@ -93,7 +93,7 @@ def play(story: Callable[[Rig], Awaitable[None]], *, gate_on: bool = True) -> No
         rig = Rig(folder, gate_on=gate_on)
         try:
             async with rig.plugin.served():
-                await rig.drivers.look()
+                await rig.drivers.poll()
                 await story(rig)
         finally:
             await rig.updater.stop()
@@ -141,7 +141,7 @@ def test_when_the_driver_is_not_installed_the_updater_is_terminated():
         rig.period(10)
         assert rig.updater.running == {DRIVER: 10}
         rig.remove_socket()
-        await rig.drivers.look()
+        await rig.drivers.poll()
         assert rig.updater.running == {} and rig.drivers.gone == {DRIVER}
         await rig.advance(100.0)
         assert rig.written == []
@@ -214,7 +214,7 @@ def test_an_attach_without_a_slot_updates_at_once_and_tries_again_after_a_pause_
         rig.period(600)
         rig.plugin.max_volumes = 2
         rig.refusals = 2
-        asking = asyncio.create_task(rig.updater.exhausted(DRIVER))
+        asking = asyncio.create_task(rig.updater.update_now(DRIVER))
         await rig.advance(0.0)
         assert not asking.done()
         await rig.advance(0.15)  # the first pause is 0.1 to 0.15 s
@@ -232,7 +232,7 @@ def test_an_update_that_fails_for_good_is_given_up():
     async def story(rig: Rig) -> None:
         rig.period(600)
         rig.plugin.refuse("NodeGetInfo", grpc.StatusCode.INTERNAL, "not now")
-        asking = asyncio.create_task(rig.updater.exhausted(DRIVER))
+        asking = asyncio.create_task(rig.updater.update_now(DRIVER))
         for _ in range(6):
             await rig.advance(2.0)
         assert await asking is False
@@ -246,10 +246,10 @@ def test_many_who_notice_together_ask_the_driver_once():
         rig.period(600)
         asked = len(rig.plugin.asked("NodeGetInfo"))
         await rig.clock.run_for(1.0)
-        done = await asyncio.gather(*(rig.updater.exhausted(DRIVER) for _ in range(10)))
+        done = await asyncio.gather(*(rig.updater.update_now(DRIVER) for _ in range(10)))
         assert all(done) and len(rig.plugin.asked("NodeGetInfo")) == asked + 1
         await rig.clock.run_for(1.0)
-        await rig.updater.exhausted(DRIVER)
+        await rig.updater.update_now(DRIVER)
         assert len(rig.plugin.asked("NodeGetInfo")) == asked + 2
 
     play(story)
