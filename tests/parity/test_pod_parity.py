@@ -132,12 +132,14 @@ def created_pod(strategy: Strategy, case: Doc) -> tuple[Doc, Errors]:
     admit(schema_of_resource(POD), pod)
     strategy.default(pod)
     resolve_priority(pod, [])
+    strategy.drop_disabled_fields(pod, {})
     strategy.prepare_create(pod)
     return pod, strategy.validate(pod)
 
 
 def create(strategy: Strategy, doc: Doc) -> Errors:
     strategy.default(doc)
+    strategy.drop_disabled_fields(doc, {})
     strategy.prepare_create(doc)
     return strategy.validate(doc)
 
@@ -149,6 +151,7 @@ def changed(strategy: Strategy, new: Doc, old: Doc, through: str) -> tuple[Error
     if through == "status":
         strategy.prepare_status(new, old)
         return strategy.validate_status(new, old), generation
+    strategy.drop_disabled_fields(new, old)
     strategy.prepare_update(new, old)
     if generation is not None:
         generation += strategy.spec_changed(new, old)

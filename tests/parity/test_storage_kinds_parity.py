@@ -69,6 +69,7 @@ def test_a_request_is_answered_as_the_real_server_answered_it(case: Doc) -> None
 
 def create(strategy: Strategy, doc: Doc) -> tuple[Doc, Errors]:
     doc = decoded(strategy, doc)
+    strategy.drop_disabled_fields(doc, {})
     strategy.prepare_create(doc)
     namespaced = strategy.resource.namespaced
     errors = validate_object_meta(doc, namespaced=namespaced, name_rule=type(strategy).name_rule)
@@ -80,6 +81,7 @@ def update(strategy: Strategy, old: Doc, case: Doc) -> tuple[Doc, Errors]:
     change = case.get("update", case.get("update_status"))
     new = decoded(strategy, merged(old, spelled_out(change)))
     if "update" in case:
+        strategy.drop_disabled_fields(new, old)
         strategy.prepare_update(new, old)
         errors = strategy.validate_update(new, old)
     else:

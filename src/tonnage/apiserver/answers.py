@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 import yaml
 
-from tonnage.apiserver import event_views
+from tonnage.apiserver import stored_documents
 from tonnage.apiserver.negotiate import Wanted, negotiate
 from tonnage.apiserver.requests import Answer, Call
 from tonnage.apiserver.tables import Include, partial_metadata, partial_metadata_list, table
@@ -41,7 +41,7 @@ def one(call: Call, document: bytes, *, now: datetime, code: int = 200) -> Answe
     """One object of the call's resource."""
     wanted = wanted_by(call)
     if wanted.form == "object":
-        return _answer(call, wanted, event_views.shown_bytes(call.resource, document), code)
+        return _answer(call, wanted, stored_documents.served_bytes(call.resource, document), code)
     if wanted.form == "metadata list":
         found = _go_type(call.resource)
         raise NotAcceptable(
@@ -52,7 +52,11 @@ def one(call: Call, document: bytes, *, now: datetime, code: int = 200) -> Answe
         return _answer(call, wanted, encode(partial_metadata(doc)), code)
     head = {"resourceVersion": doc["metadata"].get("resourceVersion", "")}
     shown = table(
-        call.resource, [event_views.shown(call.resource, doc)], now=now, list_metadata=head, include=include_of(call)
+        call.resource,
+        [stored_documents.served(call.resource, doc)],
+        now=now,
+        list_metadata=head,
+        include=include_of(call),
     )
     return _answer(call, wanted, encode(shown), code)
 
@@ -64,16 +68,16 @@ def many(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime) ->
     """
     wanted, resource = wanted_by(call), call.resource
     if wanted.form == "object":
-        if not event_views.has_own_shape(resource):
-            documents = [event_views.shown_bytes(resource, document) for document in documents]
+        if not stored_documents.is_served_as_stored(resource):
+            documents = [stored_documents.served_bytes(resource, document) for document in documents]
         opening = encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": head})
-        items = b",".join(_without_head(document, event_views.head_of(resource)) for document in documents)
+        items = b",".join(_without_head(document, stored_documents.opening_of(resource)) for document in documents)
         return _answer(call, wanted, b"".join((opening[:-1], b',"items":[', items, b"]}")))
     if wanted.form == "metadata":
         raise NotAcceptable(
             f"you requested PartialObjectMetadata, but the requested object is a list ({_go_type(resource)}List)"
         )
-    docs = [event_views.shown(resource, decode(document)) for document in documents]
+    docs = [stored_documents.served(resource, decode(document)) for document in documents]
     if wanted.form == "metadata list":
         return _answer(call, wanted, encode(partial_metadata_list(docs, list_metadata=head)))
     return _answer(call, wanted, encode(table(resource, docs, now=now, list_metadata=head, include=include_of(call))))

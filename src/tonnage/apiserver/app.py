@@ -16,7 +16,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
-from tonnage.apiserver import answers, bodies, discovery, refusals, status
+from tonnage.apiserver import answers, bodies, discovery, request_errors, status
 from tonnage.apiserver.metrics import RequestMeter
 from tonnage.apiserver.options import boolean
 from tonnage.apiserver.registry import Registry
@@ -97,11 +97,11 @@ class Application:
         query = request.query
         verb = verb_of(request.method, at, boolean(query, "watch") or False)
         if not verb or verb not in discovery.verbs(at.resource, at.subresource):
-            raise refusals.method_not_allowed()
+            raise request_errors.method_not_allowed()
         call = Call(verb, at, query, request.headers)
         answers.wanted_by(call)  # refuses what nobody could read before anything happens
         if wrong := names.path_segment(at.name):
-            raise refusals.bad_name(at.name, wrong)
+            raise request_errors.bad_name(at.name, wrong)
         applies = verb == "patch" and patching.is_apply(request.headers.get("Content-Type", ""))
         loop = asyncio.get_running_loop()
         started_at = loop.time()
@@ -184,11 +184,11 @@ class Application:
             found = self._documents.find(path, accept, request.headers.get("If-None-Match", ""))
             if found is None:
                 if self._documents.is_group(path):
-                    raise refusals.no_such_resource()
+                    raise request_errors.no_such_resource()
                 found = Answer(b"404 page not found\n", 404, "text/plain; charset=utf-8")
             answer = found
         if request.method not in ("GET", "HEAD") and answer.code == 200:
-            raise refusals.method_not_allowed()
+            raise request_errors.method_not_allowed()
         self._meter.other(path, request.method, answer.code)
         return _respond(answer)
 

@@ -1,33 +1,20 @@
-"""What every fresh cluster has: the namespaces and the two priority classes that Kubernetes itself brings."""
+"""What a fresh cluster begins with: see `documents/system_objects.py`."""
 
 from __future__ import annotations
 
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
+from tonnage.documents.system_objects import SYSTEM_NAMESPACES, SYSTEM_PRIORITY_CLASSES
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND
-
-_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
-_PRIORITY_CLASSES: tuple[Doc, ...] = (
-    {
-        "metadata": {"name": "system-cluster-critical"},
-        "value": 2000000000,
-        "description": "For what the cluster cannot do without, on whichever node.",
-    },
-    {
-        "metadata": {"name": "system-node-critical"},
-        "value": 2000001000,
-        "description": "For what a node cannot do without; nothing has a higher priority.",
-    },
-)
 
 
 async def bootstrap(registry: Registry) -> None:
     """Create what is missing. Safe to run at every start."""
     options = WriteOptions(manager="tonnage-apiserver")
-    for name in _NAMESPACES:
+    for name in SYSTEM_NAMESPACES:
         await _ensure(registry, "v1", "Namespace", {"metadata": {"name": name}}, options)
-    for doc in _PRIORITY_CLASSES:
+    for doc in SYSTEM_PRIORITY_CLASSES:
         await _ensure(registry, "scheduling.k8s.io/v1", "PriorityClass", doc, options)
 
 

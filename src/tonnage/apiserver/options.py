@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tonnage.apiserver import refusals
+from tonnage.apiserver import request_errors
+from tonnage.documents.api_errors import UnknownReason
 from tonnage.documents.validation.metadata import validate_field_manager
 from tonnage.errors import BadRequest
 from tonnage.objects import field_errors
@@ -45,7 +46,7 @@ def write_options(verb: str, query: Mapping[str, str], user_agent: str, *, is_ap
     if force is not None and not is_apply and verb == "patch":
         errors.append(field_errors.forbidden("force", "may not be specified for non-apply patch"))
     if errors:
-        raise refusals.invalid_options(_OPTIONS_KIND[verb], errors)
+        raise request_errors.invalid_options(_OPTIONS_KIND[verb], errors)
     # Without a manager upstream takes the program's name from its User-Agent: "kubectl/v1.32.4 (linux…)" -> "kubectl".
     return WriteOptions(
         bool(dry_run), manager or user_agent.partition("/")[0][:128] or "unknown", validation, bool(force)
@@ -99,7 +100,7 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     )
     errors = _watch_errors(options) if watch else _list_errors(options)
     if errors:
-        raise refusals.invalid_options("ListOptions", errors)
+        raise request_errors.invalid_options("ListOptions", errors)
     return options
 
 
@@ -165,5 +166,5 @@ def revision(text: str, *, of: str) -> int:
         return parse_revision(text)
     except InvalidRevision as exc:
         problem = f'resourceVersion: Invalid value: "{text}": {exc}'
-        error = BadRequest(f"invalid resource version: {problem}") if of == "list" else refusals.Unwrapped(problem)
+        error = BadRequest(f"invalid resource version: {problem}") if of == "list" else UnknownReason(problem)
         raise error from exc

@@ -5,26 +5,29 @@ whole document with the kind's strategy and writes it with the store's optimisti
 written and never written over unseen. `change` takes a function from the old document to the new one and runs it again
 when another writer came first: whoever named a resourceVersion then gets the conflict, and nobody else notices.
 
-Time, uids and name suffixes are handed in; nothing here reads a clock or draws a random number by itself. What a
-client may leave out of metadata, and who owns which field, is `metadata.py`; what a deletion does, `deletion.py`.
+Time, uids and name suffixes are handed in; nothing here reads a clock or draws a random number by itself. The rules
+stand in `documents`: `creation` for a new object, `object_metadata` for what a client may leave out of metadata and who
+owns which field, `deletion` for what a deletion does.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tonnage.apiserver import refusals
-from tonnage.apiserver.admission import Admission
-from tonnage.apiserver.deletion import fate_of, may_go
-from tonnage.apiserver.event_views import head_of
+from tonnage.apiserver import request_errors
 from tonnage.apiserver.options import WriteOptions
+from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import Clock, rfc3339
-from tonnage.documents.object_metadata import Names, is_no_change, settle, track, wipe
-from tonnage.documents.strategies import strategies
+from tonnage.documents import api_errors
+from tonnage.documents.admission import Admission
+from tonnage.documents.creation import Creator
+from tonnage.documents.deletion import is_deletable, judge_deletion
+from tonnage.documents.generated_names import NameGenerator
+from tonnage.documents.object_metadata import is_no_change, prepare_update, track_managed_fields
 from tonnage.documents.strategies.base import Generation, Strategy
-from tonnage.documents.validation.metadata import validate_object_meta, validate_object_meta_update
+from tonnage.documents.validation.metadata import validate_object_meta_update
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, decode, encode
 from tonnage.objects.field_errors import Errors
@@ -55,12 +58,12 @@ class Registry:
         self.store = store
         self.gates = gates
         self.clock = clock
-        self._names = Names(rng)
-        self._strategies = strategies(gates, clock)
-        self.admission = Admission(store)
+        self._names = NameGenerator(rng)
+        self._admission = Admission(_StoreLister(store))
+        self._creator = Creator(gates=gates, clock=clock, names=self._names, admission=self._admission)
 
     def strategy(self, resource: Resource) -> Strategy:
-        return self._strategies[resource.group, resource.plural]
+        return self._creator.strategy(resource)
 
     def now(self) -> str:
         return rfc3339(self.clock.now())
@@ -69,7 +72,7 @@ class Registry:
         """One object as it is now. Raises NotFound."""
         record = self.store.get(resource.key(namespace, name))
         if record is None:
-            raise refusals.not_found(resource, name)
+            raise api_errors.not_found(resource, name)
         return record
 
     # -- create -------------------------------------------------------------------------------------------------------
@@ -85,42 +88,24 @@ class Registry:
         generate = meta.get("generateName", "") if not meta.get("name") else ""
         if resource.namespaced:
             if meta.setdefault("namespace", namespace) != namespace:
-                raise refusals.wrong_namespace()
-            self.admission.namespace_takes(resource, namespace, meta.get("name") or generate)
+                raise request_errors.wrong_namespace()
+            self._admission.validate_namespace(resource, namespace, meta.get("name") or generate)
         else:
             meta.pop("namespace", None)
         if meta.get("resourceVersion", "") not in ("", "0"):
-            raise refusals.Unwrapped("resourceVersion should not be set on objects to be created")
+            raise api_errors.UnknownReason("resourceVersion should not be set on objects to be created")
         for _ in range(_NAME_TRIES if generate else 1):
             attempt = copy(doc) if generate else doc
             if generate:
-                attempt["metadata"]["name"] = self._names.generated(generate)
-            self._judge_create(resource, attempt, options, is_tracked)
+                attempt["metadata"]["name"] = self._names.generate_name(generate)
+            self._admission.validate_create(resource, attempt)
+            self._creator.create(resource, attempt, manager=options.manager if is_tracked else "")
             try:
                 return await self._insert(resource, namespace, attempt, options)
             except KeyExists as exc:
                 existing = exc.existing
-        is_going = "deletionTimestamp" in decode(existing.document)["metadata"]
-        raise refusals.already_exists(resource, attempt["metadata"]["name"], is_going=is_going)
-
-    def _judge_create(self, resource: Resource, doc: Doc, options: WriteOptions, is_tracked: bool) -> None:
-        strategy, meta, now = self.strategy(resource), doc["metadata"], self.now()
-        wipe(meta)
-        strategy.default(doc)
-        if is_tracked:
-            track(resource, old=None, new=doc, manager=options.manager, now=now)
-        meta["uid"] = self._names.uid()
-        meta["creationTimestamp"] = now
-        self.admission.on_create(resource, doc)
-        strategy.prepare_create(doc)
-        if strategy.generation is Generation.COUNTED:
-            meta["generation"] = 1
-        elif strategy.generation is Generation.LATE:
-            meta.pop("generation", None)
-        errors = validate_object_meta(doc, namespaced=resource.namespaced, name_rule=type(strategy).name_rule)
-        errors += strategy.validate(doc)
-        if errors:
-            raise refusals.invalid(resource, meta.get("name", ""), errors)
+        is_terminating = "deletionTimestamp" in decode(existing.document)["metadata"]
+        raise api_errors.already_exists(resource, attempt["metadata"]["name"], is_terminating=is_terminating)
 
     async def _insert(self, resource: Resource, namespace: str, doc: Doc, options: WriteOptions) -> Written:
         key = resource.key(namespace, doc["metadata"]["name"])
@@ -129,7 +114,7 @@ class Registry:
             if existing is not None:
                 raise KeyExists(existing)
             return Written(encode(doc), created=True)
-        record = await self.store.create(key, _render(resource, doc))
+        record = await self.store.create(key, encoder(resource, doc))
         return Written(record.document, created=True)
 
     # -- change -------------------------------------------------------------------------------------------------------
@@ -155,10 +140,10 @@ class Registry:
         for _ in range(MAX_TRIES):
             record = self.store.get(key)
             if record is None:
-                raise refusals.not_found(resource, name)
+                raise api_errors.not_found(resource, name)
             old = decode(record.document)
             new = change(copy(old))
-            settle(resource, new, old, may_overwrite=strategy.unconditional_update, is_put=is_put)
+            prepare_update(resource, new, old, may_overwrite=strategy.unconditional_update, is_put=is_put)
             self._judge_change(resource, new, old, options, subresource, is_tracked)
             if is_no_change(new, old):
                 return Written(record.document)
@@ -166,7 +151,7 @@ class Registry:
                 return await self._write(resource, new, old, record, options.dry_run)
             except (StaleRevision, KeyMissing):
                 continue
-        raise refusals.modified(resource, name)
+        raise api_errors.modified(resource, name)
 
     async def rewrite(
         self, resource: Resource, namespace: str, name: str, change: Change, *, dry_run: bool = False
@@ -185,7 +170,7 @@ class Registry:
                 return await self._write(resource, new, old, record, dry_run)
             except (StaleRevision, KeyMissing):
                 continue
-        raise refusals.modified(resource, name)
+        raise api_errors.modified(resource, name)
 
     def _judge_change(
         self, resource: Resource, new: Doc, old: Doc, options: WriteOptions, subresource: str, is_tracked: bool
@@ -195,9 +180,12 @@ class Registry:
         if subresource == "status":
             strategy.prepare_status(new, old)
         elif subresource != "finalize":  # whose change is its own rule
+            strategy.drop_disabled_fields(new, old)
             strategy.prepare_update(new, old)
         if is_tracked:
-            track(resource, old=old, new=new, manager=options.manager, subresource=subresource, now=self.now())
+            track_managed_fields(
+                resource, old=old, new=new, manager=options.manager, subresource=subresource, now=self.now()
+            )
         is_counted = strategy.generation is not Generation.NONE and subresource != "status"
         if is_counted and strategy.spec_changed(new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -207,20 +195,20 @@ class Registry:
         elif subresource != "finalize":
             errors += strategy.validate_update(new, old)
         if errors:
-            raise refusals.invalid(resource, new["metadata"]["name"], errors)
+            raise api_errors.invalid(resource, new["metadata"]["name"], errors)
         if subresource != "status":
-            self.admission.on_update(resource, new, old)
+            self._admission.validate_update(resource, new, old)
 
     async def _write(self, resource: Resource, new: Doc, old: Doc, record: Record, dry_run: bool) -> Written:
         # Taking the last finalizer from an object that waits for its deletion completes it. Watchers then see the last
         # state that was stored, the client what it asked for.
-        is_done = "deletionTimestamp" in old["metadata"] and may_go(self.strategy(resource), new)
+        is_done = "deletionTimestamp" in old["metadata"] and is_deletable(self.strategy(resource), new)
         if dry_run:
             return Written(encode(new), removed=is_done)
         if is_done:
-            await self.store.delete(record.key, _render(resource, old), expected=record.revision)
+            await self.store.delete(record.key, encoder(resource, old), expected=record.revision)
             return Written(encode(new), removed=True)
-        written = await self.store.update(record.key, _render(resource, new), expected=record.revision)
+        written = await self.store.update(record.key, encoder(resource, new), expected=record.revision)
         return Written(written.document)
 
     # -- remove -------------------------------------------------------------------------------------------------------
@@ -245,28 +233,32 @@ class Registry:
             record = self.read(resource, namespace, name)
             old = decode(record.document)
             check(old)
-            self.admission.on_delete(resource, name)
-            fate = fate_of(strategy, old, asked_s=grace_s, propagation=propagation, now=self.clock.now())
-            last = old if fate.marked is None else fate.marked
+            self._admission.validate_delete(resource, name)
+            deletion = judge_deletion(strategy, old, asked_s=grace_s, propagation=propagation, now=self.clock.now())
+            last = old if deletion.marked is None else deletion.marked
             if dry_run:
-                return Written(encode(last), removed=fate.goes)
+                return Written(encode(last), removed=deletion.is_removed)
             try:
                 if last != old:
-                    record = await self.store.update(record.key, _render(resource, last), expected=record.revision)
-                if fate.goes:
-                    record = await self.store.delete(record.key, _render(resource, last), expected=record.revision)
+                    record = await self.store.update(record.key, encoder(resource, last), expected=record.revision)
+                if deletion.is_removed:
+                    record = await self.store.delete(record.key, encoder(resource, last), expected=record.revision)
             except (StaleRevision, KeyMissing):
                 continue
-            return Written(record.document, removed=fate.goes)
-        raise refusals.modified(resource, name)
+            return Written(record.document, removed=deletion.is_removed)
+        raise api_errors.modified(resource, name)
 
 
-def _render(resource: Resource, doc: Doc) -> Callable[[int], bytes]:
-    head = head_of(resource.stored)
-    rest = {field: value for field, value in doc.items() if field not in ("kind", "apiVersion")}
+class _StoreLister:
+    """The store's objects, for admission."""
 
-    def render(revision: int) -> bytes:
-        rest["metadata"]["resourceVersion"] = str(revision)
-        return head + encode(rest)[1:]
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
-    return render
+    def get(self, resource: Resource, name: str) -> Doc | None:
+        record = self._store.get(resource.key("", name))
+        return decode(record.document) if record is not None else None
+
+    def list(self, resource: Resource) -> Iterator[Doc]:
+        for record in self._store.list(resource.store_prefix):
+            yield decode(record.document)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tonnage.apiserver import event_views
 from tonnage.apiserver.options import ListOptions
 from tonnage.apiserver.requests import Call
+from tonnage.documents.event_conversion import field_labels
 from tonnage.documents.strategies.base import Strategy
 from tonnage.errors import BadRequest
 from tonnage.objects.resources import Resource
@@ -48,7 +48,7 @@ def _is_selected(record: Record, labels: LabelSelector | None, fields: FieldSele
 
 
 def _stored_fields(strategy: Strategy, resource: Resource, fields: FieldSelector) -> FieldSelector:
-    own = event_views.field_labels(resource, strategy.selectable)
+    own = field_labels(resource, strategy.selectable)
     known = {**own, "metadata.name": "metadata.name"}
     # Upstream's kinds with selectable fields list all of them; the others share a list that has both.
     if resource.namespaced or not own:

@@ -16,15 +16,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
 
 import msgspec
 
+from tonnage.documents.api_errors import UnknownReason
+from tonnage.documents.deletion import check_preconditions
 from tonnage.documents.pod_conditions import set_condition
-from tonnage.errors import ApiError, BadRequest, Cause, Conflict, Forbidden, TooManyRequests
+from tonnage.errors import BadRequest, Cause, Forbidden, TooManyRequests
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import go_value, invalid, invalid_object
+from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
+
+_PODS = BY_PLURAL["", "pods"]
 
 MAX_DISRUPTED_PODS = 2000
 """More evictions than this, unconfirmed by the budget's controller, and no further one is allowed."""
@@ -34,11 +38,8 @@ _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 _RETRY_AFTER_S = 10
 
 
-class ManyBudgets(ApiError):
-    """Two budgets claim the pod; upstream answers a bare 500 without a reason."""
-
-    code: ClassVar[int] = 500
-    reason: ClassVar[str] = ""
+class ManyBudgets(UnknownReason):
+    """Two budgets claim the pod."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -111,19 +112,9 @@ def mark_disrupted(pod: Doc, options: Doc, *, now: str) -> Doc:
     Raises Conflict when the delete options mean another pod or another version of it. After this write the pod has a
     new resourceVersion, so a version in the options must be replaced by that before the delete.
     """
-    name, wanted = pod["metadata"]["name"], options.get("preconditions", {})
-    for field, title, told in (
-        ("uid", "UID", "The object might have been deleted and then recreated"),
-        ("resourceVersion", "ResourceVersion", "The object might have been modified"),
-    ):
-        found = pod["metadata"].get(field, "")
-        if wanted.get(field) and wanted[field] != found:
-            raise Conflict(
-                f"Operation cannot be fulfilled on Pod {go_value(name)}: the {title} in the precondition "
-                f"({wanted[field]}) does not match the {title} in record ({found}). {told}",
-                kind="Pod",
-                name=name,
-            )
+    wanted = options.get("preconditions", {})
+    uid, resource_version = wanted.get("uid") or None, wanted.get("resourceVersion") or None
+    check_preconditions(_PODS, pod["metadata"], uid=uid, resource_version=resource_version)
     marked: Doc = copy(pod)
     condition = {
         "type": "DisruptionTarget",

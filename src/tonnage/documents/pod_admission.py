@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tonnage.documents.api_errors import forbidden
 from tonnage.errors import Forbidden
 from tonnage.objects.document import Doc
+from tonnage.objects.resources import BY_PLURAL
+
+_PODS = BY_PLURAL["", "pods"]
+_PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
 
 _EVICTION_DELAY_S = 300  # upstream's --default-not-ready-toleration-seconds and --default-unreachable-…
 _EVICTING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -83,13 +88,8 @@ def refuse_second_default(priority_class: Doc, classes: Iterable[Doc], *, is_upd
         return
     name, holder = priority_class["metadata"].get("name", ""), current["metadata"]["name"]
     if not is_update or holder != name:
-        raise Forbidden(
-            f'priorityclasses.scheduling.k8s.io "{name}" is forbidden: '
-            f"PriorityClass {holder} is already marked as default. Only one default can exist",
-            group="scheduling.k8s.io",
-            kind="priorityclasses",
-            name=name,
-        )
+        told = f"PriorityClass {holder} is already marked as default. Only one default can exist"
+        raise forbidden(_PRIORITY_CLASSES, name, told)
 
 
 def inherit_topology(pod: Doc, node: Doc | None) -> None:
@@ -123,4 +123,4 @@ def _speaks_of(toleration: Doc, taint: str) -> bool:
 def _forbidden(pod: Doc, reason: str) -> Forbidden:
     # Before a generated name is filled in upstream has only the prefix to show.
     name = pod["metadata"].get("name") or pod["metadata"].get("generateName", "")
-    return Forbidden(f'pods "{name}" is forbidden: {reason}', kind="pods", name=name)
+    return forbidden(_PODS, name, reason)

@@ -8,21 +8,20 @@ change what the pod asks for.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
+from tonnage.documents.api_errors import UnknownReason, precondition_failed
 from tonnage.documents.pod_conditions import set_condition
-from tonnage.errors import ApiError, BadRequest, Conflict
+from tonnage.errors import BadRequest, Conflict
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, go_value, required
 from tonnage.objects.field_rules import unsupported
+from tonnage.objects.resources import BY_PLURAL
+
+_PODS = BY_PLURAL["", "pods"]
 
 
-class BadTarget(ApiError):
-    """A Binding that names no node. Upstream forgets to wrap this error, so it is a 500 without a reason."""
-
-    code: ClassVar[int] = 500
-    reason: ClassVar[str] = ""
+class BadTarget(UnknownReason):
+    """A Binding that names no node."""
 
 
 def validate_binding(binding: Doc, pod_name: str) -> None:
@@ -68,17 +67,17 @@ def bind(pod: Doc, binding: Doc, gates: Gates, *, now: str) -> Doc:
 
 
 def _check_preconditions(pod: Doc, wanted: Doc) -> None:
-    """A Binding may say which pod it means; the sentence is the storage layer's, as clients of upstream see it."""
+    """A Binding may say which pod it means, and which version of it."""
     metadata = pod["metadata"]
     for field, title in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         if wanted.get(field) and wanted[field] != metadata.get(field):
-            raise Conflict(
-                f"Operation cannot be fulfilled on pods {go_value(metadata['name'])}: StorageError: invalid object, "
-                f"Code: 4, Key: /registry/pods/{metadata.get('namespace', '')}/{metadata['name']}, ResourceVersion: 0, "
-                f"AdditionalErrorMsg: Precondition failed: {title} in precondition: {wanted[field]}, "
-                f"{title} in object meta: {metadata.get(field, '')}",
-                kind="pods",
-                name=metadata["name"],
+            raise precondition_failed(
+                _PODS,
+                metadata.get("namespace", ""),
+                metadata["name"],
+                field=title,
+                asked=wanted[field],
+                found=metadata.get(field, ""),
             )
 
 

@@ -1,45 +1,38 @@
 """Manifests as an API server would have stored them, for decisions that never see one.
 
-What a person writes goes through what a creation does: defaults, a uid, the priority of its PriorityClass, tolerations
-for nodes in trouble, label keys merged into selectors, the default StorageClass, and validation. Three things differ,
-because a file may describe a cluster in the middle of its life:
-
-- `status` stays: a node offers what its status says, a pod may be running, ended or nominated.
-- A number in `spec.priority` stands, where a server would insist on computing it.
-- A required field that is missing is a warning, everything else that validation finds an error: absence means
-  something to a decision, nonsense does not.
+What a person writes goes through what a creation does (`documents/creation.py`), with all of its `CreationOptions`:
+status stays, so do a number in `spec.priority` and fields whose gate is closed, and a required field that is missing is
+a warning. Everything else that validation finds is an error.
 
 An object that came from a server has all this behind it; it only gets the defaults, in case the server was older.
 """
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Iterable
 
 from tonnage.clock import SystemClock
-from tonnage.documents.defaults.persistent_volumes import default_class_for
-from tonnage.documents.pod_admission import inherit_topology, resolve_priority, tolerate_node_trouble
-from tonnage.documents.strategies import strategies
-from tonnage.documents.strategies.base import Strategy
-from tonnage.documents.strategies.pod import merge_label_keys
-from tonnage.documents.validation.metadata import validate_object_meta
-from tonnage.errors import Forbidden
+from tonnage.documents.admission import Admission
+from tonnage.documents.creation import CreationOptions, Creator
+from tonnage.documents.generated_names import NameGenerator
+from tonnage.documents.system_objects import SYSTEM_PRIORITY_CLASSES
+from tonnage.errors import Forbidden, Invalid
 from tonnage.gates import Gates
 from tonnage.objects import codec
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import FieldError
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.whatif.manifest_errors import BrokenManifest
 from tonnage.whatif.manifests import Manifest, Manifests
 
-_MISSING = "FieldValueRequired"
-_SYSTEM_CLASSES: tuple[Doc, ...] = (
-    {"metadata": {"name": "system-cluster-critical"}, "value": 2000000000},
-    {"metadata": {"name": "system-node-critical"}, "value": 2000001000},
+_OPTIONS = CreationOptions(keep_status=True, keep_priority=True, keep_disabled_fields=True, allow_missing=True)
+_LISTED = tuple(
+    BY_PLURAL[each]
+    for each in (("", "nodes"), ("scheduling.k8s.io", "priorityclasses"), ("storage.k8s.io", "storageclasses"))
 )
-"""What every cluster has, whether the files say so or not."""
 
 
 def created(manifests: Manifests, gates: Gates) -> tuple[Object, ...]:
@@ -47,60 +40,85 @@ def created(manifests: Manifests, gates: Gates) -> tuple[Object, ...]:
     return Creation(gates).of_all(manifests)
 
 
+class ManifestLister:
+    """The objects of manifests that admission looks at, and those that every cluster has."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, dict[str, Doc]] = {resource.kind: {} for resource in _LISTED}
+        for doc in SYSTEM_PRIORITY_CLASSES:
+            self.add("PriorityClass", doc)
+
+    def add(self, kind: str, doc: Doc) -> None:
+        if kind in self._by_kind:
+            self._by_kind[kind][doc["metadata"]["name"]] = doc
+
+    def remove(self, kind: str, name: str) -> None:
+        self._by_kind.get(kind, {}).pop(name, None)
+
+    def get(self, resource: Resource, name: str) -> Doc | None:
+        return self._by_kind[resource.kind].get(name)
+
+    def list(self, resource: Resource) -> Iterable[Doc]:
+        return self._by_kind[resource.kind].values()
+
+
 class Creation:
-    """What a server knows when it creates an object, and remembers for the next: classes, nodes, uids in use."""
+    """Creates the objects of manifests, each with what is known from those before it: classes, nodes, uids in use."""
 
     def __init__(self, gates: Gates) -> None:
-        self._strategies = strategies(gates, SystemClock())
-        self._nodes: dict[str, Doc] = {}
-        self._priority_classes: dict[str, Doc] = {each["metadata"]["name"]: each for each in _SYSTEM_CLASSES}
-        self._storage_classes: dict[str, Doc] = {}
-        self._known = {
-            "Node": self._nodes,
-            "PriorityClass": self._priority_classes,
-            "StorageClass": self._storage_classes,
-        }
+        self._lister = ManifestLister()
+        self._creator = Creator(
+            gates=gates,
+            clock=SystemClock(),
+            names=NameGenerator(random.Random(0)),
+            admission=Admission(self._lister),
+            options=_OPTIONS,
+        )
         self._uids: dict[tuple[str, str], Key] = {}
 
     def of_all(self, manifests: Manifests) -> tuple[Object, ...]:
         """Objects that are there together: a pod may come before the class it names. Each has a uid."""
         for manifest in manifests.by_key.values():
-            self._learn(manifest)
+            self._lister.add(manifest.resource.kind, manifest.doc)
         for manifest in manifests.by_key.values():
             self._give_uid(manifest, manifests.warnings)
-            self._settle(manifest, manifests.warnings)
+            self._create(manifest, manifests.warnings)
         return tuple(_typed(manifest) for manifest in manifests.by_key.values())
 
     def of(self, manifest: Manifest, warnings: list[str]) -> Object:
         """One more object, created or replaced after all before it. A uid is given by the server, unless it has one."""
-        self._learn(manifest)
+        self._lister.add(manifest.resource.kind, manifest.doc)
         if manifest.doc["metadata"].get("uid") and not self._is_own_uid(manifest, warnings):
             del manifest.doc["metadata"]["uid"]
-        self._settle(manifest, warnings)
+        self._create(manifest, warnings)
         return _typed(manifest)
 
     def forget(self, kind: str, name: str) -> None:
         """An object is deleted: nobody is created by it any more."""
-        self._known.get(kind, {}).pop(name, None)
+        self._lister.remove(kind, name)
 
-    def _learn(self, manifest: Manifest) -> None:
-        if manifest.resource.kind in self._known:
-            self._known[manifest.resource.kind][manifest.doc["metadata"]["name"]] = manifest.doc
-
-    def _settle(self, manifest: Manifest, warnings: list[str]) -> None:
-        """Bring one document, in place, to what a server would keep."""
+    def _create(self, manifest: Manifest, warnings: list[str]) -> None:
+        """Turn one document, in place, into what a server would keep."""
         doc, resource = manifest.doc, manifest.resource
-        strategy = self._strategies[resource.group, resource.plural]
-        strategy.default(doc)
         if manifest.is_from_server:
+            self._creator.default(resource, doc)
             return
-        if resource.kind == "Pod":
-            self._admit_pod(manifest)
-        elif resource.kind == "PersistentVolumeClaim":
-            chosen = default_class_for(doc, list(self._storage_classes.values()))
-            if chosen is not None:
-                doc["spec"]["storageClassName"] = chosen
-        self._judge(manifest, strategy, warnings)
+        try:
+            missing = self._creator.create(resource, doc)
+        except Forbidden as exc:  # what admission refuses in a manifest is a PriorityClass alone
+            name = doc["spec"].get("priorityClassName", "")
+            raise BrokenManifest(
+                manifest.origin,
+                exc.message.partition(" is forbidden: ")[2],
+                field="spec.priorityClassName",
+                hint=f"give the PriorityClass {name} too, or write spec.priority",
+            ) from exc
+        except Invalid as exc:
+            told = ", ".join(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in exc.causes))
+            raise BrokenManifest(manifest.origin, told, field=exc.causes[0].field) from exc
+        if missing:
+            told = ", ".join(dict.fromkeys(map(str, missing)))
+            warnings.append(f"{manifest.origin}: {told}; an API server would refuse this object")
 
     def _give_uid(self, manifest: Manifest, warnings: list[str]) -> None:
         """A uid that is the same at every run; a copied one is replaced, for two objects are not one."""
@@ -117,42 +135,10 @@ class Creation:
         warnings.append(f"{manifest.origin} has the uid of another object, and is given one of its own")
         return False
 
-    def _admit_pod(self, manifest: Manifest) -> None:
-        pod = manifest.doc
-        if "priority" not in pod["spec"]:
-            try:
-                resolve_priority(pod, list(self._priority_classes.values()))
-            except Forbidden as exc:
-                name = pod["spec"].get("priorityClassName", "")
-                raise BrokenManifest(
-                    manifest.origin,
-                    exc.message.partition(" is forbidden: ")[2],
-                    field="spec.priorityClassName",
-                    hint=f"give the PriorityClass {name} too, or write spec.priority",
-                ) from exc
-        if pod["spec"].get("nodeName"):
-            inherit_topology(pod, self._nodes.get(pod["spec"]["nodeName"]))
-        tolerate_node_trouble(pod)
-        merge_label_keys(pod)
-
-    def _judge(self, manifest: Manifest, strategy: Strategy, warnings: list[str]) -> None:
-        name_rule = type(strategy).name_rule
-        errors = validate_object_meta(manifest.doc, namespaced=manifest.resource.namespaced, name_rule=name_rule)
-        errors += strategy.validate(manifest.doc)
-        wrong = [error for error in errors if error.reason != _MISSING]
-        if wrong:
-            raise BrokenManifest(manifest.origin, _told(wrong), field=wrong[0].field)
-        if errors:
-            warnings.append(f"{manifest.origin}: {_told(errors)}; an API server would refuse this object")
-
 
 def _key_of(manifest: Manifest) -> Key:
     meta = manifest.doc["metadata"]
     return f"{meta.get('namespace', '')}/{meta['name']}"
-
-
-def _told(errors: Iterable[FieldError]) -> str:
-    return ", ".join(dict.fromkeys(str(error) for error in errors))
 
 
 def _typed(manifest: Manifest) -> Object:

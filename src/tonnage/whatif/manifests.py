@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.documents.admit import Malformed, admit
-from tonnage.documents.object_metadata import Names
+from tonnage.documents.generated_names import NameGenerator
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
@@ -100,7 +100,7 @@ def read(
 
     `without` is a file that may lie in one of the folders and holds no manifests.
     """
-    found, names = Manifests(), Names(random.Random(0))
+    found, names = Manifests(), NameGenerator(random.Random(0))
     for source in sources:
         for file, data in _texts(source, without, stdin):
             for number, value in enumerate(documents_of(data, file, found.warnings), 1):
@@ -134,7 +134,7 @@ def documents_in(
                     yield origin, resource, doc
 
 
-def objects_at(origin: Origin, value: Any, names: Names, warnings: list[str]) -> Iterator[Manifest]:
+def objects_at(origin: Origin, value: Any, names: NameGenerator, warnings: list[str]) -> Iterator[Manifest]:
     """The objects of one value that stands elsewhere than in a manifest, in their order; lists are taken apart.
 
     Raises BrokenManifest, also for kinds that decisions do not look at: here somebody put them on purpose.
@@ -211,7 +211,7 @@ def _described(doc: Doc) -> str:
     return f"{doc.get('kind') or 'object'} {key}".rstrip()
 
 
-def _take(found: Manifests, origin: Origin, doc: Doc, names: Names) -> None:
+def _take(found: Manifests, origin: Origin, doc: Doc, names: NameGenerator) -> None:
     resource = READ.get((doc["apiVersion"], doc["kind"]))
     if resource is None:
         _check_passed_over(origin, doc)
@@ -233,7 +233,7 @@ def _take(found: Manifests, origin: Origin, doc: Doc, names: Names) -> None:
     else:
         metadata.pop("namespace", None)
     if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = names.generated(metadata["generateName"])
+        metadata["name"] = names.generate_name(metadata["generateName"])
     manifest.origin = replace(origin, object=_described(doc))
     if not metadata.get("name"):
         raise BrokenManifest(manifest.origin, "metadata.name is not set", field="metadata.name")

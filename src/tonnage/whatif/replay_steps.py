@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.documents.object_metadata import Names
+from tonnage.documents.generated_names import NameGenerator
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Key, Object
 from tonnage.suggestions import did_you_mean
@@ -107,7 +107,7 @@ class _Reader:
         self._file = file
         self._creation = creation
         self._warnings = warnings
-        self._names = Names(random.Random(0))
+        self._names = NameGenerator(random.Random(0))
         self._number = 0
         self._readers: dict[str, Callable[[Any], Step]] = {
             "schedule": lambda value: Schedule(self._pod_key("schedule", value)),

@@ -39,6 +39,7 @@ def without(gate: str) -> Gates:
 def created(strategy: Strategy, doc: Doc) -> Doc:
     doc = copy(doc)
     strategy.default(doc)
+    strategy.drop_disabled_fields(doc, {})
     strategy.prepare_create(doc)
     assert strategy.validate(doc) == []
     return doc
@@ -47,6 +48,7 @@ def created(strategy: Strategy, doc: Doc) -> Doc:
 def updated(strategy: Strategy, new: Doc, old: Doc) -> tuple[Doc, list[str]]:
     new = copy(new)
     strategy.default(new)
+    strategy.drop_disabled_fields(new, old)
     strategy.prepare_update(new, old)
     return new, [str(error) for error in strategy.validate_update(new, old)]
 

@@ -6,14 +6,16 @@ The body is taken as it was written, before any decoding, because apply has to k
 
 from __future__ import annotations
 
-from tonnage.apiserver import bodies, event_views, refusals
+from tonnage.apiserver import bodies
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Call
 from tonnage.apiserver.verbs.writing import check_name, merge_owners
+from tonnage.documents import api_errors
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.apply.managed_fields import reset_fields_of
 from tonnage.documents.apply.server_side_apply import apply
+from tonnage.documents.event_conversion import from_stored, to_stored
 from tonnage.documents.patches.json_patch import PatchFailed
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import BadRequest, NotFound
@@ -44,14 +46,15 @@ async def applied(registry: Registry, call: Call, options: WriteOptions, was: li
             raise PatchFailed(exc.message) from exc
         meta = doc.setdefault("metadata", {})
         if live is None and meta.get("uid"):
-            raise refusals.nothing_with_uid(resource, call.name, meta["uid"])
+            told = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
+            raise api_errors.conflict(resource, call.name, told)
         check_name(call, doc)
         merge_owners(call, doc)
         return doc
 
     def change(old: Doc) -> Doc:
         was[:] = [old]
-        return event_views.inbound(resource, applied_to(event_views.outbound(resource, old)))
+        return to_stored(resource, applied_to(from_stored(resource, old)))
 
     try:
         return await registry.change(
@@ -62,9 +65,7 @@ async def applied(registry: Registry, call: Call, options: WriteOptions, was: li
             raise
         doc = applied_to(None)
         doc["metadata"].pop("resourceVersion", None)
-        return await registry.create(
-            resource, call.namespace, event_views.inbound(resource, doc), options, is_tracked=False
-        )
+        return await registry.create(resource, call.namespace, to_stored(resource, doc), options, is_tracked=False)
 
 
 def _configuration(call: Call) -> Doc:

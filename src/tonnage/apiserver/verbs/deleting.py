@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tonnage.apiserver import answers, bodies, refusals, status
+from tonnage.apiserver import answers, bodies, request_errors, status
 from tonnage.apiserver.openapi.operations import RETURNS_DELETED
 from tonnage.apiserver.options import boolean, dry_run_errors, integer, list_options, values
 from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Answer, Call
 from tonnage.apiserver.verbs.reading import select
 from tonnage.documents.admit import Malformed, admit
+from tonnage.documents.deletion import check_preconditions
 from tonnage.documents.schema import schema_of
-from tonnage.errors import BadRequest, Conflict, NotFound
+from tonnage.errors import BadRequest, NotFound
 from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.field_rules import unsupported
@@ -35,7 +36,7 @@ class DeleteOptions:
         """Delete one object so. Raises NotFound, Conflict."""
 
         def check(doc: Doc) -> None:
-            self._check(resource, doc["metadata"])
+            check_preconditions(resource, doc["metadata"], uid=self.uid, resource_version=self.resource_version)
 
         return await registry.remove(
             resource,
@@ -46,25 +47,6 @@ class DeleteOptions:
             check=check,
             dry_run=self.dry_run,
         )
-
-    def _check(self, resource: Resource, meta: Doc) -> None:
-        """Judge the preconditions, in upstream's words (which name the kind here, not the resource)."""
-        name, uid, version = meta["name"], meta["uid"], meta["resourceVersion"]
-        if self.uid is not None and self.uid != uid:
-            raise _precondition(resource, name, "UID", self.uid, uid, "deleted and then recreated")
-        if self.resource_version is not None and self.resource_version != version:
-            raise _precondition(resource, name, "ResourceVersion", self.resource_version, version, "modified")
-
-
-def _precondition(resource: Resource, name: str, what: str, asked: str, found: str, happened: str) -> Conflict:
-    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
-    return Conflict(
-        f'Operation cannot be fulfilled on {kind} "{name}": the {what} in the precondition ({asked}) does not match '
-        f"the {what} in record ({found}). The object might have been {happened}",
-        group=resource.group,
-        kind=resource.kind,
-        name=name,
-    )
 
 
 async def delete(registry: Registry, call: Call) -> Answer:
@@ -153,7 +135,7 @@ def _checked(
         errors.append(unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
     errors += dry_run_errors(dry_run)
     if errors:
-        raise refusals.invalid_options("DeleteOptions", errors)
+        raise request_errors.invalid_options("DeleteOptions", errors)
     if orphans is not None:
         policy = "Orphan" if orphans else "Background"
     return DeleteOptions(grace_s, policy or "", uid, resource_version, bool(dry_run))

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.apiserver import answers, bodies, event_views
+from tonnage.apiserver import answers, bodies
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Change, Registry
 from tonnage.apiserver.requests import Answer, Call
@@ -19,6 +19,7 @@ from tonnage.apiserver.verbs.applying import APPLY, applied
 from tonnage.apiserver.verbs.writing import check_name, merge_owners
 from tonnage.documents import go_text
 from tonnage.documents.admit import Malformed, admit
+from tonnage.documents.event_conversion import from_stored, to_stored
 from tonnage.documents.json_syntax import syntax_error
 from tonnage.documents.patches.json_patch import json_patch, merge_patch
 from tonnage.documents.patches.strategic_merge import strategic_merge
@@ -47,11 +48,11 @@ async def patch(registry: Registry, call: Call) -> Answer:
 
         def change(old: Doc) -> Doc:
             was[:] = [old]
-            doc = said.patched(schema_of_resource(call.resource), event_views.outbound(call.resource, old))
+            doc = said.patched(schema_of_resource(call.resource), from_stored(call.resource, old))
             _admit_patched(call, said, doc, options.field_validation)
             check_name(call, doc)
             merge_owners(call, doc)
-            return event_views.inbound(call.resource, doc)
+            return to_stored(call.resource, doc)
 
         written = await registry.change(
             call.resource, call.namespace, call.name, change, options, subresource=call.subresource

@@ -6,7 +6,7 @@ and every page after the first, is read from the log at that revision, so that a
 
 from __future__ import annotations
 
-from tonnage.apiserver import answers, refusals
+from tonnage.apiserver import answers, request_errors
 from tonnage.apiserver.options import ListOptions, list_options, revision
 from tonnage.apiserver.pages import ExpiredToken, Token
 from tonnage.apiserver.registry import Registry
@@ -21,7 +21,7 @@ async def get(registry: Registry, call: Call) -> Answer:
     """GET one object."""
     asked = revision(call.query.get("resourceVersion", ""), of="get")
     if asked > registry.store.revision:
-        raise refusals.resource_version_too_large(asked, registry.store.revision)
+        raise request_errors.resource_version_too_large(asked, registry.store.revision)
     record = registry.read(call.resource, call.namespace, call.name)
     return answers.one(call, record.document, now=registry.clock.now())
 
@@ -56,15 +56,15 @@ async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[
     elif options.is_exact:
         at = asked
     elif asked > store.revision:
-        raise refusals.resource_version_too_large(asked, store.revision)
+        raise request_errors.resource_version_too_large(asked, store.revision)
     try:
         chosen, has_more = await _page(registry, scope(call), at, after_key, options.limit, matches)
     except RevisionCompacted as exc:
         if options.token:
             raise ExpiredToken(token) from exc
-        raise refusals.list_too_old() from exc
+        raise request_errors.list_too_old() from exc
     except RevisionInFuture as exc:
-        raise refusals.resource_version_too_large(at, store.revision, may_come=False) from exc
+        raise request_errors.resource_version_too_large(at, store.revision, may_come=False) from exc
     return chosen, at, has_more
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from tonnage.apiserver import answers, bodies, refusals, status
+from tonnage.apiserver import answers, bodies, request_errors, status
 from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Answer, Call
@@ -177,7 +177,7 @@ def _read(call: Call, kind: Resource, options: WriteOptions) -> Doc:
     content_type = call.headers.get("Content-Type", "")
     doc = bodies.read_object(call.body, content_type, kind, options.field_validation, call.warnings)
     if kind.namespaced and dig(doc, "metadata", "namespace") not in (None, "", call.namespace):
-        raise refusals.wrong_namespace()
+        raise request_errors.wrong_namespace()
     return doc
 
 

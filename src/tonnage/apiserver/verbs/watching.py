@@ -13,7 +13,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 
-from tonnage.apiserver import answers, event_views, refusals, status
+from tonnage.apiserver import answers, request_errors, status, stored_documents
 from tonnage.apiserver.options import ListOptions, list_options, revision
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call
@@ -71,12 +71,12 @@ class Watching:
         """Chunks of whole frames until the timeout, the client or the server ends it."""
         options, encode_frame = self._options, self._encoder
         if self._asked > self._after:  # the state was asked for, of a moment that has not come
-            yield _error_frame(refusals.resource_version_too_large(self._asked, self._after))
+            yield _error_frame(request_errors.resource_version_too_large(self._asked, self._after))
             return
         try:
             self._watch = watch = self._registry.store.watch(self._scope, after=self._after)
         except RevisionCompacted as exc:
-            yield _error_frame(refusals.resource_version_too_old(exc.revision, exc.compacted))
+            yield _error_frame(request_errors.resource_version_too_old(exc.revision, exc.compacted))
             return
         except StoreClosed:
             return
@@ -163,7 +163,7 @@ class _Encoder:
         form = answers.wanted_by(call).form
         self._form = "metadata" if form == "metadata list" else form  # a stream has no lists
         self._include = answers.include_of(call) if self._form == "table" else "Metadata"
-        own = event_views.has_own_shape(call.resource)
+        own = stored_documents.is_served_as_stored(call.resource)
         self._share_as = f"{self._form}/{self._include}/{'' if own else call.resource.group}"
         self._is_plain = own and self._form == "object"
         self._with_columns = True
@@ -193,7 +193,7 @@ class _Encoder:
     def _shape(self, doc: Doc) -> bytes:
         if self._form == "metadata":
             return encode(partial_metadata(doc))
-        doc = event_views.shown(self._resource, doc)
+        doc = stored_documents.served(self._resource, doc)
         if self._form == "table":
             doc = self._table([doc], {"resourceVersion": doc["metadata"].get("resourceVersion", "")})
         return encode(doc)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tonnage.apiserver import answers, bodies, event_views, refusals
+from tonnage.apiserver import answers, bodies, request_errors
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Answer, Call
+from tonnage.documents.event_conversion import to_stored
 from tonnage.errors import NotFound
 from tonnage.objects.document import Doc, copy
 
@@ -18,7 +19,7 @@ _REPEATED_OWNERS = (
 async def create(registry: Registry, call: Call) -> Answer:
     """POST to a collection. Raises Invalid (422), AlreadyExists (409), Forbidden (403)."""
     options = write_options("create", call.query, call.headers.get("User-Agent", ""))
-    doc = event_views.inbound(call.resource, _read(call, options.field_validation))
+    doc = to_stored(call.resource, _read(call, options.field_validation))
     written = await registry.create(call.resource, call.namespace, doc, options)
     call.warnings.extend(registry.strategy(call.resource).warnings(doc, None))
     return answers.one(call, written.document, now=registry.clock.now(), code=201)
@@ -27,7 +28,7 @@ async def create(registry: Registry, call: Call) -> Answer:
 async def update(registry: Registry, call: Call) -> Answer:
     """PUT one object, or its status. Raises Invalid, Conflict, NotFound."""
     options = write_options("update", call.query, call.headers.get("User-Agent", ""))
-    doc = event_views.inbound(call.resource, _read(call, options.field_validation))
+    doc = to_stored(call.resource, _read(call, options.field_validation))
     strategy = registry.strategy(call.resource)
     check_name(call, doc)
     was: list[Doc] = []
@@ -54,9 +55,9 @@ def check_name(call: Call, doc: Doc) -> None:
     """Body and URL must speak of the same object; a namespace means nothing to a kind that has none."""
     meta = doc.get("metadata", {})
     if meta.get("name", "") != call.name:
-        raise refusals.wrong_name(meta.get("name", ""), call.name)
+        raise request_errors.wrong_name(meta.get("name", ""), call.name)
     if call.resource.namespaced and meta.get("namespace", call.namespace) != call.namespace:
-        raise refusals.wrong_namespace()
+        raise request_errors.wrong_namespace()
 
 
 def merge_owners(call: Call, doc: Doc) -> None:

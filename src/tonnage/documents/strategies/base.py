@@ -4,10 +4,10 @@ The verbs are generic: they read, call the strategy of the kind at fixed points,
 own subclasses `Strategy` in a file named after it and overrides only what it must. Every method works on whole
 documents and does no I/O, so a rule is tested by calling it; the clock is for the rare rule that notes a time.
 
-The order of a create is upstream's: decode, `default`, `prepare_create` (status emptied, fields behind a closed gate
-dropped), `validate`. Of an update: decode, `default`, `prepare_update` (what this endpoint may not write is taken from
-the old object, gated fields dropped unless the old object has them), `validate_update`. A write through `/status` runs
-`prepare_status` and `validate_status` instead.
+The order of a create is upstream's: decode, `default`, `drop_disabled_fields`, `prepare_create` (status emptied),
+`validate`. Of an update: decode, `default`, `drop_disabled_fields`, `prepare_update` (what this endpoint may not write
+is taken from the old object), `validate_update`. A write through `/status` runs `prepare_status` and `validate_status`
+instead.
 """
 
 from __future__ import annotations
@@ -57,8 +57,11 @@ class Strategy:
     def default(self, doc: Doc) -> None:
         """Fill in, in place, what upstream fills in whenever it decodes this kind."""
 
+    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
+        """Drop the fields whose gate is closed, unless the old object has them; `old` is empty at creation."""
+
     def prepare_create(self, doc: Doc) -> None:
-        """Reset what a client may not set at creation; drop fields whose gate is closed."""
+        """Reset what a client may not set at creation."""
         if "status" in self.resource.subresources:
             doc.pop("status", None)
 
@@ -69,7 +72,7 @@ class Strategy:
     # -- updates ----------------------------------------------------------------------------------------------------
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
-        """Take from `old` what a plain update may not change; drop newly set fields whose gate is closed."""
+        """Take from `old` what a plain update may not change."""
         if "status" in self.resource.subresources:
             keep(new, old, "status")
 

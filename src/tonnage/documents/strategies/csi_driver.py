@@ -22,14 +22,8 @@ class CSIDriverStrategy(Strategy):
     def default(self, doc: Doc) -> None:
         default_csi_driver(doc, volume_limit_scaling=self.gates.enabled("VolumeLimitScaling"))
 
-    def prepare_create(self, doc: Doc) -> None:
-        self._drop_disabled(doc, {})
-
     def validate(self, doc: Doc) -> Errors:
         return validate_csi_driver(doc)
-
-    def prepare_update(self, new: Doc, old: Doc) -> None:
-        self._drop_disabled(new, old)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         return validate_csi_driver_update(new, old)
@@ -44,7 +38,7 @@ class CSIDriverStrategy(Strategy):
             "set to true to prevent possible logging of tokens in volume attributes"
         ]
 
-    def _drop_disabled(self, new: Doc, old: Doc) -> None:
+    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         for field, gate in _GATED.items():
             if not self.gates.enabled(gate) and field not in old.get("spec", {}):
                 new.get("spec", {}).pop(field, None)

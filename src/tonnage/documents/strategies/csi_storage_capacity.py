@@ -12,14 +12,8 @@ from tonnage.objects.field_errors import Errors
 class CSIStorageCapacityStrategy(Strategy):
     unconditional_update = False
 
-    def prepare_create(self, doc: Doc) -> None:
-        self._drop_disabled(doc, {})
-
     def validate(self, doc: Doc) -> Errors:
         return validate_csi_storage_capacity(doc)
-
-    def prepare_update(self, new: Doc, old: Doc) -> None:
-        self._drop_disabled(new, old)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         return validate_csi_storage_capacity_update(new, old)
@@ -27,6 +21,6 @@ class CSIStorageCapacityStrategy(Strategy):
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         return label_selector_warnings(new.get("nodeTopology"), "nodeTopology")
 
-    def _drop_disabled(self, new: Doc, old: Doc) -> None:
+    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         if not self.gates.enabled("CSIStorageCapacityV2") and "availableCapacities" not in old:
             new.pop("availableCapacities", None)

@@ -15,17 +15,10 @@ class LeaseStrategy(Strategy):
     def default(self, doc: Doc) -> None:
         doc.setdefault("spec", {})
 
-    def prepare_create(self, doc: Doc) -> None:
-        _drop_coordination(doc)
-
-    def prepare_update(self, new: Doc, old: Doc) -> None:
-        _drop_coordination(new)
+    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
+        """Those of coordinated leader election, which are closed on a stock server."""
+        new["spec"].pop("strategy", None)
+        new["spec"].pop("preferredHolder", None)
 
     def validate(self, doc: Doc) -> Errors:
         return validate_lease(doc)
-
-
-def _drop_coordination(doc: Doc) -> None:
-    """Fields of coordinated leader election, whose gate is closed on a stock server."""
-    doc["spec"].pop("strategy", None)
-    doc["spec"].pop("preferredHolder", None)

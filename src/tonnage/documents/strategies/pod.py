@@ -1,9 +1,9 @@
 """The rules of Pod.
 
 A pod starts Pending, with its service class computed and its label keys merged into its selectors; after that its
-spec hardly changes. Two steps of its creation need other objects and are therefore the create verb's to call, after
-`default` and before `prepare_create`: `pod_admission.resolve_priority` and `pod_admission.inherit_topology`. Binding
-and eviction have modules of their own (`documents/pod_binding.py`, `documents/eviction.py`).
+spec hardly changes. What depends on other objects, its priority and the labels of its node, is admission's, between
+`default` and `prepare_create` (`documents/admission.py`). Binding and eviction have modules of their own
+(`documents/pod_binding.py`, `documents/eviction.py`).
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ class PodStrategy(Strategy):
     def default(self, doc: Doc) -> None:
         default_pod(doc)
 
+    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
+        drop_disabled_pod_fields(new["spec"])
+
     def prepare_create(self, doc: Doc) -> None:
         tolerate_node_trouble(doc)
-        drop_closed_fields(doc["spec"])
         doc["status"] = {"phase": "Pending", "qosClass": qos_class(doc["spec"])}
         if doc["spec"].get("schedulingGates"):
             doc["status"]["conditions"] = [_gated_condition(doc)]
@@ -59,7 +61,6 @@ class PodStrategy(Strategy):
         for field in ("priority", "preemptionPolicy"):
             if field in old["spec"]:
                 new["spec"].setdefault(field, old["spec"][field])
-        drop_closed_fields(new["spec"])
         keep(new, old, "status")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
@@ -113,7 +114,7 @@ def merge_label_keys(pod: Doc) -> None:
             selector["matchExpressions"] = selector.get("matchExpressions", []) + added
 
 
-def drop_closed_fields(spec: Doc) -> None:
+def drop_disabled_pod_fields(spec: Doc) -> None:
     """Drop the fields whose gates are closed on a stock server, before anyone looks at them."""
     spec.pop("schedulingGroup", None)
     for volume in spec.get("volumes", ()):
@@ -143,7 +144,7 @@ def _gated_condition(pod: Doc) -> Doc:
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates",
     }
-    # Nobody hands us a clock; the create verb has noted the time by now.
+    # The strategy of a pod reads no clock; the time of creation is noted by now.
     created_at = pod["metadata"].get("creationTimestamp")
     return {**condition, "lastTransitionTime": created_at} if created_at else condition
 

@@ -17,7 +17,7 @@ from tonnage.documents.defaults.workloads import (
     default_stateful_set,
 )
 from tonnage.documents.strategies.base import Generation, Strategy, keep
-from tonnage.documents.strategies.pod import drop_closed_fields
+from tonnage.documents.strategies.pod import drop_disabled_pod_fields
 from tonnage.documents.validation.pods.pod_warnings import spec_warnings, workload_name_warnings
 from tonnage.documents.validation.workloads import (
     validate_collisions,
@@ -48,11 +48,9 @@ class WorkloadStrategy(Strategy):
 
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = copy(self.new_status)
-        drop_closed_fields(doc["spec"].get("template", {}).get("spec", {}))
 
-    def prepare_update(self, new: Doc, old: Doc) -> None:
-        super().prepare_update(new, old)
-        drop_closed_fields(new["spec"].get("template", {}).get("spec", {}))
+    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
+        drop_disabled_pod_fields(new["spec"].get("template", {}).get("spec", {}))
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
         super().prepare_status(new, old)
@@ -126,13 +124,10 @@ class StatefulSetStrategy(WorkloadStrategy):
     def default(self, doc: Doc) -> None:
         default_stateful_set(doc)
 
-    def prepare_create(self, doc: Doc) -> None:
-        super().prepare_create(doc)
-        _drop_max_unavailable(doc["spec"])
-
-    def prepare_update(self, new: Doc, old: Doc) -> None:
-        super().prepare_update(new, old)
-        _drop_max_unavailable(new["spec"])
+    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
+        super().drop_disabled_fields(new, old)
+        # MaxUnavailableStatefulSet is closed on a stock server.
+        new["spec"].get("updateStrategy", {}).get("rollingUpdate", {}).pop("maxUnavailable", None)
 
     def validate(self, doc: Doc) -> Errors:
         return validate_stateful_set(doc)
@@ -215,11 +210,6 @@ class ControllerRevisionStrategy(Strategy):
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         return validate_controller_revision_update(new, old)
-
-
-def _drop_max_unavailable(spec: Doc) -> None:
-    """Its gate, MaxUnavailableStatefulSet, is closed on a stock server."""
-    spec.get("updateStrategy", {}).get("rollingUpdate", {}).pop("maxUnavailable", None)
 
 
 def _template_generation(doc: Doc) -> int:

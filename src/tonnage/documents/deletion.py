@@ -1,10 +1,10 @@
-"""What a deletion does to an object: whether it goes at once, or is marked and waits.
+"""What a deletion does to an object: whether it is removed at once, or is marked and waits.
 
     live ──DELETE──► marked: deletionTimestamp, a grace period, finalizers ──all of them over──► gone
                        └── DELETE again: the grace period can only become shorter
 
 Graceful kinds (pods) are marked first in any case, so that a watcher sees the last state before the end. Other kinds
-are marked only when finalizers hold them. Pure: documents in, a `Fate` out; the registry carries it out. Mirrors
+are marked only when finalizers hold them. Pure: documents in, a `Deletion` out; the registry carries it out. Mirrors
 rest.BeforeDelete and the finalizer rules of upstream's generic store.
 """
 
@@ -15,21 +15,42 @@ from datetime import datetime, timedelta
 
 from tonnage.clock import parse_rfc3339, rfc3339
 from tonnage.documents.strategies.base import Strategy
+from tonnage.errors import Conflict
 from tonnage.objects.document import Doc, copy
+from tonnage.objects.resources import Resource
 
 _FINALIZERS = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
 """Carried out by the garbage collector, which finds them as finalizers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
-    """What becomes of an object: `marked` is stored first, where there is anything to mark; then it goes or waits."""
+class Deletion:
+    """What becomes of an object: `marked` is stored first, if anything changes; then it is removed or waits."""
 
     marked: Doc | None
-    goes: bool
+    is_removed: bool
 
 
-def fate_of(strategy: Strategy, old: Doc, *, asked_s: int | None, propagation: str, now: datetime) -> Fate:
+def check_preconditions(resource: Resource, meta: Doc, *, uid: str | None, resource_version: str | None) -> None:
+    """Judge the preconditions of a deletion. Raises Conflict, in upstream's words, which name the kind."""
+    for what, asked, field, happened in (
+        ("UID", uid, "uid", "deleted and then recreated"),
+        ("ResourceVersion", resource_version, "resourceVersion", "modified"),
+    ):
+        found = meta.get(field, "")
+        if asked is None or asked == found:
+            continue
+        kind, name = f"{resource.kind}.{resource.group}" if resource.group else resource.kind, meta["name"]
+        raise Conflict(
+            f'Operation cannot be fulfilled on {kind} "{name}": the {what} in the precondition ({asked}) does not '
+            f"match the {what} in record ({found}). The object might have been {happened}",
+            group=resource.group,
+            kind=resource.kind,
+            name=name,
+        )
+
+
+def judge_deletion(strategy: Strategy, old: Doc, *, asked_s: int | None, propagation: str, now: datetime) -> Deletion:
     """Judge one deletion. `asked_s` is the grace period of the request, None for the object's own."""
     if asked_s is not None and asked_s < 0:
         asked_s = 1
@@ -37,13 +58,13 @@ def fate_of(strategy: Strategy, old: Doc, *, asked_s: int | None, propagation: s
     meta = doc["metadata"]
     if strategy.holds_back_deletion(old):
         is_marked = "deletionTimestamp" in meta
-        return Fate(None if is_marked else _marked_for_emptying(strategy, doc, propagation, now), False)
+        return Deletion(None if is_marked else _marked_for_emptying(strategy, doc, propagation, now), False)
 
     grace_s = strategy.grace_period_s(old, asked_s)
     if "deletionTimestamp" in meta and grace_s is not None:
         before_s = meta.get("deletionGracePeriodSeconds", 0)
         if before_s and (asked_s is None or asked_s >= before_s):
-            return Fate(None, False)  # under way already, and nothing about it changes
+            return Deletion(None, False)  # under way already, and nothing about it changes
         grace_s = asked_s if before_s else None
         if grace_s is not None:
             _shorten(meta, before_s, grace_s, now)
@@ -54,16 +75,16 @@ def fate_of(strategy: Strategy, old: Doc, *, asked_s: int | None, propagation: s
         set_propagation_finalizers(meta, propagation)
     waits = bool(meta.get("finalizers"))
     if grace_s is not None:
-        return Fate(doc, not waits and grace_s == 0)
+        return Deletion(doc, not waits and grace_s == 0)
     if not waits:
-        return Fate(None, True)
+        return Deletion(None, True)
     if "deletionTimestamp" not in meta:
         _begin(meta, 0, now)
     meta["deletionGracePeriodSeconds"] = 0
-    return Fate(doc, False)
+    return Deletion(doc, False)
 
 
-def may_go(strategy: Strategy, doc: Doc) -> bool:
+def is_deletable(strategy: Strategy, doc: Doc) -> bool:
     """Has a marked object nothing left to wait for? Asked whenever one is written."""
     meta = doc["metadata"]
     waits = meta.get("finalizers") or meta.get("deletionGracePeriodSeconds", 0)

@@ -1,0 +1,76 @@
+"""Refusals of an object by its resource and name, in upstream's words, so that each sentence stands once.
+
+Upstream has them in apimachinery's `api/errors`. What an API server says about a request rather than an object stands
+in `apiserver/request_errors.py`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tonnage.errors import AlreadyExists, ApiError, Cause, Conflict, Forbidden, Invalid, NotFound
+from tonnage.objects.field_errors import Errors, invalid_object
+from tonnage.objects.resources import Resource
+
+
+class UnknownReason(ApiError):
+    """An error that upstream passes on without making it an API error: 500, with metav1.StatusReasonUnknown."""
+
+    code: ClassVar[int] = 500
+    reason: ClassVar[str] = ""
+
+
+def not_found(resource: Resource, name: str) -> NotFound:
+    return NotFound(f'{resource.qualified} "{name}" not found', group=resource.group, kind=resource.plural, name=name)
+
+
+def already_exists(resource: Resource, name: str, *, is_terminating: bool = False) -> AlreadyExists:
+    told = f'{resource.qualified} "{name}" already exists'
+    return AlreadyExists(
+        f"object is being deleted: {told}" if is_terminating else told,
+        group=resource.group,
+        kind=resource.plural,
+        name=name,
+    )
+
+
+def conflict(resource: Resource, name: str, why: str) -> Conflict:
+    return Conflict(
+        f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}',
+        group=resource.group,
+        kind=resource.plural,
+        name=name,
+    )
+
+
+def modified(resource: Resource, name: str) -> Conflict:
+    """The resourceVersion that the writer has seen is not the newest."""
+    return conflict(
+        resource,
+        name,
+        "the object has been modified; please apply your changes to the latest version and try again",
+    )
+
+
+def precondition_failed(
+    resource: Resource, namespace: str, name: str, *, field: str, asked: str, found: str
+) -> Conflict:
+    """The writer means another object of that name, or another version. The sentence is upstream's storage layer's."""
+    key = f"/registry/{resource.plural}/{namespace}/{name}" if namespace else f"/registry/{resource.plural}/{name}"
+    return conflict(
+        resource,
+        name,
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: {field} in precondition: {asked}, {field} in object meta: {found}",
+    )
+
+
+def forbidden(resource: Resource, name: str, why: str, *causes: Cause) -> Forbidden:
+    about = f'{resource.qualified} "{name}"' if name else resource.qualified
+    return Forbidden(
+        f"{about} is forbidden: {why}", group=resource.group, kind=resource.plural, name=name, causes=causes
+    )
+
+
+def invalid(resource: Resource, name: str, errors: Errors) -> Invalid:
+    return invalid_object(resource.stored.group, resource.kind, name, errors)

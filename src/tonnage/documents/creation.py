@@ -1,0 +1,108 @@
+"""The one way a new object is made, for the API server and for everything that reads manifests.
+
+    admitted document
+      ──► system fields wiped ──► defaults ──► managedFields ──► uid, creationTimestamp ──► mutating admission
+      ──► fields of closed gates dropped ──► strategy.prepare_create ──► generation ──► validation ──► what is stored
+
+The order is upstream's (rest.BeforeCreate and what runs before it). Pure: clock, names and the objects that admission
+looks at are handed in. A document that is read from a file may describe a cluster in the middle of its life, and not
+what somebody asks a server to create; `CreationOptions` names the ways in which it is then treated otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tonnage.clock import Clock, rfc3339
+from tonnage.documents import api_errors
+from tonnage.documents.admission import Admission
+from tonnage.documents.generated_names import NameGenerator
+from tonnage.documents.object_metadata import track_managed_fields, wipe_system_fields
+from tonnage.documents.strategies import strategies
+from tonnage.documents.strategies.base import Generation, Strategy, keep
+from tonnage.documents.validation.metadata import validate_object_meta
+from tonnage.gates import Gates
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors, FieldError
+from tonnage.objects.resources import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class CreationOptions:
+    """Where a creation differs from that of a server. By default it does not."""
+
+    keep_status: bool = False
+    """`status` stays as it is given, absence included: a node offers what its status says, a pod may be running, ended
+    or nominated. So do the system fields of metadata: uid, generation, times of creation and deletion."""
+    keep_priority: bool = False
+    """A number in `spec.priority` stands, where a server would insist on computing it."""
+    keep_disabled_fields: bool = False
+    """Fields whose gate is closed stay: whoever decides says that it cannot heed them, where a server is silent."""
+    allow_missing: bool = False
+    """A required field that is missing is reported and no error: absence means something to a decision."""
+
+
+class Creator:
+    """Makes new objects of every kind under these gates."""
+
+    def __init__(
+        self,
+        *,
+        gates: Gates,
+        clock: Clock,
+        names: NameGenerator,
+        admission: Admission,
+        options: CreationOptions = CreationOptions(),  # noqa: B008  # frozen
+    ) -> None:
+        self._clock = clock
+        self._names = names
+        self._admission = admission
+        self._options = options
+        self._strategies = strategies(gates, clock)
+
+    def strategy(self, resource: Resource) -> Strategy:
+        return self._strategies[resource.group, resource.plural]
+
+    def default(self, resource: Resource, doc: Doc) -> None:
+        """Fill in what a server fills in whenever it decodes an object, be it new or stored long ago."""
+        self.strategy(resource).default(doc)
+
+    def create(self, resource: Resource, doc: Doc, *, manager: str = "") -> Errors:
+        """Turn an admitted document, in place, into the object that a server would store.
+
+        `manager` owns its fields from then on; without one metadata.managedFields are left alone. Raises Forbidden
+        (admission) or Invalid. Returns what is missing, for `allow_missing`; nothing without it.
+        """
+        strategy, meta, now = self.strategy(resource), doc["metadata"], rfc3339(self._clock.now())
+        if not self._options.keep_status:
+            wipe_system_fields(meta)
+        strategy.default(doc)
+        if manager:
+            track_managed_fields(resource, old=None, new=doc, manager=manager, now=now)
+        if not self._options.keep_status:
+            meta["uid"] = self._names.uid()
+            meta["creationTimestamp"] = now
+        self._admission.mutate_create(resource, doc, keep_priority=self._options.keep_priority)
+        if not self._options.keep_disabled_fields:
+            strategy.drop_disabled_fields(doc, {})
+        self._prepare(strategy, doc)
+        errors = validate_object_meta(doc, namespaced=resource.namespaced, name_rule=type(strategy).name_rule)
+        errors += strategy.validate(doc)
+        wrong = [error for error in errors if not (self._options.allow_missing and _is_missing(error))]
+        if wrong:
+            raise api_errors.invalid(resource, meta.get("name", ""), wrong)
+        return errors
+
+    def _prepare(self, strategy: Strategy, doc: Doc) -> None:
+        given = dict(doc)
+        strategy.prepare_create(doc)
+        if self._options.keep_status:
+            keep(doc, given, "status")
+        elif strategy.generation is Generation.COUNTED:
+            doc["metadata"]["generation"] = 1
+        elif strategy.generation is Generation.LATE:
+            doc["metadata"].pop("generation", None)
+
+
+def _is_missing(error: FieldError) -> bool:
+    return error.reason == "FieldValueRequired"
