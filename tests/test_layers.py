@@ -43,7 +43,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("engine",),
     ),
     "driver": (
-        ("errors", "per_node", "pool_choice", "rebuild_hooks"),
+        ("errors", "names", "per_node", "pool_choice", "rebuild_hooks"),
         ("state",),
         ("injected_faults",),
         ("core",),

@@ -25,6 +25,9 @@ from typing import Any, Final
 from tonnage.errors import TonnageError
 from tonnage.private_files import write_private
 
+FAULT_FILE_NAME: Final = "faults.json"
+"""The faults of a cluster, in its data folder."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:

@@ -18,10 +18,10 @@ import pytest_asyncio
 from rich.console import Console
 
 from tonnage.clock import SystemClock
+from tonnage.driver.names import DRIVER_NAME
 from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES
 from tonnage.plane import Plane, PlaneSettings
-from tonnage.plane.starter_objects import DRIVER
 from tonnage.stories import gates_off, pools
 from tonnage.stories.objects import claim, pod
 from tonnage.stories.story_runner import StoryRunner
@@ -37,7 +37,7 @@ CSI_DRIVER: Final[Doc] = {
     "apiVersion": "storage.k8s.io/v1",
     "kind": "CSIDriver",
     # A server that does not know spec.volumeRebuilding drops it; the annotation says the same.
-    "metadata": {"name": DRIVER, "annotations": {"tonnage.dev/volume-rebuilding": "true"}},
+    "metadata": {"name": DRIVER_NAME, "annotations": {"tonnage.dev/volume-rebuilding": "true"}},
     "spec": {"attachRequired": True, "storageCapacity": True, "volumeRebuilding": True},
 }
 

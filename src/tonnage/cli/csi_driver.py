@@ -20,7 +20,8 @@ from tonnage.client.config.connection import Connection
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
-from tonnage.driver.driver import DRIVER_NAME, Driver, Settings
+from tonnage.driver.driver import Driver, Settings
+from tonnage.driver.names import DRIVER_NAME
 from tonnage.driver.per_node import PerNode
 from tonnage.driver.pool_choice import POLICIES, Policy
 from tonnage.driver.rebuilding.controller import PROGRAM, RebuildController

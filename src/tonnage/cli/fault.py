@@ -10,10 +10,7 @@ from pathlib import Path
 import click
 
 from tonnage.errors import TonnageError
-from tonnage.faults import KINDS, Fault, FaultFile, InvalidFault, kind_of
-
-FILE_NAME = "faults.json"
-"""The faults of a cluster, in its data folder."""
+from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, InvalidFault, kind_of
 
 
 def _kinds() -> str:
@@ -49,7 +46,7 @@ class _Where:
             raise click.UsageError("say where: either --data-dir DIR or --faults FILE")
         if not self.data_dir.is_dir():
             raise TonnageError(f"there is no folder {self.data_dir}", hint="name the --data-dir of `tonnage up`")
-        return FaultFile(self.data_dir / FILE_NAME)
+        return FaultFile(self.data_dir / FAULT_FILE_NAME)
 
 
 @click.group(epilog=_kinds())

@@ -10,20 +10,18 @@ import asyncio
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from tonnage.clock import Clock
 from tonnage.csi.errors import Code
 from tonnage.driver.errors import StatusError
 from tonnage.driver.injected_faults import InjectedFaults
+from tonnage.driver.names import DRIVER_NAME
 from tonnage.driver.pool_choice import Policy
 from tonnage.driver.rebuild_hooks import RebuildHooks
 from tonnage.driver.state.allocations import Allocations
 from tonnage.driver.state.folder import StateFolder
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
 from tonnage.keyed_locks import KeyedLocks
-
-DRIVER_NAME: Final = "pools.tonnage.dev"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tonnage import logs
 from tonnage.clock import Clock
-from tonnage.driver.core import DRIVER_NAME, Core, Settings
+from tonnage.driver.core import Core, Settings
 from tonnage.driver.injected_faults import InjectedFaults
 from tonnage.driver.rebuild_hooks import RebuildHooks
 from tonnage.driver.state.allocations import Allocations
@@ -30,7 +30,7 @@ from tonnage.driver.volumes.stage import Stagings
 from tonnage.faults import FaultFile
 from tonnage.keyed_locks import KeyedLocks
 
-__all__ = ["DRIVER_NAME", "Driver", "RebuildHooks", "Settings"]
+__all__ = ["Driver", "RebuildHooks", "Settings"]
 
 _log = logs.logger(__name__)
 

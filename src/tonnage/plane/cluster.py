@@ -25,6 +25,7 @@ from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.clock import Clock
 from tonnage.deadline import within
+from tonnage.driver.names import DRIVER_NAME
 from tonnage.errors import ApiError, TonnageError
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates
@@ -34,7 +35,7 @@ from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane.readiness import expected_nodes, is_ready
 from tonnage.plane.settings import PlaneSettings
-from tonnage.plane.starter_objects import DRIVER, ensure_starter_objects
+from tonnage.plane.starter_objects import ensure_starter_objects
 from tonnage.plane.supervisor import Supervisor
 
 PROGRAMS: Final = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
@@ -197,7 +198,9 @@ class Plane:
         expected = expected_nodes(self.node_names, FaultFile(self.settings.faults).all())
         if not all(is_ready(nodes.get(name)) for name in expected):
             return False
-        published = await self.client.list(CSIStorageCapacity, label_selector=f"csi.storage.k8s.io/drivername={DRIVER}")
+        published = await self.client.list(
+            CSIStorageCapacity, label_selector=f"csi.storage.k8s.io/drivername={DRIVER_NAME}"
+        )
         return len(published.items) >= len(expected)
 
     # -- the programs' command lines ----------------------------------------------------------------------------------

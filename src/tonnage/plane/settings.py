@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from tonnage.csi.address import MAX_SOCKET_PATH
 from tonnage.errors import TonnageError
+from tonnage.faults import FAULT_FILE_NAME
 from tonnage.gates import Gates
 from tonnage.private_files import write_private
 
@@ -65,7 +66,7 @@ class PlaneSettings:
 
     @property
     def faults(self) -> Path:
-        return self.data_dir / "faults.json"
+        return self.data_dir / FAULT_FILE_NAME
 
     def resolved(self) -> dict[str, Any]:
         """What is asked, else what was kept, else the default. Raises TonnageError."""

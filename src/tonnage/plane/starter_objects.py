@@ -9,18 +9,17 @@ from contextlib import suppress
 from typing import Final
 
 from tonnage.client.http import Client
+from tonnage.driver.names import DRIVER_NAME
 from tonnage.errors import AlreadyExists
 from tonnage.objects.document import Doc
 
-DRIVER: Final = "pools.tonnage.dev"
 CLASS: Final = "pools"
-TOPOLOGY_KEY: Final = "topology.tonnage.dev/node"
 
 _OBJECTS: Final[tuple[Doc, ...]] = (
     {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",
-        "metadata": {"name": DRIVER},
+        "metadata": {"name": DRIVER_NAME},
         "spec": {
             "attachRequired": True,
             "podInfoOnMount": True,
@@ -34,7 +33,7 @@ _OBJECTS: Final[tuple[Doc, ...]] = (
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
         "metadata": {"name": CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
-        "provisioner": DRIVER,
+        "provisioner": DRIVER_NAME,
         "volumeBindingMode": "WaitForFirstConsumer",
         "reclaimPolicy": "Delete",
         "allowVolumeExpansion": True,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tonnage.driver.names import DRIVER_NAME
 from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode
-from tonnage.plane.starter_objects import DRIVER
 from tonnage.stories.objects import claim, deployment, pod, pod_spec
 from tonnage.stories.story_runner import StoryRunner
 
@@ -69,9 +69,9 @@ async def says(runner: StoryRunner, node: str, count: int) -> bool:
 
 async def counted(runner: StoryRunner, node: str) -> int | None:
     """The attach limit that is published."""
-    driver = (await runner.client.get(CSINode, node)).driver(DRIVER)
+    driver = (await runner.client.get(CSINode, node)).driver(DRIVER_NAME)
     return driver.allocatable.count if driver is not None else None
 
 
 async def period(runner: StoryRunner, seconds: int) -> None:
-    await runner.client.patch(CSIDriver, DRIVER, {"spec": {"nodeAllocatableUpdatePeriodSeconds": seconds}})
+    await runner.client.patch(CSIDriver, DRIVER_NAME, {"spec": {"nodeAllocatableUpdatePeriodSeconds": seconds}})

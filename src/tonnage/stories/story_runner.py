@@ -24,6 +24,7 @@ from rich.console import Console
 from tonnage.cli.explain import LISTED
 from tonnage.client.http import Client
 from tonnage.clock import Clock
+from tonnage.driver.names import TOPOLOGY_KEY
 from tonnage.errors import NotFound, TonnageError
 from tonnage.faults import Fault, FaultFile
 from tonnage.objects import codec
@@ -242,9 +243,12 @@ class StoryRunner:
 
     async def capacity(self) -> dict[str, CSIStorageCapacity]:
         """What is published, by node."""
-        key = "topology.tonnage.dev/node"
         found: Iterable[CSIStorageCapacity] = (await self.client.list(CSIStorageCapacity)).items
-        return {each.node_topology.match_labels.get(key, ""): each for each in found if each.node_topology is not None}
+        return {
+            each.node_topology.match_labels.get(TOPOLOGY_KEY, ""): each
+            for each in found
+            if each.node_topology is not None
+        }
 
     def check(self, claim: str, true: bool, found: object = "") -> None:
         """Write a claim with its evidence, and remember when it does not hold."""

@@ -13,8 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from tonnage.driver.names import TOPOLOGY_KEY
 from tonnage.driver.pool_choice import PoolId
-from tonnage.driver.volumes.topology import KEY as TOPOLOGY_KEY
 from tonnage.objects.core_v1 import PersistentVolume, Pod
 from tonnage.objects.meta import Object
 from tonnage.testing.cluster_sight import Sight

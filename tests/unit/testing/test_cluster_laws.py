@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tonnage.driver.names import TOPOLOGY_KEY
 from tonnage.driver.pool_choice import PoolId
 from tonnage.driver.state.records import Capability, Publication, Staging, Target, VolumeRecord
-from tonnage.driver.volumes.topology import KEY
 from tonnage.node.mounts.mount_paths import MountRecord
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Node
@@ -46,7 +46,7 @@ VOLUME = volume(
     "4Gi",
     claim="default/data-db-0",
     handle="vol-1",
-    affinity={"key": KEY, "operator": "In", "values": ["node-1"]},
+    affinity={"key": TOPOLOGY_KEY, "operator": "In", "values": ["node-1"]},
 )
 RECORD = VolumeRecord(
     volume_id="vol-1",
@@ -75,7 +75,9 @@ def ready(name: str, **options: Any) -> Node:
 
 
 def room(name: str, *pools: str, total: str, **options: Any) -> Any:
-    return capacity("fast", free=total, pools=pools, topology={"matchLabels": {KEY: name}}, name=f"c-{name}", **options)
+    return capacity(
+        "fast", free=total, pools=pools, topology={"matchLabels": {TOPOLOGY_KEY: name}}, name=f"c-{name}", **options
+    )
 
 
 # node-1: 10Gi - 4Gi in the first pool, 10Gi in the second; node-2: all of its 5Gi.

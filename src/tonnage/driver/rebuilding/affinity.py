@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tonnage.driver.volumes.topology import KEY
+from tonnage.driver.names import TOPOLOGY_KEY
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.node_selectors import NodeSelector
@@ -70,7 +70,7 @@ def is_schedulable(node: Node | None) -> bool:
 
 def confined_to(node: str) -> Doc:
     """The affinity of a volume that can be used on this node only, as a provisioner writes it from our topology."""
-    requirement = {"key": KEY, "operator": "In", "values": [node]}
+    requirement = {"key": TOPOLOGY_KEY, "operator": "In", "values": [node]}
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
 
 
@@ -79,7 +79,7 @@ def _admits(required: NodeSelector, node: Node) -> bool:
 
     An affinity that somebody wrote in other words, or that takes in more, is theirs and stays.
     """
-    return required.matches(node.name, {**node.metadata.labels, KEY: node.name})
+    return required.matches(node.name, {**node.metadata.labels, TOPOLOGY_KEY: node.name})
 
 
 def pod_elsewhere(pods: Iterable[Pod], claim_name: str, home: str) -> str:

@@ -6,23 +6,21 @@ Every node has one label, `topology.tonnage.dev/node`, and its value is the node
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from tonnage.csi import csi_pb2 as csi
-
-KEY: Final = "topology.tonnage.dev/node"
+from tonnage.driver.names import TOPOLOGY_KEY
 
 
 def topology_of(node: str) -> csi.Topology:
     """The topology that a node is, and the only one its volumes can be reached from."""
-    return csi.Topology(segments={KEY: node})
+    return csi.Topology(segments={TOPOLOGY_KEY: node})
 
 
 def nodes_within(topology: csi.Topology, nodes: Iterable[str]) -> tuple[str, ...]:
     """The nodes that a topology takes in. One without segments takes in all, one with a foreign label none."""
-    if any(key != KEY for key in topology.segments):
+    if any(key != TOPOLOGY_KEY for key in topology.segments):
         return ()
-    wanted = topology.segments.get(KEY)
+    wanted = topology.segments.get(TOPOLOGY_KEY)
     return tuple(node for node in nodes if wanted in (None, node))
 
 
