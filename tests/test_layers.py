@@ -62,7 +62,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("program",),
     ),
     "controllers": (
-        ("controller_context", "finalizer_patches", "lookup", "event_deduplication"),
+        ("controller_context", "event_deduplication", "index_functions"),
         ("volumes", "workloads", "nodes", "garbage"),
         ("registry",),
         ("program",),

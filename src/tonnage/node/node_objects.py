@@ -12,8 +12,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tonnage import __version__
+from tonnage.client.owner_references import owner_ref
 from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.node.settings import KUBELET_VERSION, NodeSettings, architecture
+from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Node, NodeCondition
 from tonnage.objects.document import Doc
 from tonnage.quantity import Quantity
@@ -102,11 +104,10 @@ def in_use_patch(names: Iterable[str]) -> Doc:
 
 
 def new_lease(node: Node, settings: NodeSettings, *, now: datetime) -> Doc:
-    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": node.name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
+        "metadata": {"name": node.name, "namespace": LEASE_NAMESPACE, "ownerReferences": [to_doc(owner_ref(node))]},
         **renewal(node.name, settings, now=now),
     }
 

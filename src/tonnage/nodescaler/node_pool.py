@@ -23,12 +23,10 @@ from tonnage.nodescaler.pool_storage import PoolStorage
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc, copy, dig
-from tonnage.objects.taints import NO_SCHEDULE, Taint
+from tonnage.objects.taints import NO_SCHEDULE, NOT_READY, Taint
 
 POOL_LABEL: Final = "tonnage.dev/node-pool"
 HOSTNAME: Final = "kubernetes.io/hostname"
-NOT_READY: Final = "node.kubernetes.io/not-ready"
-"""The taint a node starts with; it goes when the node is ready."""
 TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
 """The taint a node gets before it is removed. The name is the cluster autoscaler's, because others look for it; the
 value is when, in seconds since 1970, as there."""

@@ -18,10 +18,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tonnage.nodescaler.node_pool import NOT_READY, TO_BE_DELETED, NodePool, settled, taint_of
+from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool, settled, taint_of
 from tonnage.nodescaler.trial import Trial
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.taints import NOT_READY
 from tonnage.scheduling.cluster.amounts import amounts
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.snapshot import snapshot_of

@@ -12,12 +12,12 @@ from tonnage import logs
 from tonnage.client.http import Client
 from tonnage.clock import Clock, rfc3339
 from tonnage.errors import AlreadyExists, Conflict, NotFound
-from tonnage.nodescaler.node_pool import NOT_READY, TO_BE_DELETED, NodePool
+from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool
 from tonnage.nodescaler.plan import nodes_used_by
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.taints import NO_SCHEDULE, Taint
+from tonnage.objects.taints import NO_SCHEDULE, NOT_READY, Taint
 
 _log = logs.logger("tonnage.node-scaler")
 

@@ -27,13 +27,14 @@ from tonnage.clock import Clock
 from tonnage.deadline import within
 from tonnage.errors import ApiError, TonnageError
 from tonnage.nodescaler.idle_nodes import IdleSince, removals
-from tonnage.nodescaler.node_pool import NOT_READY, NodePool, taint_of
+from tonnage.nodescaler.node_pool import NodePool, taint_of
 from tonnage.nodescaler.nominations import Proposals
 from tonnage.nodescaler.plan import Plan, plan
 from tonnage.nodescaler.pool_nodes import PoolNodes
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.taints import NOT_READY
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 
 PROGRAM: Final = "tonnage-node-scaler"

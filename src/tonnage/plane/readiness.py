@@ -11,8 +11,9 @@ from typing import Final
 
 from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Node
+from tonnage.objects.taints import NOT_READY, UNREACHABLE
 
-_LIFECYCLE_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+_LIFECYCLE_TAINTS: Final = frozenset({NOT_READY, UNREACHABLE})
 """What the node lifecycle controller takes away when it has seen that a node lives; every other was asked for."""
 _IDLE: Final = frozenset({"node-stopped", "node-removed"})
 

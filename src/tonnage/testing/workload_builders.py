@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from tonnage.client.owner_references import controller_ref
 from tonnage.clock import rfc3339
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
-from tonnage.objects.codec import convert
+from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.policy_v1 import PodDisruptionBudget
-from tonnage.objects.scheme import resource_of
 from tonnage.testing.builders import Doc, pod
 
 NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -36,9 +36,7 @@ def ago(seconds: float) -> str:
 
 def owned_by(owner: Object) -> Doc:
     """An owner reference to the controller `owner`."""
-    resource = resource_of(type(owner))
-    named = {"apiVersion": resource.api_version, "kind": resource.kind, "name": owner.name, "uid": owner.uid}
-    return {**named, "controller": True, "blockOwnerDeletion": True}
+    return to_doc(controller_ref(owner))
 
 
 def deployment(

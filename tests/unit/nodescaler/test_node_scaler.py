@@ -18,11 +18,12 @@ from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import VirtualClock
 from tonnage.errors import NotFound
-from tonnage.nodescaler.node_pool import NOT_READY, TO_BE_DELETED, NodePool
+from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool
 from tonnage.nodescaler.program import NodeScaler
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
+from tonnage.objects.taints import NOT_READY
 from tonnage.testing.builders import node
 
 

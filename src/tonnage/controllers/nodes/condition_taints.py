@@ -17,12 +17,8 @@ from tonnage.controllers.nodes.node_health import READY
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1.node import NodeCondition
 from tonnage.objects.document import Doc
-from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE
+from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE, NOT_READY, UNREACHABLE, UNSCHEDULABLE
 
-NOT_READY: Final = "node.kubernetes.io/not-ready"
-UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
-OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 _CONDITION_TAINTS: Final = {
     (READY, "False"): NOT_READY,
     (READY, "Unknown"): UNREACHABLE,

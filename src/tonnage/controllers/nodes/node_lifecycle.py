@@ -19,19 +19,18 @@ from datetime import datetime
 from typing import Final
 
 from tonnage import logs
+from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import rfc3339
 from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.index_functions import node_of_pod
 from tonnage.controllers.nodes.condition_taints import (
-    NOT_READY,
-    UNREACHABLE,
     no_execute_key,
     no_schedule_keys,
     with_no_execute,
     with_no_schedule,
 )
 from tonnage.controllers.nodes.node_health import Health, conditions_of_silence, is_silent, observe, ready_of
-from tonnage.controllers.nodes.pods_by_node import PodsByNode
 from tonnage.controllers.nodes.zones import EXCLUDED, DisruptionChange, EvictionRates, Zones, zone_of
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.coordination_v1 import Lease
@@ -39,7 +38,7 @@ from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.node import NodeCondition
 from tonnage.objects.core_v1.references import ObjectReference
 from tonnage.objects.document import Doc
-from tonnage.objects.taints import NO_EXECUTE
+from tonnage.objects.taints import NO_EXECUTE, NOT_READY, UNREACHABLE
 
 LEASES: Final = "kube-node-lease"
 _TAINT_EVERY_S: Final = 0.1
@@ -74,7 +73,7 @@ class NodeLifecycleController:
         self._configuration = configuration or NodeLifecycleConfiguration()
         self._nodes = context.informers.of(Node)
         self._leases = context.informers.of(Lease, namespace=LEASES)
-        self._pods = PodsByNode(context.informers.of(Pod))
+        self._pods_on_node = Indexer(context.informers.of(Pod), node_of_pod)
         self._healths: dict[str, Health] = {}
         self._registered: dict[str, str] = {}
         self._zones = Zones(self._configuration.rates)
@@ -180,7 +179,7 @@ class NodeLifecycleController:
 
     async def _mark_pods_not_ready(self, node: Node) -> None:
         """Nobody can say of pods on a silent node that they serve."""
-        for pod in self._pods.on(node.name):
+        for pod in self._pods_on_node(node.name):
             ready = pod.condition("Ready")
             if ready is None or not ready.is_true:
                 continue

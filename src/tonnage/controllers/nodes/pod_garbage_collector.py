@@ -22,12 +22,12 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.nodes.condition_taints import OUT_OF_SERVICE
 from tonnage.controllers.nodes.disruption_condition import say_disrupted
 from tonnage.controllers.nodes.node_health import ready_of
 from tonnage.deadline import within
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.taints import OUT_OF_SERVICE
 
 CHECK_EVERY_S: Final = 20.0
 QUARANTINE_S: Final = 40.0

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage import logs
+from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.index_functions import node_of_pod
 from tonnage.controllers.nodes.disruption_condition import say_disrupted
-from tonnage.controllers.nodes.pods_by_node import PodsByNode
 from tonnage.controllers.nodes.taint_eviction_plan import Eviction, no_execute, plan
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, Pod
@@ -34,7 +35,7 @@ class TaintEvictionController:
         self._clock = context.clock
         self._pods = context.informers.of(Pod)
         self._nodes = context.informers.of(Node)
-        self._by_node = PodsByNode(self._pods)
+        self._pods_on_node = Indexer(self._pods, node_of_pod)
         self.planned: dict[Key, Eviction] = {}
         """Pods that have to leave, and when."""
         self._reconciler = Reconciler(
@@ -63,7 +64,7 @@ class TaintEvictionController:
             self._node_changed(new)
 
     def _node_changed(self, node: Node) -> None:
-        for pod in self._by_node.on(node.name):
+        for pod in self._pods_on_node(node.name):
             self._reconciler.add(pod.key)
 
     async def _reconcile(self, key: Key) -> float | None:

@@ -20,9 +20,10 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import jittered
+from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.lookup import Lookup, attached_volume
+from tonnage.controllers.index_functions import volume_of_attachment
 from tonnage.controllers.volumes.attach_detach_plan import (
     MAX_WAIT_FOR_UNMOUNT_S,
     Detachment,
@@ -78,7 +79,7 @@ class AttachDetachController:
         self._nodes = informers.of(Node)
         self._csi_nodes = informers.of(CSINode)
         self._attachments = informers.of(VolumeAttachment)
-        self._of_volume = Lookup(self._attachments, attached_volume)
+        self._of_volume = Indexer(self._attachments, volume_of_attachment)
         self._reports = VolumesAttachedUpdater(context.client, informers, clock=context.clock)
         self._unwanted_since_s: dict[tuple[str, str], float] = {}
         self._made: dict[str, tuple[VolumeAttachment, float]] = {}
@@ -86,7 +87,7 @@ class AttachDetachController:
         self._queue = Reconciler("attachments", self.reconcile, clock=context.clock)
         self._queue.follow(self._volumes)
         self._attachments.add_handlers(on_add=lambda new: self._seen(new), on_delete=self._attachment_went)
-        self._queue.follow(self._attachments, attached_volume)
+        self._queue.follow(self._attachments, volume_of_attachment)
         claims, pods, drivers = informers.of(PersistentVolumeClaim), informers.of(Pod), informers.of(CSIDriver)
         self._queue.follow(claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
         self._queue.follow(pods, self._users.needed_by)
@@ -145,12 +146,12 @@ class AttachDetachController:
         Without the latter a volume could be asked for on two nodes, one right after the other.
         """
         for name, (made, made_at_s) in tuple(self._made.items()):
-            if volume in attached_volume(made) and self._clock.monotonic() - made_at_s > _UNSEEN_S:
+            if volume in volume_of_attachment(made) and self._clock.monotonic() - made_at_s > _UNSEEN_S:
                 try:
                     self._made[name] = (await self._client.get(VolumeAttachment, name), self._clock.monotonic())
                 except NotFound:
                     self._made.pop(name, None)
-        unseen = [made for made, _ in self._made.values() if volume in attached_volume(made)]
+        unseen = [made for made, _ in self._made.values() if volume in volume_of_attachment(made)]
         return [*self._of_volume(volume), *unseen]
 
     def _note_unwanted(self, volume: str, wanted: Iterable[str], attachments: Iterable[VolumeAttachment]) -> None:
@@ -246,14 +247,14 @@ class AttachDetachController:
 
     def _look_at_attached(self, node: str) -> None:
         for attachment in self._reports.on_node(node):
-            for key in attached_volume(attachment):
+            for key in volume_of_attachment(attachment):
                 self._queue.add(key)
 
     def _seen(self, attachment: VolumeAttachment) -> None:
         self._made.pop(attachment.name, None)
 
     def _attachment_went(self, attachment: VolumeAttachment) -> None:
-        for volume in attached_volume(attachment):
+        for volume in volume_of_attachment(attachment):
             self._unwanted_since_s.pop((volume, attachment.spec.node_name), None)
         self._news.gone(attachment)
 

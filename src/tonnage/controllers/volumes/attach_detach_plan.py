@@ -28,8 +28,8 @@ from typing import Final
 
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, attachment_name
+from tonnage.objects.taints import OUT_OF_SERVICE
 
-OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 CSI_PREFIX: Final = "kubernetes.io/csi/"
 MAX_WAIT_FOR_UNMOUNT_S: Final = 360.0
 """How long a node that is not ready may keep a volume that nobody needs there."""

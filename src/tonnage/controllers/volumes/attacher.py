@@ -23,11 +23,12 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import Backoff
+from tonnage.client.finalizers import add_finalizer, remove_finalizer
+from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import MutationCache
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.finalizer_patches import with_finalizer, without_finalizer
-from tonnage.controllers.lookup import Lookup, attached_node, attached_volume
+from tonnage.controllers.index_functions import node_of_attachment, volume_of_attachment
 from tonnage.controllers.volumes.attacher_audit import differing, published
 from tonnage.controllers.volumes.attacher_requests import (
     NODE_ID_ANNOTATION,
@@ -90,7 +91,7 @@ class Attacher:
         self._csi_nodes = context.informers.of(CSINode)
         self._attachments = context.informers.of(VolumeAttachment)
         self._written = MutationCache(self._attachments, clock=context.clock)
-        self._of_volume = Lookup(self._attachments, attached_volume)
+        self._of_volume = Indexer(self._attachments, volume_of_attachment)
         self._doubted: set[Key] = set()
         """Attachments that are done again whatever their status says: the driver knows better."""
         retries = {"first_retry_s": retry_first_s, "max_retry_s": retry_max_s}
@@ -100,7 +101,7 @@ class Attacher:
             on_add=lambda new: self._queue.add(new.key), on_update=self._changed, on_delete=self._went
         )
         self._volume_queue.follow(self._volumes)
-        self._on_node = Lookup(self._attachments, attached_node)
+        self._on_node = Indexer(self._attachments, node_of_attachment)
         self._csi_nodes.add_handlers(on_update=self._registered)
 
     async def run(self) -> None:
@@ -163,7 +164,7 @@ class Attacher:
             volume, node, secrets, self._driver_info.controller, default_fs_type=self._default_fs_type
         )
         # Everything that can be checked has been: from here on only the driver lets go of it.
-        patch = with_finalizer(attachment, self._finalizer, annotations={NODE_ID_ANNOTATION: node})
+        patch = add_finalizer(attachment, self._finalizer, annotations={NODE_ID_ANNOTATION: node})
         if patch is not None:
             attachment = await self._patch(attachment, patch)
         answer = await self._driver.controller_publish(asked)
@@ -172,7 +173,7 @@ class Attacher:
     async def _hold(self, volume: PersistentVolume) -> PersistentVolume:
         """Put the finalizer on a volume, which binder and driver write at the same time."""
         for _ in range(_TRIES):
-            patch = with_finalizer(volume, self._finalizer)
+            patch = add_finalizer(volume, self._finalizer)
             if patch is None:
                 return volume
             try:
@@ -195,7 +196,7 @@ class Attacher:
             raise
         # The finalizer goes first: without it a deleted attachment counts as detached, whatever its status says. The
         # other way round, a crash between the two would have the driver asked again.
-        patch = without_finalizer(attachment, self._finalizer)
+        patch = remove_finalizer(attachment, self._finalizer)
         try:
             if patch is not None:
                 attachment = await self._patch(attachment, patch)
@@ -211,7 +212,7 @@ class Attacher:
         """Let go of a volume that is being deleted, once no attachment needs it to be detached."""
         volume = self._volumes.get(key)
         if volume is not None and volume.metadata.is_terminating and not self._of_volume(key):
-            patch = without_finalizer(volume, self._finalizer)
+            patch = remove_finalizer(volume, self._finalizer)
             if patch is not None:
                 await self._client.patch(PersistentVolume, key, patch)
         return None
@@ -294,7 +295,7 @@ class Attacher:
                 self._queue.add(attachment.key)
 
     def _went(self, attachment: VolumeAttachment) -> None:
-        for volume in attached_volume(attachment):
+        for volume in volume_of_attachment(attachment):
             self._volume_queue.add(volume)
 
 

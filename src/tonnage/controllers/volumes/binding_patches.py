@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.controllers.volumes.claim_matching import CLAIM_FINALIZER, is_kept_for
+from tonnage.controllers.volumes.claim_matching import is_kept_for
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
+    PVC_PROTECTION,
     STORAGE_PROVISIONER,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -78,8 +79,8 @@ def claim_bound(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Doc |
     if annotations:
         patch["metadata"]["annotations"] = annotations
         finalizers = claim.metadata.finalizers
-        if CLAIM_FINALIZER not in finalizers and not claim.metadata.is_terminating:
-            patch["metadata"]["finalizers"] = [*finalizers, CLAIM_FINALIZER]
+        if PVC_PROTECTION not in finalizers and not claim.metadata.is_terminating:
+            patch["metadata"]["finalizers"] = [*finalizers, PVC_PROTECTION]
     return _if_more(patch)
 
 

@@ -11,11 +11,14 @@ Conflict; the rest can be made up for by whoever comes next. Mirrors PersistentV
 
 from __future__ import annotations
 
+from typing import Final
+
 from tonnage import logs
+from tonnage.client.indexer import Indexer
 from tonnage.client.written_objects import MutationCache
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.event_deduplication import DeduplicatingRecorder
-from tonnage.controllers.lookup import Lookup, kept_for
+from tonnage.controllers.index_functions import claim_of_volume
 from tonnage.controllers.volumes import binding_patches as patches
 from tonnage.controllers.volumes.claim_matching import AVAILABLE
 from tonnage.controllers.volumes.sync_claim import Note
@@ -24,6 +27,10 @@ from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 
 _log = logs.logger("tonnage.claims")
+
+
+_UNBOUND: Final = "unbound"
+"""The index key of volumes without a `claimRef`."""
 
 
 class BindingWriter:
@@ -36,18 +43,18 @@ class BindingWriter:
         self.claim_informer = context.informers.of(PersistentVolumeClaim)
         self.volumes = MutationCache(self.volume_informer, clock=context.clock)
         self.claims = MutationCache(self.claim_informer, clock=context.clock)
-        self._kept = Lookup(self.volume_informer, kept_for)
-        self._free = Lookup(self.volume_informer, lambda volume: () if kept_for(volume) else ("free",))
+        self._by_claim = Indexer(self.volume_informer, claim_of_volume)
+        self._unbound = Indexer(self.volume_informer, lambda volume: () if volume.spec.claim_ref else (_UNBOUND,))
         self.in_work: set[str] = set()
         """Volumes that somebody is binding at this moment: others look further."""
 
-    def kept_for(self, claim_key: Key) -> list[PersistentVolume]:
+    def volumes_for(self, claim_key: Key) -> list[PersistentVolume]:
         """Volumes whose `claimRef` names the claim, by name."""
-        return self._newest(self._kept(claim_key))
+        return self._newest(self._by_claim(claim_key))
 
-    def free(self) -> list[PersistentVolume]:
+    def unbound(self) -> list[PersistentVolume]:
         """Volumes that the informer shows without a `claimRef`; look at it again, the newest may have one."""
-        return [volume for volume in self._newest(self._free("free")) if volume.name not in self.in_work]
+        return [volume for volume in self._newest(self._unbound(_UNBOUND)) if volume.name not in self.in_work]
 
     def event(self, about: PersistentVolume | PersistentVolumeClaim, note: Note) -> None:
         self.recorder.event(about, note.type, note.reason, "Binding", note.message)

@@ -17,13 +17,11 @@ from typing import Final
 
 from tonnage.documents.defaults.persistent_volumes import default_class_for
 from tonnage.objects.codec import to_doc
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.quantity import Quantity
 
 AVAILABLE: Final = "Available"
-CLAIM_FINALIZER: Final = "kubernetes.io/pvc-protection"
-"""Keeps a claim that is in use; put on when it is bound, taken off by `protection`."""
 _NOTHING: Final = Quantity.from_int(0)
 
 
@@ -31,12 +29,6 @@ def is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Whether the volume's `claimRef` means this claim: by name, and by uid where it has one."""
     owner = volume.spec.claim_ref
     return owner is not None and owner.key == claim.key and owner.uid in ("", claim.uid)
-
-
-def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
-    """Whether a claim for a generic ephemeral volume belongs to this very pod, and not to one that had its name."""
-    owner = claim.metadata.controller
-    return claim.namespace == pod.namespace and owner is not None and owner.uid == pod.uid
 
 
 def best_match(

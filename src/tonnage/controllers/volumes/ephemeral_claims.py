@@ -7,12 +7,14 @@ which is somebody else's is never used: the pod is told, and waits. Mirrors the 
 from __future__ import annotations
 
 from tonnage import logs
+from tonnage.client.indexer import Indexer
+from tonnage.client.owner_references import controller_ref
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.event_deduplication import DeduplicatingRecorder
-from tonnage.controllers.lookup import Lookup, claim_keys
-from tonnage.controllers.volumes.claim_matching import is_made_for
+from tonnage.controllers.index_functions import claims_of_pod
 from tonnage.errors import AlreadyExists, TonnageError
+from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
@@ -29,7 +31,7 @@ class EphemeralVolumeController:
         self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)
         self._pods = context.informers.of(Pod)
         self._claims = context.informers.of(PersistentVolumeClaim)
-        self._pods_of = Lookup(self._pods, claim_keys)
+        self._pods_of = Indexer(self._pods, claims_of_pod)
         self._queue = Reconciler("ephemeral-claims", self.reconcile, clock=context.clock)
         self._pods.add_handlers(on_add=self._pod_came)
         # A claim that was deleted from under its pod is made again; another's that is gone makes room for ours.
@@ -67,7 +69,7 @@ class EphemeralVolumeController:
                 claim = await self._client.get(PersistentVolumeClaim, f"{pod.namespace}/{name}")
             except TonnageError as exc:
                 return f"create PVC {name}: {exc.message}"
-        if is_made_for(claim, pod):
+        if claim.is_for_pod(pod):
             return ""
         return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
 
@@ -84,18 +86,10 @@ def claim_for(pod: Pod, volume: Volume) -> Doc:
     """The claim of an ephemeral volume: the template's spec, labels and annotations, and the pod as its owner."""
     template = volume.ephemeral.volume_claim_template if volume.ephemeral is not None else {}
     said = template.get("metadata") or {}
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": pod.name,
-        "uid": pod.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
     metadata: Doc = {
         "name": volume.claim_name(pod.name),
         "namespace": pod.namespace,
-        "ownerReferences": [owner],
+        "ownerReferences": [to_doc(controller_ref(pod))],
         **{part: dict(said[part]) for part in ("annotations", "labels") if said.get(part)},
     }
     return {

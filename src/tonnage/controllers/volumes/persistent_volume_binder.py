@@ -19,9 +19,10 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import jittered
+from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.lookup import Lookup, claim_keys, is_over
+from tonnage.controllers.index_functions import claims_of_pod
 from tonnage.controllers.volumes import binding_patches as patches
 from tonnage.controllers.volumes.binding_writes import BindingWriter
 from tonnage.controllers.volumes.claim_matching import AVAILABLE, default_class
@@ -38,6 +39,7 @@ from tonnage.controllers.volumes.sync_claim import (
     step_for,
 )
 from tonnage.controllers.volumes.volume_phases import VolumeReconciler
+from tonnage.controllers.volumes.volume_users import is_pod_terminated
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
@@ -64,7 +66,7 @@ class PersistentVolumeBinder:
         self._bindings = BindingWriter(context)
         self._classes = context.informers.of(StorageClass)
         pods = context.informers.of(Pod)
-        self._pods = Lookup(pods, claim_keys)
+        self._pods = Indexer(pods, claims_of_pod)
         self._queue = Reconciler("claims", self.reconcile, clock=context.clock)
         self._volumes = VolumeReconciler(self._bindings, self._queue.add, clock=context.clock)
         self._queue.follow(self._bindings.claim_informer)
@@ -113,16 +115,16 @@ class PersistentVolumeBinder:
     def _around(self, claim: PersistentVolumeClaim) -> Surroundings:
         storage_class = self._classes.get(claim.class_name)
         is_delayed = storage_class is not None and storage_class.waits_for_consumer
-        candidates = self._bindings.kept_for(claim.key)
+        candidates = self._bindings.volumes_for(claim.key)
         if not claim.is_bound and not is_delayed:
-            candidates += self._bindings.free()
+            candidates += self._bindings.unbound()
         return Surroundings(
             volume=self._bindings.volumes.get,
             candidates=candidates,
             storage_class=storage_class,
             default_class=default_class(claim, self._classes),
             waiting_pods=lambda: [
-                pod.name for pod in self._pods(claim.key) if not pod.spec.node_name and not is_over(pod)
+                pod.name for pod in self._pods(claim.key) if not pod.spec.node_name and not is_pod_terminated(pod)
             ],
         )
 
@@ -149,7 +151,7 @@ class PersistentVolumeBinder:
         return self._pending_keys() if volume.status.phase == AVAILABLE else []
 
     def _concerned_by_pod(self, pod: Pod) -> list[Key]:
-        claims = ((key, self._bindings.claim_informer.get(key)) for key in claim_keys(pod))
+        claims = ((key, self._bindings.claim_informer.get(key)) for key in claims_of_pod(pod))
         return [key for key, claim in claims if claim is not None and not claim.is_bound]
 
     def _pending_keys(self) -> list[Key]:

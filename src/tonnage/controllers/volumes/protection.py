@@ -17,19 +17,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
 
 from tonnage import logs
+from tonnage.client.finalizers import add_finalizer, remove_finalizer
+from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.finalizer_patches import with_finalizer, without_finalizer
-from tonnage.controllers.lookup import Lookup, claim_keys
-from tonnage.controllers.volumes.claim_matching import CLAIM_FINALIZER, is_made_for
+from tonnage.controllers.index_functions import claims_of_pod
 from tonnage.errors import Conflict, NotFound
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import PV_PROTECTION, PVC_PROTECTION, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
-
-VOLUME_FINALIZER: Final = "kubernetes.io/pv-protection"
 
 _log = logs.logger("tonnage.protection")
 
@@ -43,7 +40,7 @@ class ProtectionController:
         self._claims = context.informers.of(PersistentVolumeClaim)
         self._volumes = context.informers.of(PersistentVolume)
         pods = context.informers.of(Pod)
-        self._pods = Lookup(pods, claim_keys)
+        self._pods = Indexer(pods, claims_of_pod)
         self._waiting: dict[str, set[Key]] = {}
         """Claims to be looked at, by namespace."""
         self._namespaces = Reconciler("claim-protection", self.reconcile_namespace, clock=context.clock)
@@ -70,13 +67,13 @@ class ProtectionController:
                 if claim is None:
                     keys.discard(key)
                     continue
-                if claim.metadata.is_terminating and CLAIM_FINALIZER in claim.metadata.finalizers:
+                if claim.metadata.is_terminating and PVC_PROTECTION in claim.metadata.finalizers:
                     if not any(uses(pod, claim) for pod in self._pods(key)):
                         if listed is None:
                             listed = list((await self._client.list(Pod, namespace=namespace)).items)
                         await self._release(claim, listed)
                 elif claim.is_bound and not claim.metadata.is_terminating:
-                    await self._patch(claim, with_finalizer(claim, CLAIM_FINALIZER))
+                    await self._patch(claim, add_finalizer(claim, PVC_PROTECTION))
                 keys.discard(key)
         finally:
             if keys:
@@ -86,7 +83,7 @@ class ProtectionController:
     async def _release(self, claim: PersistentVolumeClaim, pods: Iterable[Pod]) -> None:
         if any(uses(pod, claim) for pod in pods):
             return  # the informer will show that pod, and tell when it goes
-        await self._patch(claim, without_finalizer(claim, CLAIM_FINALIZER))
+        await self._patch(claim, remove_finalizer(claim, PVC_PROTECTION))
         _log.debug("Claim is not in use", claim=claim.key)
 
     async def _patch(self, each: PersistentVolumeClaim | PersistentVolume, patch: dict[str, object] | None) -> None:
@@ -98,13 +95,13 @@ class ProtectionController:
             return  # it has changed or is gone: the informer will show how, and it is looked at then
 
     def _claim_changed(self, claim: PersistentVolumeClaim) -> None:
-        has_it = CLAIM_FINALIZER in claim.metadata.finalizers
+        has_it = PVC_PROTECTION in claim.metadata.finalizers
         if claim.metadata.is_terminating == has_it and (has_it or claim.is_bound):
             self._look_at(claim.key)
 
     def _pod_changed(self, pod: Pod) -> None:
         """A pod that goes, or gets its end, may set a claim free."""
-        for key in claim_keys(pod):
+        for key in claims_of_pod(pod):
             claim = self._claims.get(key)
             if claim is not None and claim.metadata.is_terminating:
                 self._look_at(key)
@@ -122,9 +119,9 @@ class ProtectionController:
             return None
         is_bound = volume.status.phase == "Bound"
         if volume.metadata.is_terminating and not is_bound:
-            await self._patch(volume, without_finalizer(volume, VOLUME_FINALIZER))
+            await self._patch(volume, remove_finalizer(volume, PV_PROTECTION))
         elif is_bound and not volume.metadata.is_terminating:
-            await self._patch(volume, with_finalizer(volume, VOLUME_FINALIZER))
+            await self._patch(volume, add_finalizer(volume, PV_PROTECTION))
         return None
 
 
@@ -139,7 +136,7 @@ def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     for volume in pod.spec.volumes:
         if volume.claim_name(pod.name) != claim.name:
             continue
-        if volume.ephemeral is None or (not _is_shut_down(pod) and is_made_for(claim, pod)):
+        if volume.ephemeral is None or (not _is_shut_down(pod) and claim.is_for_pod(pod)):
             return True
     return False
 

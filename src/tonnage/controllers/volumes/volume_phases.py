@@ -97,5 +97,5 @@ class VolumeReconciler:
             await self._bindings.set_phase(volume, outcome.phase, outcome.note)
 
     def _concerned_by_claim(self, claim: PersistentVolumeClaim) -> list[Key]:
-        keys = [volume.name for volume in self._bindings.kept_for(claim.key)]
+        keys = [volume.name for volume in self._bindings.volumes_for(claim.key)]
         return [claim.spec.volume_name, *keys] if claim.spec.volume_name else keys

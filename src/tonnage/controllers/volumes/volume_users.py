@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tonnage.client.indexer import Indexer
 from tonnage.client.informers import Informers
-from tonnage.controllers.lookup import Lookup, claim_keys, is_over
+from tonnage.controllers.index_functions import claims_of_pod, node_of_pod
 from tonnage.controllers.volumes.attach_detach_plan import needs_attaching
-from tonnage.controllers.volumes.claim_matching import is_made_for
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver
 
@@ -25,8 +25,8 @@ class VolumeUsers:
         pods = informers.of(Pod)
         self._claims = informers.of(PersistentVolumeClaim)
         self._drivers = informers.of(CSIDriver)
-        self._pods_of = Lookup(pods, claim_keys)
-        self._pods_on = Lookup(pods, lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
+        self._pods_of = Indexer(pods, claims_of_pod)
+        self._pods_on = Indexer(pods, node_of_pod)
 
     def of(self, volume: PersistentVolume, holders: Collection[str]) -> list[Pod]:
         """The pods that need a volume on their node, the oldest first; `holders` are the nodes that have it."""
@@ -39,7 +39,7 @@ class VolumeUsers:
             pod
             for pod in self._pods_of(owner.key)
             if pod.spec.node_name
-            and not is_over(pod)
+            and not is_pod_terminated(pod)
             and (is_bound or pod.spec.node_name in holders)
             and (claim is None or _is_claim_of(claim, pod))
         ]
@@ -49,12 +49,25 @@ class VolumeUsers:
         """The names of the volumes that a pod with a node mounts."""
         if not pod.spec.node_name:
             return []
-        claims = (self._claims.get(key) for key in claim_keys(pod))
+        claims = (self._claims.get(key) for key in claims_of_pod(pod))
         return [claim.spec.volume_name for claim in claims if claim is not None and claim.spec.volume_name]
 
     def needed_on(self, node: str) -> set[str]:
         """The names of the volumes that the pods of a node mount."""
         return {name for pod in self._pods_on(node) for name in self.needed_by(pod)}
+
+
+def is_pod_terminated(pod: Pod) -> bool:
+    """The pod needs its volumes no more: it has ended, or it is being deleted and none of its containers runs.
+
+    Mirrors upstream's IsPodTerminated: a container without a status does not run.
+    """
+    if pod.is_terminal:
+        return True
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return pod.metadata.is_terminating and not any(
+        each.state.terminated is None and each.state.waiting is None for each in statuses
+    )
 
 
 def _is_bound_to(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
@@ -64,6 +77,6 @@ def _is_bound_to(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool
 def _is_claim_of(claim: PersistentVolumeClaim, pod: Pod) -> bool:
     """Whether the pod means this claim: by name, or as the one made for it."""
     return any(
-        volume.claim_name(pod.name) == claim.name and (volume.ephemeral is None or is_made_for(claim, pod))
+        volume.claim_name(pod.name) == claim.name and (volume.ephemeral is None or claim.is_for_pod(pod))
         for volume in pod.spec.volumes
     )

@@ -9,11 +9,12 @@ as it is after the volume went from the list.
 from __future__ import annotations
 
 from tonnage.client.http import Client
+from tonnage.client.indexer import Indexer
 from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
-from tonnage.controllers.lookup import Lookup, attached_node
+from tonnage.controllers.index_functions import node_of_attachment
 from tonnage.controllers.volumes.attach_detach_plan import CSI_PREFIX, unique_name
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolume
@@ -30,11 +31,11 @@ class VolumesAttachedUpdater:
         self._nodes = informers.of(Node)
         self._written = MutationCache(self._nodes, clock=clock)
         attachments = informers.of(VolumeAttachment)
-        self.on_node = Lookup(attachments, attached_node)
+        self.on_node = Indexer(attachments, node_of_attachment)
         self._leaving: set[str] = set()
         """Uids of attachments that are about to be taken away."""
         self._queue = Reconciler("attached-reports", self.reconcile, clock=clock)
-        self._queue.follow(attachments, attached_node)
+        self._queue.follow(attachments, node_of_attachment)
         attachments.add_handlers(on_delete=lambda old: self._leaving.discard(old.uid))
         self._nodes.add_handlers(on_add=lambda node: self._queue.add(node.name), on_update=self._node_changed)
 

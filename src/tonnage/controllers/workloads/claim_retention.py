@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tonnage.controllers.workloads.controller_refs import controller_ref
+from tonnage.client.owner_references import controller_ref, refers_to
 from tonnage.controllers.workloads.stateful_identity import ordinal_of, ordinals
-from tonnage.objects import scheme
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object, OwnerReference
@@ -35,7 +34,7 @@ def owners_to_set(claim: PersistentVolumeClaim, owner: StatefulSet, pod: Pod) ->
     references = claim.metadata.owner_references
     if names_earlier_life(references, owner) or names_earlier_life(references, pod):
         return None
-    others = tuple(each for each in references if not _is_of(each, owner) and not _is_of(each, pod))
+    others = tuple(each for each in references if not refers_to(each, owner) and not refers_to(each, pod))
     if has_other_controller(claim, owner, pod):
         return others if len(others) != len(references) else None
     wanted = tuple(controller_ref(each) for each in _wanted(owner, pod))
@@ -52,7 +51,7 @@ def has_other_controller(claim: PersistentVolumeClaim, owner: StatefulSet, pod: 
     references = claim.metadata.owner_references
     if names_earlier_life(references, owner) or names_earlier_life(references, pod):
         return True
-    return any(each.controller and not _is_of(each, owner) and not _is_of(each, pod) for each in references)
+    return any(each.controller and not refers_to(each, owner) and not refers_to(each, pod) for each in references)
 
 
 def is_stale(claim: PersistentVolumeClaim, owner: StatefulSet, pod_name: str) -> bool:
@@ -64,7 +63,7 @@ def is_stale(claim: PersistentVolumeClaim, owner: StatefulSet, pod_name: str) ->
 
 def names_earlier_life(references: Iterable[OwnerReference], owner: Object) -> bool:
     """A reference to something of that kind and name, with another uid."""
-    found = next((each for each in references if _is_of(each, owner)), None)
+    found = next((each for each in references if refers_to(each, owner)), None)
     return found is not None and found.uid != owner.uid
 
 
@@ -74,9 +73,3 @@ def _wanted(owner: StatefulSet, pod: Pod) -> tuple[Object, ...]:
     if policy.when_scaled == "Delete" and is_scaled_away:
         return (pod,)
     return (owner,) if policy.when_deleted == "Delete" else ()
-
-
-def _is_of(reference: OwnerReference, owner: Object) -> bool:
-    resource = scheme.resource_of(type(owner))
-    named = (reference.api_version, reference.kind, reference.name)
-    return named == (resource.api_version, resource.kind, owner.name)

@@ -1,9 +1,9 @@
-"""Which objects belong to which owner: an index, whom a change concerns, and how an owner takes and lets go of objects.
+"""Which objects belong to which workload: an index, event handlers, and how a workload adopts and releases objects.
 
-An object belongs to the owner that its one controller reference names, by uid. Beside its own, an owner may take over
-*orphans* of its namespace that match its selector (adoption), and gives up objects of its own that no longer match
-(release). Both are patches that name the object's uid, and before the first adoption the owner itself is read anew:
-one that is being deleted must not gather what its deletion has just set free. Mirrors controller_ref_manager.go.
+An object belongs to the owner that its one controller reference names, by uid. Beside its own, an owner may adopt
+*orphans* of its namespace that match its selector, and releases objects of its own that no longer match. Both are
+patches that name the object's uid, and before the first adoption the owner itself is read again from the server: one
+that is being deleted must not adopt what its deletion has just orphaned. Mirrors controller_ref_manager.go.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Generic, TypeVar
 from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
+from tonnage.client.indexer import Indexer
+from tonnage.client.owner_references import controller_ref
 from tonnage.client.reconciler import Reconciler
 from tonnage.errors import Conflict, Invalid, NotFound
 from tonnage.objects import scheme
 from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Key, Object, OwnerReference
+from tonnage.objects.meta import Object
 from tonnage.objects.selectors import LabelSelector, selects
 
 T = TypeVar("T", bound=Object)
@@ -29,15 +31,15 @@ Owner = TypeVar("Owner", bound=Object)
 _log = logs.logger(__name__)
 
 
-def follow_owned(
+def add_owned_event_handlers(
     reconciler: Reconciler,
     objects: Cache[T],
     owners: Cache[Owner],
     selector_of: Callable[[Owner], LabelSelector | None],
 ) -> None:
-    """Have an owner looked at whenever one of its objects changes, comes or goes, also to another owner.
+    """Queue an owner whenever one of its objects is added, updated or deleted, or moves to or from another owner.
 
-    An orphan concerns every owner of its namespace that would take it over.
+    An orphan queues every owner of its namespace that would adopt it.
     """
     kind = scheme.resource_of(owners.cls).kind
 
@@ -59,74 +61,44 @@ def follow_owned(
     objects.add_handlers(on_add=changed, on_update=updated, on_delete=changed)
 
 
-def controller_ref(owner: Object) -> OwnerReference:
-    """How an object names the controller that made it."""
-    resource = scheme.resource_of(type(owner))
-    return OwnerReference(
-        api_version=resource.api_version,
-        kind=resource.kind,
-        name=owner.name,
-        uid=owner.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
-
-
-class Owned(Generic[T]):
-    """The objects of one cache by the uid of their controller; those that have none, by namespace."""
+class ControllerRefIndex(Generic[T]):
+    """The objects of a cache by the uid of their controller; those without one, the orphans, by namespace."""
 
     def __init__(self, objects: Cache[T]) -> None:
-        self._objects = objects
-        self._keys: dict[tuple[str, str], dict[Key, None]] = {}
-        objects.add_handlers(on_add=self._add, on_update=self._update, on_delete=self._remove)
+        self._indexed = Indexer(objects, _index_key)
 
-    def of(self, owner: Object) -> list[T]:
+    def of(self, owner: Object) -> tuple[T, ...]:
         """What this owner controls, in the order in which it came."""
         return self.of_uid(owner.uid)
 
-    def of_uid(self, uid: str) -> list[T]:
-        return self._at(("", uid))
+    def of_uid(self, uid: str) -> tuple[T, ...]:
+        return self._indexed(uid)
 
-    def orphans(self, namespace: str) -> list[T]:
-        return self._at((namespace, ""))
-
-    def _at(self, place: tuple[str, str]) -> list[T]:
-        found = (self._objects.get(key) for key in self._keys.get(place, ()))
-        return [each for each in found if each is not None]
-
-    def _add(self, new: T) -> None:
-        self._keys.setdefault(_place(new), {})[new.key] = None
-
-    def _update(self, old: T, new: T) -> None:
-        if _place(old) != _place(new):
-            self._remove(old)
-            self._add(new)
-
-    def _remove(self, old: T) -> None:
-        place = _place(old)
-        keys = self._keys.get(place, {})
-        keys.pop(old.key, None)
-        if not keys:
-            self._keys.pop(place, None)
+    def orphans(self, namespace: str) -> tuple[T, ...]:
+        return self._indexed(_orphans_key(namespace))
 
 
-def _place(found: Object) -> tuple[str, str]:
-    owner = found.metadata.controller
-    return (found.namespace, "") if owner is None else ("", owner.uid)
+def _index_key(found: Object) -> tuple[str]:
+    controller = found.metadata.controller
+    return (_orphans_key(found.namespace) if controller is None else controller.uid,)
+
+
+def _orphans_key(namespace: str) -> str:
+    return f"{namespace}/"  # a uid has no slash
 
 
 @dataclass(frozen=True, slots=True)
-class Claims(Generic[T]):
-    """What an owner may call its own, and what it takes to make that so."""
+class ClaimedObjects(Generic[T]):
+    """The objects that an owner has, and those that it is to adopt and to release."""
 
-    mine: tuple[T, ...]
+    owned: tuple[T, ...]
     adopt: tuple[T, ...]
     release: tuple[T, ...]
 
 
-def sort_claims(owner: Object, objects: Iterable[T], matches: Callable[[T], bool]) -> Claims[T]:
-    """Judge own objects and orphans of the owner's namespace. Mirrors BaseControllerRefManager.ClaimObject."""
-    mine: list[T] = []
+def classify(owner: Object, objects: Iterable[T], matches: Callable[[T], bool]) -> ClaimedObjects[T]:
+    """Sort an owner's objects and the orphans of its namespace. Mirrors BaseControllerRefManager.ClaimObject."""
+    owned: list[T] = []
     adopt: list[T] = []
     release: list[T] = []
     for found in objects:
@@ -135,7 +107,7 @@ def sort_claims(owner: Object, objects: Iterable[T], matches: Callable[[T], bool
             if controller.uid != owner.uid:
                 continue
             if matches(found):
-                mine.append(found)
+                owned.append(found)
             elif not owner.metadata.is_terminating:
                 release.append(found)
         elif (
@@ -145,25 +117,27 @@ def sort_claims(owner: Object, objects: Iterable[T], matches: Callable[[T], bool
             and matches(found)
         ):
             adopt.append(found)
-    return Claims(tuple(mine), tuple(adopt), tuple(release))
+    return ClaimedObjects(tuple(owned), tuple(adopt), tuple(release))
 
 
-async def claim(client: Client, owner: Object, owned: Owned[T], matches: Callable[[T], bool]) -> list[T]:
-    """The objects of this owner, after adopting and releasing what that takes.
+async def claim_objects(
+    client: Client, owner: Object, index: ControllerRefIndex[T], matches: Callable[[T], bool]
+) -> list[T]:
+    """The objects of this owner, after adoptions and releases.
 
-    Raises Conflict when the owner turns out to be going, gone or another; what was not patched is tried next time.
+    Raises Conflict when the owner turns out to be deleted or another; what was not patched is tried next time.
     """
-    claims = sort_claims(owner, [*owned.of(owner), *owned.orphans(owner.namespace)], matches)
-    for found in claims.release:
-        await _release(client, owner, found)
-    if not claims.adopt:
-        return list(claims.mine)
+    found = classify(owner, [*index.of(owner), *index.orphans(owner.namespace)], matches)
+    for each in found.release:
+        await _release(client, owner, each)
+    if not found.adopt:
+        return list(found.owned)
     fresh = await client.get(type(owner), owner.key)
     if fresh.uid != owner.uid or fresh.metadata.is_terminating:
         kind = scheme.resource_of(type(owner)).kind
         raise Conflict(f"{kind} {owner.key} does not adopt: it has just been deleted", name=owner.name, uid=owner.uid)
-    adopted = [await _adopt(client, owner, found) for found in claims.adopt]
-    return [*claims.mine, *(found for found in adopted if found is not None)]
+    adopted = [await _adopt(client, owner, each) for each in found.adopt]
+    return [*found.owned, *(each for each in adopted if each is not None)]
 
 
 async def _adopt(client: Client, owner: Object, found: T) -> T | None:
@@ -181,5 +155,5 @@ async def _release(client: Client, owner: Object, found: Object) -> None:
     try:
         await client.patch(type(found), found.key, patch, patch_type="strategic")
     except (NotFound, Invalid):
-        return  # gone, made anew under its name, or let go of already
+        return  # gone, made again under its name, or released already
     _log.info("Released", owner=owner.key, object=found.key)

@@ -22,7 +22,7 @@ from tonnage import logs
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import deployment_status, rollout, rollout_revisions
-from tonnage.controllers.workloads.controller_refs import Owned, claim, follow_owned
+from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers, claim_objects
 from tonnage.controllers.workloads.expectations import Expectations, is_in_doubt
 from tonnage.controllers.workloads.replica_sets import is_namespace_terminating
 from tonnage.controllers.workloads.status_writes import write_status
@@ -52,12 +52,12 @@ class DeploymentController:
         self._deployments = context.informers.of(Deployment)
         self._sets = context.informers.of(ReplicaSet)
         self._pods = context.informers.of(Pod)
-        self._sets_of = Owned(self._sets)
-        self._pods_of = Owned(self._pods)
+        self._sets_of = ControllerRefIndex(self._sets)
+        self._pods_of = ControllerRefIndex(self._pods)
         self._expectations = Expectations(context.client, context.clock)
         self._reconciler = Reconciler("deployments", self._reconcile, clock=context.clock, workers=_WORKERS)
         self._reconciler.follow(self._deployments)
-        follow_owned(self._reconciler, self._sets, self._deployments, lambda owner: owner.spec.selector)
+        add_owned_event_handlers(self._reconciler, self._sets, self._deployments, lambda owner: owner.spec.selector)
         self._pods.add_handlers(on_update=lambda _, pod: self._pod_changed(pod), on_delete=self._pod_changed)
 
     async def run(self) -> None:
@@ -94,7 +94,7 @@ class DeploymentController:
         if selector is None or selector.is_empty:
             await self._refuse_everything(deployment)
             return None
-        sets = await claim(
+        sets = await claim_objects(
             self._client, deployment, self._sets_of, lambda each: selects(selector, each.metadata.labels)
         )
         new, olds = rollout.split(deployment, sets)

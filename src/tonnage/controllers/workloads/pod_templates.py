@@ -13,7 +13,7 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tonnage.controllers.workloads.controller_refs import controller_ref
+from tonnage.client.owner_references import controller_ref
 from tonnage.objects import codec
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.meta import Object

@@ -19,7 +19,7 @@ from tonnage import logs
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.availability import is_active, next_check_s
-from tonnage.controllers.workloads.controller_refs import Owned, claim, follow_owned
+from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers, claim_objects
 from tonnage.controllers.workloads.expectations import Expectations, is_in_doubt
 from tonnage.controllers.workloads.pod_templates import generated_name, pod_from_template
 from tonnage.controllers.workloads.replica_set_plan import missing, status_of, to_delete
@@ -52,12 +52,12 @@ class ReplicaSetController:
         self._rng = context.rng
         self._sets = context.informers.of(ReplicaSet)
         self._pods = context.informers.of(Pod)
-        self._pods_of = Owned(self._pods)
-        self._sets_of = Owned(self._sets)
+        self._pods_of = ControllerRefIndex(self._pods)
+        self._sets_of = ControllerRefIndex(self._sets)
         self._expectations = Expectations(context.client, context.clock)
         self._reconciler = Reconciler("replica-sets", self._reconcile, clock=context.clock, workers=_WORKERS)
         self._reconciler.follow(self._sets)
-        follow_owned(self._reconciler, self._pods, self._sets, lambda owner: owner.spec.selector)
+        add_owned_event_handlers(self._reconciler, self._pods, self._sets, lambda owner: owner.spec.selector)
 
     async def run(self) -> None:
         """Work until cancelled. Nothing is done before all is known: half a state looks like missing pods."""
@@ -74,7 +74,7 @@ class ReplicaSetController:
         await self._expectations.settle(key)
         # Asked before the pods are listed: what is met now is in every list that follows.
         is_current = self._expectations.are_met(key)
-        pods = await claim(
+        pods = await claim_objects(
             self._client, found, self._pods_of, lambda pod: selects(found.spec.selector, pod.metadata.labels)
         )
         active = [pod for pod in pods if is_active(pod)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tonnage.controllers.workloads.controller_refs import controller_ref
+from tonnage.client.owner_references import controller_ref
 from tonnage.controllers.workloads.pod_templates import template_hash
 from tonnage.controllers.workloads.rollout import (
     DESIRED_REPLICAS,

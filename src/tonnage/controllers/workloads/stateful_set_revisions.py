@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tonnage.controllers.workloads.controller_refs import controller_ref
+from tonnage.client.owner_references import controller_ref
 from tonnage.controllers.workloads.pod_templates import revision_hash
 from tonnage.controllers.workloads.stateful_identity import REVISION_HASH
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet

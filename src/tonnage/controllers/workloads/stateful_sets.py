@@ -19,7 +19,7 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import claim_retention, stateful_set_revisions
 from tonnage.controllers.workloads.availability import next_check_s
-from tonnage.controllers.workloads.controller_refs import Owned, claim, follow_owned
+from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers, claim_objects
 from tonnage.controllers.workloads.expectations import Expectations
 from tonnage.controllers.workloads.stateful_identity import (
     claim_names,
@@ -67,13 +67,13 @@ class StatefulSetController:
         self._pods = context.informers.of(Pod)
         self._claims = context.informers.of(PersistentVolumeClaim)
         self._revisions = context.informers.of(ControllerRevision)
-        self._pods_of = Owned(self._pods)
-        self._revisions_of = Owned(self._revisions)
+        self._pods_of = ControllerRefIndex(self._pods)
+        self._revisions_of = ControllerRefIndex(self._revisions)
         self._expectations = Expectations(context.client, context.clock)
         self._acts = StatefulPodControl(context.client, context.recorder, self._pods, self._claims, self._expectations)
         self._reconciler = Reconciler("stateful-sets", self._reconcile, clock=context.clock, workers=_WORKERS)
         self._reconciler.follow(self._sets)
-        follow_owned(self._reconciler, self._pods, self._sets, lambda owner: owner.spec.selector)
+        add_owned_event_handlers(self._reconciler, self._pods, self._sets, lambda owner: owner.spec.selector)
         self._claims.on_change(self._claim_changed)
         self._revisions.on_change(self._revision_changed)
 
@@ -108,9 +108,11 @@ class StatefulSetController:
             return _LOOK_AGAIN_S
         selector = owner.spec.selector
         revisions = stateful_set_revisions.in_order(
-            await claim(self._client, owner, self._revisions_of, lambda each: selects(selector, each.metadata.labels))
+            await claim_objects(
+                self._client, owner, self._revisions_of, lambda each: selects(selector, each.metadata.labels)
+            )
         )
-        pods = await claim(
+        pods = await claim_objects(
             self._client,
             owner,
             self._pods_of,

@@ -10,16 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from tonnage.node.context import VolumeLookup
 from tonnage.node.mounts.mount_paths import MountRecord
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, Volume
+from tonnage.objects.core_v1 import PVC_PROTECTION, PersistentVolume, PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.core_v1.references import SecretReference
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver
-
-PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

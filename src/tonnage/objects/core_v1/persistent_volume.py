@@ -32,6 +32,10 @@ from tonnage.quantity import Quantity
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """Annotation of a claim: the binding is finished on both sides."""
+PVC_PROTECTION = "kubernetes.io/pvc-protection"
+"""The finalizer of a claim that is bound: it goes when no pod uses the claim."""
+PV_PROTECTION = "kubernetes.io/pv-protection"
+"""The finalizer of a volume that is bound."""
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 """Annotation of either: the binding was not asked for by a person, and may be undone."""
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
@@ -184,6 +188,14 @@ class PersistentVolumeClaim(Object):
     def class_name(self) -> str:
         """The StorageClass it asks for, by the annotation or by the field; empty while it has none."""
         return self.metadata.annotations.get(BETA_STORAGE_CLASS, self.spec.storage_class_name or "")
+
+    def is_for_pod(self, pod: Object) -> bool:
+        """Whether a claim of a generic ephemeral volume belongs to this very pod, and not to one that had its name.
+
+        Mirrors upstream's VolumeIsForPod.
+        """
+        owner = self.metadata.controller
+        return self.namespace == pod.namespace and owner is not None and owner.uid == pod.uid
 
     @property
     def selected_node(self) -> str:

@@ -7,6 +7,7 @@ may be cloned again.
 from __future__ import annotations
 
 from tonnage.client.cache import Cache
+from tonnage.client.finalizers import remove_finalizer
 from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock
@@ -45,11 +46,10 @@ class CloningProtection:
 
     async def bring(self, key: Key) -> float | None:
         claim = self._claims.get(key)
-        if claim is None or not claim.metadata.is_terminating or CLONE_FINALIZER not in claim.metadata.finalizers:
+        if claim is None or not claim.metadata.is_terminating:
             return None
-        if is_being_cloned(claim, self._claims):
+        patch = remove_finalizer(claim, CLONE_FINALIZER)
+        if patch is None or is_being_cloned(claim, self._claims):
             return None  # the copy's next change names this claim again
-        left = [each for each in claim.metadata.finalizers if each != CLONE_FINALIZER]
-        metadata = {"resourceVersion": claim.metadata.resource_version, "finalizers": left}
-        await self._client.patch(PersistentVolumeClaim, key, {"metadata": metadata})
+        await self._client.patch(PersistentVolumeClaim, key, patch)
         return None

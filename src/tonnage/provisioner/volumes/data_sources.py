@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.client.cache import Cache
+from tonnage.client.finalizers import add_finalizer
 from tonnage.client.http import Client
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import ApiError, TonnageError
@@ -177,11 +178,10 @@ class DataSources:
         name = found.spec.volume_name
         volume = await self._client.get(PersistentVolume, name) if name else None
         content = clone_source(claim, found, volume, storage_class)
-        finalizers = found.metadata.finalizers
-        if CLONE_FINALIZER not in finalizers:
-            # Before the copy begins, so that its source cannot go under it; `cloning` takes it off again.
-            held = {"resourceVersion": found.metadata.resource_version, "finalizers": [*finalizers, CLONE_FINALIZER]}
-            await self._client.patch(PersistentVolumeClaim, key, {"metadata": held})
+        patch = add_finalizer(found, CLONE_FINALIZER)
+        if patch is not None:
+            # Before the copy begins, so that its source is not deleted meanwhile; `clone_protection` removes it.
+            await self._client.patch(PersistentVolumeClaim, key, patch)
         return content
 
     async def _snapshot(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.taints import NO_SCHEDULE, Taint, tolerates
+from tonnage.objects.taints import NO_SCHEDULE, UNSCHEDULABLE, Taint, tolerates
 from tonnage.scheduling.cluster.columns import Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.framework import Cycle, EventHint, FilterPlugin, Judgement, refuse
 
-_CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+_CORDONED = Taint(key=UNSCHEDULABLE, effect=NO_SCHEDULE)
 
 
 class NodeUnschedulable(FilterPlugin):

@@ -41,7 +41,6 @@ from tonnage.scheduling.framework import (
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline, is_told_in_tree
 from tonnage.scheduling.volumes.migrated_plugins import taken_over_by
-from tonnage.scheduling.volumes.pod_claims import is_made_for
 
 _Volumes = dict[VolumeId, list[PersistentVolumeClaim | None]]
 """What a pod brings, each volume once, with the claims that stand for it; None for a disk that the pod names itself."""
@@ -206,7 +205,7 @@ def _volumes_of(pod: Pod, storage: Storage) -> _Volumes | str:
             claim = storage.claims.get(key)
             if claim is None:
                 return f'looking up PVC {key}: persistentvolumeclaim "{name}" not found'
-            if volume.ephemeral is not None and not is_made_for(claim, pod):
+            if volume.ephemeral is not None and not claim.is_for_pod(pod):
                 return f"PVC {key} was not created for pod {pod.key} (pod is not owner)"
             volume_id = id_of_claim(claim, storage)
         if volume_id is not None:

@@ -76,15 +76,9 @@ def _problem(claim: PersistentVolumeClaim, pod: Pod, is_ephemeral: bool) -> str:
         return f'persistentvolumeclaim "{claim.name}" bound to non-existent persistentvolume "{lost}"'
     if claim.metadata.is_terminating:
         return f'persistentvolumeclaim "{claim.name}" is being deleted'
-    if is_ephemeral and not is_made_for(claim, pod):
+    if is_ephemeral and not claim.is_for_pod(pod):
         return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
     return ""
-
-
-def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
-    """Whether a claim for a generic ephemeral volume belongs to this very pod, and not to one that had its name."""
-    owner = claim.metadata.controller
-    return claim.namespace == pod.namespace and owner is not None and owner.uid == pod.uid
 
 
 def is_delayed(claim: PersistentVolumeClaim, storage: Storage) -> bool:

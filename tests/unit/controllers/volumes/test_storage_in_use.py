@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.controllers.finalizer_patches import with_finalizer, without_finalizer
-from tonnage.controllers.lookup import is_over
 from tonnage.controllers.volumes.ephemeral_claims import claim_for
 from tonnage.controllers.volumes.protection import uses
+from tonnage.controllers.volumes.volume_users import is_pod_terminated
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.testing.builders import pod
 from tonnage.testing.storage_builders import claim, pod_with
@@ -48,12 +47,12 @@ def state(**containers: str) -> dict[str, Any]:
 
 
 def test_a_pod_is_over_when_it_has_ended_or_is_deleted_and_nothing_runs() -> None:
-    assert is_over(pod("p", status={"phase": "Failed"}))
-    assert not is_over(pod("p"))
-    assert is_over(pod("p", metadata=GOING))
-    assert is_over(pod("p", metadata=GOING, status=state(a="terminated", b="waiting")))
-    assert not is_over(pod("p", metadata=GOING, status=state(a="terminated", b="running")))
-    assert not is_over(pod("p", status=state(a="terminated")))
+    assert is_pod_terminated(pod("p", status={"phase": "Failed"}))
+    assert not is_pod_terminated(pod("p"))
+    assert is_pod_terminated(pod("p", metadata=GOING))
+    assert is_pod_terminated(pod("p", metadata=GOING, status=state(a="terminated", b="waiting")))
+    assert not is_pod_terminated(pod("p", metadata=GOING, status=state(a="terminated", b="running")))
+    assert not is_pod_terminated(pod("p", status=state(a="terminated")))
 
 
 def test_the_claim_of_an_ephemeral_volume_is_its_template_and_belongs_to_the_pod() -> None:
@@ -78,13 +77,3 @@ def test_the_claim_of_an_ephemeral_volume_is_its_template_and_belongs_to_the_pod
         },
         "spec": {"accessModes": ["ReadWriteOnce"]},
     }
-
-
-def test_finalizers_are_written_for_the_state_that_was_seen() -> None:
-    found = claim("c", metadata={"resourceVersion": "7", "finalizers": ["a"]})
-    assert with_finalizer(found, "b") == {"metadata": {"resourceVersion": "7", "finalizers": ["a", "b"]}}
-    assert without_finalizer(found, "a") == {"metadata": {"resourceVersion": "7", "finalizers": []}}
-    assert with_finalizer(found, "a") is None
-    assert without_finalizer(found, "b") is None
-    noted = with_finalizer(found, "a", annotations={"k": "v"})
-    assert noted == {"metadata": {"resourceVersion": "7", "annotations": {"k": "v"}}}

@@ -9,7 +9,7 @@ import pytest
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.transport.wire import Request, Response, Stream
-from tonnage.controllers.workloads.controller_refs import Owned, claim, sort_claims
+from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects, classify
 from tonnage.errors import Conflict
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.codec import encode
@@ -29,7 +29,7 @@ def matches(pod: Pod) -> bool:
 
 def test_the_index_follows_owners_that_change() -> None:
     cache = Cache(Pod)
-    owned = Owned(cache)
+    owned = ControllerRefIndex(cache)
     cache.put(a_pod("a", of=WEB, resourceVersion="1"))
     cache.put(a_pod("b", resourceVersion="2"))
     assert (names(owned.of(WEB)), names(owned.orphans("default"))) == (["a"], ["b"])
@@ -37,31 +37,31 @@ def test_the_index_follows_owners_that_change() -> None:
     cache.put(a_pod("a", of=OTHER, resourceVersion="4"))
     assert (names(owned.of(WEB)), names(owned.of(OTHER)), names(owned.orphans("default"))) == (["b"], ["a"], [])
     cache.remove("default/b")
-    assert owned.of(WEB) == []
+    assert owned.of(WEB) == ()
 
 
 def test_an_index_made_late_knows_what_was_there() -> None:
     cache = Cache(Pod)
     cache.put(a_pod("a", of=WEB))
-    assert names(Owned(cache).of(WEB)) == ["a"]
+    assert names(ControllerRefIndex(cache).of(WEB)) == ["a"]
 
 
 def test_own_pods_that_match_stay_and_those_that_do_not_are_released() -> None:
     pods = [a_pod("mine", of=WEB), a_pod("strayed", of=WEB, labels={}), a_pod("theirs", of=OTHER)]
-    claims = sort_claims(WEB, pods, matches)
-    assert (names(claims.mine), names(claims.release), names(claims.adopt)) == (["mine"], ["strayed"], [])
+    claims = classify(WEB, pods, matches)
+    assert (names(claims.owned), names(claims.release), names(claims.adopt)) == (["mine"], ["strayed"], [])
 
 
 def test_orphans_that_match_and_stay_are_adopted() -> None:
     pods = [a_pod("orphan"), a_pod("going", going=True), a_pod("other", labels={})]
-    claims = sort_claims(WEB, pods, matches)
-    assert (names(claims.mine), names(claims.release), names(claims.adopt)) == ([], [], ["orphan"])
+    claims = classify(WEB, pods, matches)
+    assert (names(claims.owned), names(claims.release), names(claims.adopt)) == ([], [], ["orphan"])
 
 
 def test_an_owner_that_is_going_neither_adopts_nor_releases() -> None:
     going = stateful_set("web", metadata={"deletionTimestamp": ago(0)})
-    claims = sort_claims(going, [a_pod("orphan"), a_pod("strayed", of=going, labels={}), a_pod("m", of=going)], matches)
-    assert (names(claims.mine), names(claims.release), names(claims.adopt)) == (["m"], [], [])
+    claims = classify(going, [a_pod("orphan"), a_pod("strayed", of=going, labels={}), a_pod("m", of=going)], matches)
+    assert (names(claims.owned), names(claims.release), names(claims.adopt)) == (["m"], [], [])
 
 
 class OneSet:
@@ -86,23 +86,23 @@ class OneSet:
 
 async def test_an_owner_is_read_anew_before_it_adopts() -> None:
     cache = Cache(Pod)
-    owned = Owned(cache)
+    owned = ControllerRefIndex(cache)
     cache.put(a_pod("orphan"))
     server = OneSet(stateful_set("web"))
-    assert names(await claim(Client(server), stateful_set("web"), owned, matches)) == ["orphan"]
+    assert names(await claim_objects(Client(server), stateful_set("web"), owned, matches)) == ["orphan"]
     assert server.asked == ["GET web", "PATCH orphan"]
     for fresh in ({"deletionTimestamp": ago(0)}, {"uid": "of-another-life"}):
         server = OneSet(stateful_set("web", metadata=fresh))
         with pytest.raises(Conflict, match="StatefulSet default/web does not adopt: it has just been deleted"):
-            await claim(Client(server), stateful_set("web"), owned, matches)
+            await claim_objects(Client(server), stateful_set("web"), owned, matches)
         assert server.asked == ["GET web"]
 
 
 async def test_who_has_nothing_to_adopt_asks_nobody() -> None:
     cache = Cache(Pod)
-    owned = Owned(cache)
+    owned = ControllerRefIndex(cache)
     web = stateful_set("web")
     cache.put(a_pod("mine", of=web))
     server = OneSet(web)
-    assert names(await claim(Client(server), web, owned, matches)) == ["mine"]
+    assert names(await claim_objects(Client(server), web, owned, matches)) == ["mine"]
     assert server.asked == []

@@ -12,7 +12,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.framework import Code, Cycle, Status
-from tonnage.scheduling.volumes.pod_claims import NO_CLAIMS, PodClaims, claims_of, is_made_for, sorted_claims
+from tonnage.scheduling.volumes.pod_claims import NO_CLAIMS, PodClaims, claims_of, sorted_claims
 from tonnage.testing.builders import pod
 from tonnage.testing.storage_builders import claim, pod_with, storage_class, volume
 
@@ -104,7 +104,7 @@ def test_an_ephemeral_claim_must_be_this_very_pods(metadata: dict[str, Any]):
     told = "PVC default/web-scratch was not created for pod default/web (pod is not owner)"
     made = claim("web-scratch", metadata=metadata)
     assert refusal(pod("web", spec=EPHEMERAL), made) == told
-    assert not is_made_for(made, pod("web"))
+    assert not made.is_for_pod(pod("web"))
     # Mounted by its name it is a claim like any other.
     assert names(look_up(pod_with("web", "web-scratch"), made).delayed) == ["web-scratch"]
 

@@ -28,7 +28,6 @@ from tonnage.scheduling.cluster.columns import Ints, grown, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.attach.attach_limits import NO_LIMIT, AttachLimits
 from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline
-from tonnage.scheduling.volumes.pod_claims import is_made_for
 
 K = TypeVar("K", bound=Hashable)
 M = TypeVar("M", bound=Hashable)
@@ -288,7 +287,7 @@ class AttachedVolumes:
 
 
 def _is_good_for(claim: PersistentVolumeClaim, mount: _Mount) -> bool:
-    return not mount.is_ephemeral or is_made_for(claim, mount.pod)
+    return not mount.is_ephemeral or claim.is_for_pod(mount.pod)
 
 
 def _drop(index: dict[K, dict[M, Any]], key: K, member: M) -> None:

@@ -1,0 +1,36 @@
+"""The same event is written once in a while, however often it is recorded."""
+
+from __future__ import annotations
+
+from tonnage.clock import VirtualClock
+from tonnage.controllers.event_deduplication import DeduplicatingRecorder
+from tonnage.objects.meta import Object
+from tonnage.testing.storage_builders import claim
+
+
+class Notes:
+    """A recorder that keeps the notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def event(self, about: Object, type: str, reason: str, action: str, note: str, related: Object | None) -> None:
+        self.notes.append(note)
+
+
+def test_the_same_event_is_recorded_again_only_after_a_while() -> None:
+    clock, recorder = VirtualClock(), Notes()
+    deduplicating = DeduplicatingRecorder(recorder, clock, repeat_after_s=60.0)  # type: ignore[arg-type]
+
+    def record(note: str) -> None:
+        deduplicating.event(claim("c"), "Normal", "Waiting", "Binding", note)
+
+    record("a")
+    record("a")
+    record("b")
+    clock.advance(59.0)
+    record("a")
+    assert recorder.notes == ["a", "b"]
+    clock.advance(1.0)
+    record("a")
+    assert recorder.notes == ["a", "b", "a"]
