@@ -18,7 +18,7 @@ import click
 from tonnage.certificates import ensure_identity
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import feature_gates, logging_options, start_logging
-from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, until_told
+from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
 from tonnage.clock import SystemClock
@@ -257,7 +257,7 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
                 )
             )
             click.echo(f"serving health and metrics at {address}", err=True)
-        await until_told(elector.run(manager.run) if options.leader_elect else manager.run())
+        await run_until_signalled(elector.run(manager.run) if options.leader_elect else manager.run())
 
 
 def _tls(folder: Path, host: str) -> ssl.SSLContext:

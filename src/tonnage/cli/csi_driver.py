@@ -15,7 +15,7 @@ import click
 
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.pool_options import by_node, max_volumes_option, pools_by_node, pools_option
-from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, until_told
+from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.config.connection import Connection
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
@@ -173,7 +173,7 @@ async def _run(
     clock, rng = SystemClock(), random.Random(secrets.randbits(64))
     driver = Driver(settings, state_dir, clock=clock, rng=rng, faults=faults)
     try:
-        await until_told(_serve(driver, endpoints, connection, clock))
+        await run_until_signalled(_serve(driver, endpoints, connection, clock))
     finally:
         driver.close()
 

@@ -13,7 +13,7 @@ import click
 
 from tonnage import metrics
 from tonnage.cli.options import feature_gates, logging_options, start_logging
-from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, until_told
+from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
@@ -196,7 +196,7 @@ async def _run(
             )
             await stack.enter_async_context(endpoints)
         await stack.enter_async_context(program)
-        await until_told(_be(program))
+        await run_until_signalled(_be(program))
 
 
 async def _be(program: NodeProgram) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from tonnage.cli.options import logging_options, start_logging
-from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, until_told
+from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
@@ -107,7 +107,7 @@ async def _run(pool: NodePool, kubeconfig_file: Path | None) -> None:
     clock = SystemClock()
     client = Client.connect(connection_of(kubeconfig_file), clock=clock, user_agent=PROGRAM)
     async with client, NodeScaler(client, pool, clock=clock, rng=random.Random(secrets.randbits(64))) as scaler:
-        await until_told(_scale(scaler))
+        await run_until_signalled(_scale(scaler))
 
 
 async def _scale(scaler: NodeScaler) -> None:

@@ -18,7 +18,7 @@ import click
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import logging_options, start_logging
 from tonnage.cli.provisioner_gates import ProvisionerGatesType
-from tonnage.cli.running import connection_of, kubeconfig_option, say_ready, until_told
+from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
 from tonnage.clock import SystemClock
@@ -276,7 +276,7 @@ async def _run(given: dict[str, Any]) -> None:
                 )
             )
             click.echo(f"serving health and metrics at {address}", err=True)
-        await until_told(_work(program, client, given, electors))
+        await run_until_signalled(_work(program, client, given, electors))
 
 
 async def _work(program: Provisioner, client: Client, given: dict[str, Any], electors: list[LeaderElector]) -> None:

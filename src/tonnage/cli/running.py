@@ -23,7 +23,7 @@ def connection_of(wanted: Path | None) -> Connection:
     return kubeconfig.load(wanted)
 
 
-async def until_told(work: Coroutine[Any, Any, None]) -> None:
+async def run_until_signalled(work: Coroutine[Any, Any, None]) -> None:
     """Run the work; SIGTERM or Ctrl-C cancels it and lets it end in order."""
     running = asyncio.create_task(work)
     loop = asyncio.get_running_loop()

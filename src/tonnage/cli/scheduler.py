@@ -17,7 +17,7 @@ import click
 
 from tonnage.certificates import ensure_identity
 from tonnage.cli.options import feature_gates, logging_options, start_logging
-from tonnage.cli.running import connection_of, say_ready, until_told
+from tonnage.cli.running import connection_of, run_until_signalled, say_ready
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
 from tonnage.clock import SystemClock
@@ -129,7 +129,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
         )
         work = elector.run(program.run) if elects else program.run()
         if not options.port:
-            await until_told(work)
+            await run_until_signalled(work)
             return
         with tempfile.TemporaryDirectory() as folder:
             tls = _tls(Path(folder), options.host)
@@ -143,7 +143,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
                 debug={"/debug/reservations": program.holds.listed},
             ) as address:
                 click.echo(f"serving health and metrics at {address}", err=True)
-                await until_told(work)
+                await run_until_signalled(work)
 
 
 def _in_step() -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.pool_options import COUNT, POOLS, by_node, pools_by_node
-from tonnage.cli.running import say_ready, until_told
+from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.driver.per_node import PerNode
 from tonnage.gates import Gates
@@ -92,7 +92,7 @@ def up(
         scheduler_config=scheduler_config,
     )
     _check(settings)
-    asyncio.run(until_told(_run(settings, [doc for _, _, doc in documents_in(files)])))
+    asyncio.run(run_until_signalled(_run(settings, [doc for _, _, doc in documents_in(files)])))
 
 
 def _check(settings: PlaneSettings) -> None:
