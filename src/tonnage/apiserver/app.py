@@ -16,7 +16,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
-from tonnage.apiserver import answers, bodies, discovery, request_errors, status
+from tonnage.apiserver import answers, bodies, request_errors, status
 from tonnage.apiserver.metrics import RequestMeter
 from tonnage.apiserver.options import boolean
 from tonnage.apiserver.registry import Registry
@@ -26,6 +26,7 @@ from tonnage.apiserver.verbs import deleting, patching, reading, subresources, w
 from tonnage.apiserver.verbs.watching import Watching
 from tonnage.errors import ApiError, RequestEntityTooLarge, TooManyRequests, Unauthorized
 from tonnage.objects import names
+from tonnage.objects.api_verbs import verbs_of
 from tonnage.objects.document import encode
 from tonnage.store import StoreError
 
@@ -96,7 +97,7 @@ class Application:
     async def _about_resource(self, request: web.BaseRequest, at: Location) -> web.StreamResponse:
         query = request.query
         verb = verb_of(request.method, at, boolean(query, "watch") or False)
-        if not verb or verb not in discovery.verbs(at.resource, at.subresource):
+        if not verb or verb not in verbs_of(at.resource, at.subresource):
             raise request_errors.method_not_allowed()
         call = Call(verb, at, query, request.headers)
         answers.wanted_by(call)  # refuses what nobody could read before anything happens

@@ -1,8 +1,9 @@
 """What this server offers, as clients discover it before their first request.
 
-Two forms of the same facts, all taken from `objects/resources.py`. The old one is a walk: `/api` and `/apis` name
-groups and versions, then one request for each of those lists its resources. The aggregated one (apidiscovery.k8s.io)
-says it all in two answers and carries an ETag, so that kubectl and client-go can ask every time and mostly hear 304.
+Two forms of the same facts, all taken from `objects/resources.py` and `objects/api_verbs.py`. The old one is a walk:
+`/api` and `/apis` name groups and versions, then one request for each of those lists its resources. The aggregated one
+(apidiscovery.k8s.io) says it all in two answers and carries an ETag, so that kubectl and client-go can ask every time
+and mostly hear 304.
 Which one a client gets is decided by its Accept header (`negotiates_aggregated`).
 
 Everything here is a pure function of the table of resources. Order: groups as the table has them, resources and
@@ -19,41 +20,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from tonnage import KUBERNETES_VERSION
+from tonnage.objects.api_verbs import BINDINGS, subresource_named, verbs_of
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_PLURAL, RESOURCES, Resource
 
 API_DISCOVERY_VERSIONS = ("v2", "v2beta1")
-
-_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-# Deleting all namespaces at once is the one thing a collection does not offer.
-_VERBS_OF = {
-    ("", "bindings"): ("create",),
-    ("", "namespaces"): tuple(verb for verb in _VERBS if verb != "deletecollection"),
-}
-_READ_AND_WRITE = ("get", "patch", "update")
-
-
-_BINDINGS = Resource("", "v1", "Binding", "bindings", True)
-"""An older way to pods/{name}/binding. Nothing is stored there, so it is not in the table, but clients look for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subresource:
-    """What one endpoint below an object answers. Without a kind it is the object's own."""
-
-    verbs: tuple[str, ...] = _READ_AND_WRITE
-    kind: str = ""
-    group: str = ""
-    version: str = ""
-
-
-# Whatever is not listed here (status above all) shows the object itself.
-_SUBRESOURCES = {
-    "binding": Subresource(("create",), "Binding"),
-    "eviction": Subresource(("create",), "Eviction", "policy", "v1"),
-    "finalize": Subresource(("update",)),
-    "scale": Subresource(_READ_AND_WRITE, "Scale", "autoscaling", "v1"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +34,6 @@ class Aggregated:
     body: bytes
     content_type: str
     etag: str
-
-
-def answers(subresource: str) -> Subresource:
-    """What a subresource deals in; "" is the object itself."""
-    return _SUBRESOURCES.get(subresource, Subresource())
-
-
-def verbs(resource: Resource, subresource: str = "") -> tuple[str, ...]:
-    """What may be done with a resource, or with one of its subresources, sorted."""
-    if subresource:
-        return answers(subresource).verbs
-    return _VERBS_OF.get((resource.group, resource.plural), _VERBS)
 
 
 # -- the walk --------------------------------------------------------------------------------------------------------
@@ -126,18 +85,26 @@ def _resource(resource: Resource) -> Doc:
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": list(verbs(resource)),
+        "verbs": list(verbs_of(resource)),
         **_names(resource),
     }
-    return row if resource is _BINDINGS else row | {"storageVersionHash": _storage_version_hash(resource)}
+    return row if resource is BINDINGS else row | {"storageVersionHash": _storage_version_hash(resource)}
 
 
 def _subresource(resource: Resource, name: str) -> Doc:
-    found = answers(name)
+    kind = _subresource_kind(resource, name)
     row: Doc = {"name": f"{resource.plural}/{name}", "singularName": "", "namespaced": resource.namespaced}
-    if found.group:
-        row |= {"group": found.group, "version": found.version}
-    return row | {"kind": found.kind or resource.kind, "verbs": list(found.verbs)}
+    if kind["group"]:
+        row |= {"group": kind["group"], "version": kind["version"]}
+    return row | {"kind": kind["kind"], "verbs": list(verbs_of(resource, name))}
+
+
+def _subresource_kind(resource: Resource, name: str) -> Doc:
+    """Group and version are told where they are others than those of the resource."""
+    body = subresource_named(name).body or resource
+    if body.group == resource.group:
+        return {"group": "", "version": "", "kind": body.kind}
+    return {"group": body.group, "version": body.version, "kind": body.kind}
 
 
 def _names(resource: Resource) -> Doc:
@@ -147,7 +114,7 @@ def _names(resource: Resource) -> Doc:
 
 
 def _storage_version_hash(resource: Resource) -> str:
-    """Changes when objects are stored as another version; both faces of Event share one, for they share the objects."""
+    """Changes when objects are stored as another version; both kinds of Event share one, for they share the objects."""
     stored = BY_PLURAL[resource.stored_as] if resource.stored_as else resource
     digest = hashlib.sha256(f"{stored.group}/{stored.version}/{stored.kind}".encode()).digest()
     return b64encode(digest[:8]).decode()
@@ -219,7 +186,7 @@ def _aggregated_resource(resource: Resource) -> Doc:
         "responseKind": {"group": "", "version": "", "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
-        "verbs": list(verbs(resource)),
+        "verbs": list(verbs_of(resource)),
         **_names(resource),
     }
     if resource.subresources:
@@ -228,9 +195,8 @@ def _aggregated_resource(resource: Resource) -> Doc:
 
 
 def _aggregated_subresource(resource: Resource, name: str) -> Doc:
-    found = answers(name)
-    kind = {"group": found.group, "version": found.version, "kind": found.kind or resource.kind}
-    return {"subresource": name, "responseKind": kind, "verbs": list(found.verbs)}
+    kind = _subresource_kind(resource, name)
+    return {"subresource": name, "responseKind": kind, "verbs": list(verbs_of(resource, name))}
 
 
 # -- the table, by group ---------------------------------------------------------------------------------------------
@@ -246,7 +212,7 @@ def _versions(group: str) -> list[str]:
 
 
 def _resources(group: str, version: str) -> list[Resource]:
-    every = (_BINDINGS, *RESOURCES)
+    every = (BINDINGS, *RESOURCES)
     found = [resource for resource in every if (resource.group, resource.version) == (group, version)]
     if not found:
         raise KeyError((group, version))

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tonnage.objects.api_verbs import verbs_of
 from tonnage.objects.resources import BY_PATH, Resource
 
 _PODS = BY_PATH["", "v1", "pods"]
-_NAMESPACE_PARTS = frozenset({"status", "finalize"})
+_NAMESPACES = BY_PATH["", "v1", "namespaces"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def locate(path: str) -> Location | None:
     if (
         rest[0] == "namespaces"
         and len(rest) > 2
-        and not (group == "" and rest[2] in _NAMESPACE_PARTS and len(rest) == 3)
+        and not (group == "" and rest[2] in _NAMESPACES.subresources and len(rest) == 3)
     ):
         namespace, rest = rest[1], rest[2:]
     if (group, version, rest) == ("", "v1", ["bindings"]) and namespace:
@@ -69,26 +70,25 @@ def verb_of(method: str, location: Location, watch_asked: bool) -> str:
     """The API verb of a request; empty when this method means nothing there. One object is watched by /watch/ alone."""
     resource = location.resource
     one = bool(location.name)
+    if location.subresource:
+        return _subresource_verb(method, location)
     if method == "GET":
-        if location.subresource in ("binding", "eviction", "finalize"):
-            return ""
         if location.watch or (watch_asked and not one):
             return "watch"
         return "get" if one else "list"
     if resource.namespaced and not location.namespace:
         return ""  # what changes is changed within one namespace
     verb = _VERBS.get(method, "")
-    if location.subresource:
-        if location.subresource in ("binding", "eviction"):
-            return verb if verb == "create" else ""
-        if location.subresource == "finalize":
-            return verb if verb == "update" else ""
-        return verb if verb in ("update", "patch") else ""
     if verb == "create":
         return "" if one else verb
     if verb == "delete" and not one:
         return "deletecollection"
     return verb if one else ""
+
+
+def _subresource_verb(method: str, location: Location) -> str:
+    verb = "watch" if location.watch else "get" if method == "GET" else _VERBS.get(method, "")
+    return verb if verb in verbs_of(location.resource, location.subresource) else ""
 
 
 @dataclass(slots=True)

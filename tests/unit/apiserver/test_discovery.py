@@ -7,6 +7,7 @@ import hashlib
 import pytest
 
 from tonnage.apiserver import discovery
+from tonnage.objects.api_verbs import verbs_of
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL, RESOURCES
 
@@ -103,8 +104,8 @@ def test_both_faces_of_event_are_stored_as_one() -> None:
 
 
 def test_verbs_of_a_subresource_are_asked_for_by_its_name() -> None:
-    assert discovery.verbs(BY_PLURAL["", "pods"], "binding") == ("create",)
-    assert discovery.verbs(BY_PLURAL["", "pods"], "status") == ("get", "patch", "update")
+    assert verbs_of(BY_PLURAL["", "pods"], "binding") == ("create",)
+    assert verbs_of(BY_PLURAL["", "pods"], "status") == ("get", "patch", "update")
 
 
 # -- the aggregated form ---------------------------------------------------------------------------------------------

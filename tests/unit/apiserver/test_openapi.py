@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tonnage.apiserver import discovery, openapi
+from tonnage.apiserver import openapi
 from tonnage.apiserver.openapi import gnostic
 from tonnage.documents.schema import Struct, schema_of_resource, structs
+from tonnage.objects.api_verbs import verbs_of
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import RESOURCES, group_versions
 
@@ -146,7 +147,7 @@ def test_operations_offer_the_verbs_of_discovery_and_no_others() -> None:
         paths = document(resource.group)["paths"]
         collection = resource.path("{namespace}")
         offered = {*paths[collection], *paths[f"{collection}/{{name}}"]} - {"parameters"}
-        assert offered == {methods.get(verb, verb) for verb in discovery.verbs(resource)}, resource.qualified
+        assert offered == {methods.get(verb, verb) for verb in verbs_of(resource)}, resource.qualified
     assert "delete" not in document("")["paths"]["/api/v1/namespaces"]
 
 

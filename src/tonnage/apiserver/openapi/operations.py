@@ -2,7 +2,8 @@
 
 kubectl reads three things here. `explain` finds a resource's kind through `x-kubernetes-group-version-kind` of its
 path; `--validate` and `--dry-run=server` look for `fieldValidation` and `dryRun` among the parameters of PATCH; `apply`
-looks for the strategic merge patch among the content types PATCH takes. Verbs come from `discovery`, so the two agree.
+looks for the strategic merge patch among the content types PATCH takes. Verbs come from `objects/api_verbs.py`, as
+those of discovery do.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tonnage.apiserver import discovery
 from tonnage.apiserver.openapi import types
 from tonnage.documents.schema import Struct, schema_of, schema_of_resource
+from tonnage.objects.api_verbs import returns_deleted, subresource_named, verbs_of
 from tonnage.objects.resources import Resource
 
 PATCH_TYPES = (
@@ -93,24 +94,6 @@ _VERBS = {
     "patch": _Verb("patch", "patch", "patch", "change part of one", (*_WRITING, "force"), (200, 201)),
     "delete": _Verb("delete", "delete", "delete", "delete one", _DELETION, (200, 202)),
 }
-# Kinds whose DELETE answers with the object that is gone (or going) instead of a Status; a collection never does.
-RETURNS_DELETED = frozenset(
-    {
-        ("", "persistentvolumeclaims"),
-        ("", "persistentvolumes"),
-        ("", "pods"),
-        ("", "serviceaccounts"),
-        ("", "services"),
-        ("resource.k8s.io", "deviceclasses"),
-        ("resource.k8s.io", "resourceclaims"),
-        ("resource.k8s.io", "resourceclaimtemplates"),
-        ("resource.k8s.io", "resourceslices"),
-        ("storage.k8s.io", "csidrivers"),
-        ("storage.k8s.io", "csinodes"),
-        ("storage.k8s.io", "storageclasses"),
-        ("storage.k8s.io", "volumeattachments"),
-    }
-)
 _OF_COLLECTION = ("list", "create", "deletecollection")
 _OF_OBJECT = ("get", "update", "patch", "delete")
 
@@ -118,7 +101,7 @@ _OF_OBJECT = ("get", "update", "patch", "delete")
 def operations(resource: Resource) -> Iterator[Operation]:
     """Those on the collection, on one object and on its subresources, path by path."""
     collection = resource.path(namespace="{namespace}")
-    offered = discovery.verbs(resource)
+    offered = verbs_of(resource)
     if resource.namespaced:
         yield _operation(resource, "list", resource.path(), everywhere=True)
     for verb in _OF_COLLECTION:
@@ -128,16 +111,13 @@ def operations(resource: Resource) -> Iterator[Operation]:
         if verb in offered:
             yield _operation(resource, verb, f"{collection}/{{name}}")
     for name in resource.subresources:
-        for verb in discovery.verbs(resource, name):
+        for verb in verbs_of(resource, name):
             yield _operation(resource, verb, f"{collection}/{{name}}/{name}", subresource=name)
 
 
 def kind_of(resource: Resource, subresource: str = "") -> Struct:
     """What is exchanged with a resource or one of its subresources."""
-    answers = discovery.answers(subresource)
-    if not answers.kind:
-        return schema_of_resource(resource)
-    return schema_of(answers.group or resource.group, answers.version or resource.version, answers.kind)
+    return schema_of_resource(subresource_named(subresource).body or resource)
 
 
 def _operation(
@@ -148,7 +128,7 @@ def _operation(
     result = kind
     if verb == "list":
         result = types.list_of(resource)
-    elif verb == "deletecollection" or (verb == "delete" and (resource.group, resource.plural) not in RETURNS_DELETED):
+    elif verb == "deletecollection" or (verb == "delete" and not returns_deleted(resource)):
         result = schema_of("meta", "v1", "Status")
     return Operation(
         path,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tonnage.apiserver import answers, bodies, request_errors, status
-from tonnage.apiserver.openapi.operations import RETURNS_DELETED
 from tonnage.apiserver.options import boolean, dry_run_errors, integer, list_options, values
 from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Answer, Call
@@ -15,6 +14,7 @@ from tonnage.documents.deletion import check_preconditions
 from tonnage.documents.schema import schema_of
 from tonnage.errors import BadRequest, NotFound
 from tonnage.objects import field_errors
+from tonnage.objects.api_verbs import returns_deleted
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.field_rules import unsupported
 from tonnage.objects.resources import Resource
@@ -54,7 +54,7 @@ async def delete(registry: Registry, call: Call) -> Answer:
     options = read_options(call)
     resource = call.resource
     written = await options.remove(registry, resource, call.namespace, call.name)
-    if written.removed and (resource.group, resource.plural) not in RETURNS_DELETED:
+    if written.removed and not returns_deleted(resource):
         return answers.plain(call, status.success(resource, call.name, decode(written.document)["metadata"]["uid"]))
     return answers.one(call, written.document, now=registry.clock.now())
 

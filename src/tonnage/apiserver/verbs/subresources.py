@@ -1,7 +1,7 @@
-"""The subresources with a mind of their own: binding, eviction, scale, finalize.
+"""The subresources with rules of their own: binding, eviction, scale, finalize.
 
-Each rule is a pure function of `objects`; here it meets the store. `status` is not here: it is an ordinary update with
-another strategy method, see `registry.change`.
+Each rule is a pure function of `documents`; here it meets the store. `status` is not here: it is an ordinary update
+with another strategy method, see `registry.change`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,9 @@ from tonnage.documents.scale import apply_scale, scale_of
 from tonnage.documents.schema import schema_of_resource
 from tonnage.documents.strategies.namespace import finalize
 from tonnage.errors import BadRequest, Conflict
+from tonnage.objects.api_verbs import BINDINGS, EVICTIONS, SCALES
 from tonnage.objects.document import Doc, decode, dig
 from tonnage.objects.resources import BY_PLURAL, Resource
-
-# Bodies of a kind of their own, which nothing stores.
-_BINDING = Resource("", "v1", "Binding", "bindings", True)
-_EVICTION = Resource("policy", "v1", "Eviction", "evictions", True)
-_SCALE = Resource("autoscaling", "v1", "Scale", "scales", True)
 
 _PODS = BY_PLURAL["", "pods"]
 _NODES = BY_PLURAL["", "nodes"]
@@ -53,7 +49,7 @@ class _BudgetMoved(Exception):
 async def create_binding(registry: Registry, call: Call) -> Answer:
     """POST pods/{name}/binding, or bindings: the scheduler's decision becomes the pod's node."""
     options = _options("create", call)
-    binding = _read(call, _BINDING, options)
+    binding = _read(call, BINDINGS, options)
     name = call.name or dig(binding, "metadata", "name") or ""
     validate_binding(binding, name)
     node = registry.store.get(_NODES.key("", dig(binding, "target", "name") or ""))
@@ -69,7 +65,7 @@ async def create_binding(registry: Registry, call: Call) -> Answer:
 async def create_eviction(registry: Registry, call: Call) -> Answer:
     """POST pods/{name}/eviction: deletion that asks the pod's disruption budget first."""
     options = _options("create", call)
-    eviction = _read(call, _EVICTION, options)
+    eviction = _read(call, EVICTIONS, options)
     validate_eviction(eviction, call.name)
     for tries_left in reversed(range(_EVICTION_TRIES)):
         pod = decode(registry.read(_PODS, call.namespace, call.name).document)
@@ -125,19 +121,19 @@ async def get_scale(registry: Registry, call: Call) -> Answer:
 async def update_scale(registry: Registry, call: Call) -> Answer:
     """PUT …/{name}/scale."""
     options = _options("update", call)
-    scale = _read(call, _SCALE, options)
+    scale = _read(call, SCALES, options)
     check_name(call, scale)
     return await _change_scale(registry, call, options, lambda old: apply_scale(old, scale))
 
 
 async def patch_scale(registry: Registry, call: Call) -> Answer:
     """PATCH …/{name}/scale, in any form but apply."""
-    patched = patcher(call, schema_of_resource(_SCALE))
+    patched = patcher(call, schema_of_resource(SCALES))
 
     def change(old: Doc) -> Doc:
         scale = patched(scale_of(old, call.resource))
         try:
-            admit(schema_of_resource(_SCALE), scale)
+            admit(schema_of_resource(SCALES), scale)
         except Malformed as exc:
             raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {exc.message}') from exc
         check_name(call, scale)

@@ -1,0 +1,77 @@
+"""What may be done with each resource and each of its subresources: the table beside `resources`.
+
+Routing, discovery, OpenAPI and the handlers of an API server all read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tonnage.objects.resources import Resource
+
+BINDINGS = Resource("", "v1", "Binding", "bindings", True)
+"""Also an older way to pods/{name}/binding. Nothing is stored there, so it is not in the table of resources, but
+clients look for it."""
+EVICTIONS = Resource("policy", "v1", "Eviction", "evictions", True)
+SCALES = Resource("autoscaling", "v1", "Scale", "scales", True)
+
+_EVERY_VERB = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_VERBS = {
+    ("", "bindings"): ("create",),
+    # Deleting all namespaces at once is the one thing that a collection does not offer.
+    ("", "namespaces"): tuple(verb for verb in _EVERY_VERB if verb != "deletecollection"),
+}
+_READ_AND_WRITE = ("get", "patch", "update")
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """What one endpoint below an object offers, and in what it deals: objects of `body`, or the object itself."""
+
+    verbs: tuple[str, ...] = _READ_AND_WRITE
+    body: Resource | None = None
+
+
+# Whatever is not listed here (status above all) shows the object itself.
+_SUBRESOURCES = {
+    "binding": Subresource(("create",), BINDINGS),
+    "eviction": Subresource(("create",), EVICTIONS),
+    "finalize": Subresource(("update",)),
+    "scale": Subresource(_READ_AND_WRITE, SCALES),
+}
+
+
+def subresource_named(name: str) -> Subresource:
+    """What a subresource deals in; "" is the object itself."""
+    return _SUBRESOURCES.get(name, Subresource())
+
+
+def verbs_of(resource: Resource, subresource: str = "") -> tuple[str, ...]:
+    """What may be done with a resource, or with one of its subresources, sorted."""
+    if subresource:
+        return subresource_named(subresource).verbs
+    return _VERBS.get((resource.group, resource.plural), _EVERY_VERB)
+
+
+_RETURNS_DELETED = frozenset(
+    {
+        ("", "persistentvolumeclaims"),
+        ("", "persistentvolumes"),
+        ("", "pods"),
+        ("", "serviceaccounts"),
+        ("", "services"),
+        ("resource.k8s.io", "deviceclasses"),
+        ("resource.k8s.io", "resourceclaims"),
+        ("resource.k8s.io", "resourceclaimtemplates"),
+        ("resource.k8s.io", "resourceslices"),
+        ("storage.k8s.io", "csidrivers"),
+        ("storage.k8s.io", "csinodes"),
+        ("storage.k8s.io", "storageclasses"),
+        ("storage.k8s.io", "volumeattachments"),
+    }
+)
+
+
+def returns_deleted(resource: Resource) -> bool:
+    """Whether DELETE answers with the object that is gone (or going) instead of a Status; of a collection never."""
+    return (resource.group, resource.plural) in _RETURNS_DELETED
