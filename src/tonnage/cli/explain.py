@@ -13,7 +13,6 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -39,6 +38,7 @@ from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.engine.snapshot import Snapshot, clock_of, snapshot_of
 from tonnage.scheduling.plugins.entry_points import foreign_plugins
 from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.suggestions import closest
 from tonnage.whatif import explain_report, manifests
 from tonnage.whatif.creation import Creation
 
@@ -220,7 +220,7 @@ def _hint(key: str, namesake: str, known: Iterable[str]) -> str | None:
     for other in known:
         by_namespace.setdefault(split_key(other)[0], []).append(split_key(other)[1])
     here = by_namespace.pop(namespace, [])
-    close = [other for other in here if other.startswith(name)][:_GUESSES] or get_close_matches(name, here, n=_GUESSES)
+    close = [other for other in here if other.startswith(name)][:_GUESSES] or closest(name, here, most=_GUESSES)
     found = [f"{namespace}/{other}" for other in close]
     found += [f"{elsewhere}/{name}" for elsewhere, names in by_namespace.items() if name in names][:_GUESSES]
     return f"is {' or '.join(found)} meant?" if found else None

@@ -28,18 +28,16 @@ from tonnage.deadline import within
 from tonnage.driver.names import DRIVER_NAME
 from tonnage.errors import ApiError, TonnageError
 from tonnage.faults import FaultFile
-from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.plane.command_lines import PROGRAMS, CommandLines
 from tonnage.plane.readiness import expected_nodes, is_ready
 from tonnage.plane.settings import PlaneSettings
 from tonnage.plane.starter_objects import ensure_starter_objects
 from tonnage.plane.supervisor import Supervisor
 
-PROGRAMS: Final = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
-"""What runs beside the API server, in the order in which it is started."""
 _READY_WITHIN_S: Final = 60.0
 _LOOK_EVERY_S: Final = 0.05
 _LEFT_OVER_S: Final = 30.0
@@ -69,6 +67,7 @@ class Plane:
         self._asked = settings.resolved()
         self.node_names = settings.node_names(self._asked)
         self._sockets = settings.socket_dir()
+        self._commands = CommandLines(settings, self._asked, self.node_names, self._sockets)
         self.supervisor = Supervisor(settings.data_dir / "logs", settings.data_dir / "run", clock=clock, rng=rng)
         self.url = ""
         self._client: Client | None = None
@@ -106,12 +105,12 @@ class Plane:
         self._progress("loading")
         await self.supervisor.open(lock=self._lock)
         self._progress("starting the API server")
-        self.supervisor.start("apiserver", self._apiserver(self.settings.secure_port))
+        self.supervisor.start("apiserver", self._commands.apiserver(self.settings.secure_port))
         await self.supervisor.wait_ready("apiserver", timeout_s=_READY_WITHIN_S)
         apiserver = self.supervisor["apiserver"]
         self.url = apiserver.last_line.removeprefix("ready ")
         # A free port was taken: when it has to be started again, it comes back where everybody looks for it.
-        apiserver.args = self._apiserver(int(self.url.rpartition(":")[2]))
+        apiserver.args = self._commands.apiserver(int(self.url.rpartition(":")[2]))
         self._client = Client.connect(
             kubeconfig.load(self.settings.kubeconfig), clock=self._clock, rng=self._rng, user_agent="tonnage-up"
         )
@@ -120,7 +119,7 @@ class Plane:
         await ensure_starter_objects(self._client)
         self._progress(f"starting {', '.join(PROGRAMS)}")
         for name in PROGRAMS:
-            self.supervisor.start(name, self._command(name))
+            self.supervisor.start(name, self._commands.of(name))
         await self.supervisor.wait_ready(*PROGRAMS, timeout_s=_READY_WITHIN_S)
         self._progress(f"waiting for {len(self.node_names)} nodes and their capacity")
         await self._wait_for_nodes()
@@ -203,70 +202,6 @@ class Plane:
         )
         return len(published.items) >= len(expected)
 
-    # -- the programs' command lines ----------------------------------------------------------------------------------
-
-    def _apiserver(self, port: int) -> list[str]:
-        data, bind = str(self.settings.data_dir), self.settings.bind
-        return [
-            *("apiserver", "--data-dir", data, "--bind", bind, "--secure-port", str(port)),
-            *self._gates(),
-            *self.settings.extra.get("apiserver", ()),
-        ]
-
-    def _command(self, name: str) -> list[str]:
-        data, controller = self.settings.data_dir, f"unix://{self._sockets / 'csi.sock'}"
-        of_node = f"unix://{self._sockets}/{{node}}/csi.sock"
-        server = ("--kubeconfig", str(self.settings.kubeconfig))
-        faults = ("--faults", str(self.settings.faults))
-        flags: dict[str, tuple[str, ...]] = {
-            "csi-driver": (
-                *("--endpoint", controller, "--node-endpoint", of_node, "--state-dir", str(data / "driver")),
-                *_each("--node-id", self.node_names),
-                *_each("--pools", self._asked["pools"]),
-                *_each("--max-volumes", self._asked["max_volumes"]),
-                *("--pool-policy", self._asked["pool_policy"], "--rebuild"),
-                *faults,
-            ),
-            "controllers": ("--csi-address", controller, "--secure-port", "0"),
-            "scheduler": ("--no-leader-elect", "--secure-port", "0", *self._scheduler_config()),
-            # Upstream's limits spare a server that many share; this one is ours, and figures are wanted fresh.
-            "provisioner": (
-                *(
-                    "--csi-address",
-                    controller,
-                    "--strict-topology",
-                    "true",
-                ),  # a pool is on one node, and no other will do
-                *("--kube-api-qps", "1000", "--kube-api-burst", "2000"),
-                *("--kube-api-capacity-qps", "200", "--kube-api-capacity-burst", "400", "--capacity-threads", "4"),
-            ),
-            "node": (
-                *_each("--node-name", self.node_names),
-                *("--root-dir", str(data / "nodes"), "--csi-address", of_node),
-                *faults,
-            ),
-        }
-        return [name, *server, *flags[name], *self._gates(), *self.settings.extra.get(name, ())]
-
-    def _scheduler_config(self) -> tuple[str, ...]:
-        """A configuration of one's own, or upstream's defaults without its limit on requests: this server is ours."""
-        path = self.settings.scheduler_config
-        if path is None:
-            path = self.settings.data_dir / "scheduler.yaml"
-            path.write_text(_SCHEDULER)
-        return ("--config", str(path))
-
-    def _gates(self) -> tuple[str, ...]:
-        off = [f"{name}=false" for name in Gates.table() if not getattr(self.settings.gates, name)]
-        return ("--feature-gates", ",".join(off)) if off else ()
-
-
-_SCHEDULER: Final = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection: {qps: 1000, burst: 2000}
-"""
-
 
 def _is_locked(lock: int) -> bool:
     try:
@@ -289,10 +224,6 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return pid > 0
-
-
-def _each(flag: str, values: Sequence[str]) -> list[str]:
-    return [text for value in values for text in (flag, value)]
 
 
 def _own_folder(folder: Path) -> None:

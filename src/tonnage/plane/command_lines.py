@@ -1,0 +1,86 @@
+"""The command lines of a cluster's programs: where each finds the others and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.gates import Gates
+from tonnage.plane.settings import PlaneSettings
+
+PROGRAMS: Final = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
+"""What runs beside the API server, in the order in which it is started."""
+_SCHEDULER: Final = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {qps: 1000, burst: 2000}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLines:
+    """Arguments by program, of one cluster. `resolved` is what its settings come to."""
+
+    settings: PlaneSettings
+    resolved: Mapping[str, Any]
+    node_names: Sequence[str]
+    socket_dir: Path
+
+    def apiserver(self, port: int) -> list[str]:
+        """The API server on this port; 0 takes a free one."""
+        data, bind = str(self.settings.data_dir), self.settings.bind
+        return [
+            *("apiserver", "--data-dir", data, "--bind", bind, "--secure-port", str(port)),
+            *self._gates(),
+            *self.settings.extra.get("apiserver", ()),
+        ]
+
+    def of(self, name: str) -> list[str]:
+        """One of `PROGRAMS`."""
+        data, controller = self.settings.data_dir, f"unix://{self.socket_dir / 'csi.sock'}"
+        of_node = f"unix://{self.socket_dir}/{{node}}/csi.sock"
+        server = ("--kubeconfig", str(self.settings.kubeconfig))
+        faults = ("--faults", str(self.settings.faults))
+        flags: dict[str, tuple[str, ...]] = {
+            "csi-driver": (
+                *("--endpoint", controller, "--node-endpoint", of_node, "--state-dir", str(data / "driver")),
+                *_each("--node-id", self.node_names),
+                *_each("--pools", self.resolved["pools"]),
+                *_each("--max-volumes", self.resolved["max_volumes"]),
+                *("--pool-policy", self.resolved["pool_policy"], "--rebuild"),
+                *faults,
+            ),
+            "controllers": ("--csi-address", controller, "--secure-port", "0"),
+            "scheduler": ("--no-leader-elect", "--secure-port", "0", *self._scheduler_config()),
+            # A pool is on one node, and no other will do. Upstream's limits spare a server that many share; this one is
+            # ours, and figures are wanted fresh.
+            "provisioner": (
+                *("--csi-address", controller, "--strict-topology", "true"),
+                *("--kube-api-qps", "1000", "--kube-api-burst", "2000"),
+                *("--kube-api-capacity-qps", "200", "--kube-api-capacity-burst", "400", "--capacity-threads", "4"),
+            ),
+            "node": (
+                *_each("--node-name", self.node_names),
+                *("--root-dir", str(data / "nodes"), "--csi-address", of_node),
+                *faults,
+            ),
+        }
+        return [name, *server, *flags[name], *self._gates(), *self.settings.extra.get(name, ())]
+
+    def _scheduler_config(self) -> tuple[str, ...]:
+        """A configuration of one's own, or upstream's defaults without its limit on requests: this server is ours."""
+        path = self.settings.scheduler_config
+        if path is None:
+            path = self.settings.data_dir / "scheduler.yaml"
+            path.write_text(_SCHEDULER)
+        return ("--config", str(path))
+
+    def _gates(self) -> tuple[str, ...]:
+        off = [f"{name}=false" for name in Gates.table() if not getattr(self.settings.gates, name)]
+        return ("--feature-gates", ",".join(off)) if off else ()
+
+
+def _each(flag: str, values: Sequence[str]) -> list[str]:
+    return [text for value in values for text in (flag, value)]
