@@ -52,6 +52,13 @@ INNER_ROWS: dict[str, Rows] = {
         ("services", "rebuilding"),
         ("serving",),
     ),
+    "provisioner": (
+        ("options", "metrics", "driver_probe"),
+        ("capacity",),
+        ("context",),
+        ("volumes",),
+        ("program",),
+    ),
     "node": (
         ("settings", "metrics", "injected_faults", "pod_index"),
         ("node_objects", "drivers", "context"),

@@ -56,7 +56,7 @@ class ScriptedDriver(ControllerServicer):
         self._said: dict[tuple[str, str], csi.GetCapacityResponse] = {}
         self.refusal: Code | None = None
         self.asked: list[tuple[str, str]] = []
-        """(node, kind) of every question."""
+        """(node, kind) of every attempt_key."""
         self._then: dict[tuple[str, str], csi.GetCapacityResponse] = {}
 
     def say(self, node: str, *pools: str, total: str = "0", maximum: str | None = None, kind: str = "") -> None:

@@ -14,7 +14,7 @@ from tonnage.objects import codec
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity
-from tonnage.provisioner.capacity.objects import Answer, change
+from tonnage.provisioner.capacity.objects import ReportedCapacity, patch_for
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.testing.storage_builders import capacity
 
@@ -24,8 +24,10 @@ OTHER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "older", "uid": "
 
 sizes = st.integers(0, 5).map(lambda number: f"{number}Gi")
 pools = st.lists(sizes, max_size=3)
-answers = st.builds(
-    lambda told, total, maximum: Answer(sum(told) * GI or total * GI, maximum, tuple(each * GI for each in told)),
+reports = st.builds(
+    lambda told, total, maximum: ReportedCapacity(
+        sum(told) * GI or total * GI, maximum, tuple(each * GI for each in told)
+    ),
     st.lists(st.integers(0, 5), max_size=3),
     st.integers(0, 5),
     st.none() | st.integers(0, 5).map(lambda number: number * GI),
@@ -54,33 +56,33 @@ def stored(found: CSIStorageCapacity, patch: Doc, *, keeps_field: bool) -> CSISt
     return codec.convert(CSIStorageCapacity, doc)
 
 
-@given(objects(), answers, st.booleans(), st.booleans())
+@given(objects(), reports, st.booleans(), st.booleans())
 def test_two_writes_make_any_object_say_the_answer(
-    found: CSIStorageCapacity, answer: Answer, keeps_field: bool, is_dropped: bool
+    found: CSIStorageCapacity, reported: ReportedCapacity, keeps_field: bool, is_dropped: bool
 ):
     for _ in range(2):
-        patch = change(found, answer, owner=OWNER, is_dropped=is_dropped)
-        offers_field = bool(answer.pools) and not found.available_capacities and not is_dropped
+        patch = patch_for(found, reported, owner=OWNER, is_dropped=is_dropped)
+        offers_field = bool(reported.pools) and not found.available_capacities and not is_dropped
         found = stored(found, patch, keeps_field=keeps_field)
         if offers_field:
             is_dropped = not found.available_capacities
         # At no moment do other pools stand there than those that were told of; none, at most until the second write.
-        assert listed_pools(found) in ((), tuple(sorted(answer.pools, reverse=True)))
-    assert change(found, answer, owner=OWNER, is_dropped=is_dropped) == {}
-    assert listed_pools(found) == tuple(sorted(answer.pools, reverse=True))
-    assert found.capacity is not None and found.capacity.value() == answer.capacity_bytes
+        assert listed_pools(found) in ((), tuple(sorted(reported.pools, reverse=True)))
+    assert patch_for(found, reported, owner=OWNER, is_dropped=is_dropped) == {}
+    assert listed_pools(found) == tuple(sorted(reported.pools, reverse=True))
+    assert found.capacity is not None and found.capacity.value() == reported.capacity_bytes
     maximum = found.maximum_volume_size
-    assert (None if maximum is None else maximum.value()) == answer.maximum_bytes
+    assert (None if maximum is None else maximum.value()) == reported.maximum_bytes
     assert not (found.available_capacities and AVAILABLE_CAPACITIES in found.metadata.annotations)
     assert found.metadata.annotations["theirs"] == "x"
     assert [each.uid for each in found.metadata.owner_references if each.controller] == ["u1"]
 
 
-@given(objects(), answers, st.booleans())
+@given(objects(), reports, st.booleans())
 def test_a_pool_list_that_stands_there_is_never_taken_away_to_be_written_elsewhere(
-    found: CSIStorageCapacity, answer: Answer, is_dropped: bool
+    found: CSIStorageCapacity, reported: ReportedCapacity, is_dropped: bool
 ):
-    told = tuple(sorted(answer.pools, reverse=True))
+    told = tuple(sorted(reported.pools, reverse=True))
     if told and listed_pools(found) == told:
-        after = stored(found, change(found, answer, owner=None, is_dropped=is_dropped), keeps_field=False)
+        after = stored(found, patch_for(found, reported, owner=None, is_dropped=is_dropped), keeps_field=False)
         assert listed_pools(after) == told

@@ -26,7 +26,7 @@ from tonnage.csi.client import CsiClient
 from tonnage.health import served
 from tonnage.metrics import new_registry
 from tonnage.provisioner.capacity.controller import CapacitySettings
-from tonnage.provisioner.metrics import Meter
+from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import NodeDeployment, Options
 from tonnage.provisioner.program import PROGRAM, Provisioner
 
@@ -238,8 +238,8 @@ def endpoint_of(http_endpoint: str, metrics_address: str) -> tuple[str, int] | N
 async def _run(given: dict[str, Any]) -> None:
     endpoint = endpoint_of(given["http_endpoint"], given["metrics_address"])
     options, capacity = options_of(given), capacity_of(given)
-    clock, rng, measures = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
-    meter = Meter(measures)
+    clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
+    metrics = ProvisionerMetrics(registry)
     client = Client.connect(
         connection_of(given["kubeconfig_file"]),
         clock=clock,
@@ -247,15 +247,15 @@ async def _run(given: dict[str, Any]) -> None:
         qps=given["kube_api_qps"],
         burst=given["kube_api_burst"],
     )
-    driver = CsiClient(given["csi_address"], clock=clock, rng=rng, timeout_s=given["timeout"], on_call=meter.calls)
+    driver = CsiClient(given["csi_address"], clock=clock, rng=rng, timeout_s=given["timeout"], on_call=metrics.calls)
     program = Provisioner(
         client,
         driver,
         options,
         clock=clock,
         rng=rng,
-        measures=measures,
-        meter=meter,
+        registry=registry,
+        metrics=metrics,
         capacity=capacity,
         pod_name=os.environ.get("POD_NAME", ""),
         owner_level=given["capacity_ownerref_level"],
@@ -270,7 +270,7 @@ async def _run(given: dict[str, Any]) -> None:
                     host=endpoint[0],
                     port=endpoint[1],
                     tls=None,
-                    registry=measures,
+                    registry=registry,
                     is_healthy=lambda: all(elector.is_healthy() for elector in electors),
                     is_ready=lambda: program.is_synced,
                 )

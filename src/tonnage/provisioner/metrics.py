@@ -10,7 +10,7 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim
 _WORK_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Meter:
+class ProvisionerMetrics:
     """Counts what a provisioner does."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

@@ -43,16 +43,17 @@ from tonnage.provisioner.capacity.objects import manager_on
 from tonnage.provisioner.capacity.owner import find_owner
 from tonnage.provisioner.capacity.refresher import NoRefresher, Refresher
 from tonnage.provisioner.capacity.topology_segments import Segment
+from tonnage.provisioner.context import ProvisionerCaches, ProvisionerContext
 from tonnage.provisioner.driver_probe import wait_for_driver
-from tonnage.provisioner.metrics import Meter
+from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import Options
-from tonnage.provisioner.volumes.clone_protection import CloningProtection
-from tonnage.provisioner.volumes.create_volume import Creation
-from tonnage.provisioner.volumes.deletion import Deletion
-from tonnage.provisioner.volumes.expansion import Expansion
+from tonnage.provisioner.volumes.cloning_protection import CloningProtectionController
+from tonnage.provisioner.volumes.create_volume import VolumeCreator
+from tonnage.provisioner.volumes.deletion import DeletionController
+from tonnage.provisioner.volumes.expansion import ExpansionController
 from tonnage.provisioner.volumes.node_deployment import Ownership
 from tonnage.provisioner.volumes.preparation import Preparation
-from tonnage.provisioner.volumes.provisioning import Provisioning
+from tonnage.provisioner.volumes.provisioning import ProvisionController
 from tonnage.provisioner.volumes.rescheduling import Rescheduling
 
 PROGRAM = "tonnage-provisioner"
@@ -77,8 +78,8 @@ class Provisioner:
         *,
         clock: Clock,
         rng: random.Random,
-        measures: CollectorRegistry,
-        meter: Meter,
+        registry: CollectorRegistry,
+        metrics: ProvisionerMetrics,
         capacity: CapacitySettings | None = None,
         pod_name: str = "",
         owner_level: int = 1,
@@ -91,8 +92,8 @@ class Provisioner:
         self._driver = driver
         self._clock = clock
         self._rng = rng
-        self._measures = measures
-        self._meter = meter
+        self._registry = registry
+        self._metrics = metrics
         self._capacity = capacity
         self._pod_name = pod_name
         self._owner_level = owner_level
@@ -140,87 +141,54 @@ class Provisioner:
     # -- putting it together ------------------------------------------------------------------------------------------
 
     def _assemble(self, recorder: Recorder, owner: OwnerReference | None) -> None:
-        driver_info, options, client, driver = self.driver_info, self.options, self._client, self._driver
-        clock, rng, of = self._clock, self._rng, self.informers.of
-        claims, volumes, classes = of(PersistentVolumeClaim), of(PersistentVolume), of(StorageClass)
-        nodes, csi_nodes = self._nodes()
-        place = self._place()
+        options, controller = self.options, self.driver_info.controller
         refresher: Refresher = NoRefresher()
-        if self._capacity is not None and driver_info.controller.get_capacity:
-            capacity = self._capacity_controller(self._capacity, owner, place)
+        if self._capacity is not None and controller.get_capacity:
+            capacity = self._capacity_controller(self._capacity, owner)
             self._loops.append(capacity.run)
             refresher = capacity
-        preparation = Preparation(
-            client, driver_info, options, recorder, claims=claims, nodes=nodes, csi_nodes=csi_nodes, rng=rng
+        context = ProvisionerContext(
+            client=self._client,
+            driver=self._driver,
+            driver_info=self.driver_info,
+            options=options,
+            caches=self._caches(),
+            recorder=recorder,
+            metrics=self._metrics,
+            refresher=refresher,
+            own_topology=self._own_topology(),
+            clock=self._clock,
+            rng=self._rng,
         )
-        deployment = options.node_deployment
-        ownership = None
-        if deployment is not None:
-            ownership = Ownership(client, driver, deployment, preparation, clock=clock, rng=rng)
-        provisioning = Provisioning(
-            client,
-            driver_info.name,
-            options,
-            recorder,
-            self._meter,
-            refresher,
-            claims=claims,
-            volumes=volumes,
-            classes=classes,
-            nodes=nodes,
+        preparation, deployment = Preparation(context), options.node_deployment
+        provisioning = ProvisionController(
+            context,
             preparation=preparation,
-            creation=Creation(driver, driver_info, options, identity=self._identity()),
-            rescheduling=Rescheduling(
-                client,
-                recorder,
-                options,
-                claims=claims,
-                volumes=volumes,
-                nodes=nodes if self._knows_nodes else None,
-                clock=clock,
-            ),
-            ownership=ownership,
-            clock=clock,
-            rng=rng,
+            creator=VolumeCreator(context, identity=self._identity()),
+            rescheduling=Rescheduling(context),
+            ownership=Ownership(context, deployment, preparation) if deployment is not None else None,
         )
-        deletion = Deletion(
-            client,
-            driver,
-            driver_info,
-            options,
-            recorder,
-            self._meter,
-            refresher,
-            volumes=volumes,
-            classes=classes,
-            attachments=of(VolumeAttachment) if driver_info.controller.publish_unpublish_volume else None,
-            place=place,
-            clock=clock,
-            rng=rng,
+        self._loops += [provisioning.work.run, DeletionController(context).work.run]
+        if controller.clone_volume:
+            self._loops.append(CloningProtectionController(context).work.run)
+        if options.expands and (controller.expand_volume or self.driver_info.expands_on_nodes_only):
+            self._loops.append(ExpansionController(context).work.run)
+
+    def _caches(self) -> ProvisionerCaches:
+        nodes, csi_nodes = self._nodes()
+        of, attaches = self.informers.of, self.driver_info.controller.publish_unpublish_volume
+        return ProvisionerCaches(
+            claims=of(PersistentVolumeClaim),
+            volumes=of(PersistentVolume),
+            classes=of(StorageClass),
+            nodes=nodes,
+            csi_nodes=csi_nodes,
+            attachments=of(VolumeAttachment) if attaches else None,
+            has_all_nodes=self._has_all_nodes,
         )
-        self._loops += [provisioning.work.run, deletion.work.run]
-        if driver_info.controller.clone_volume:
-            threads = options.cloning_protection_threads
-            self._loops.append(CloningProtection(client, claims=claims, threads=threads, clock=clock).work.run)
-        if options.expands and (driver_info.controller.expand_volume or driver_info.expands_on_nodes_only):
-            expansion = Expansion(
-                client,
-                driver,
-                driver_info,
-                options,
-                recorder,
-                refresher,
-                claims=claims,
-                volumes=volumes,
-                classes=classes,
-                place=place,
-                clock=clock,
-                rng=rng,
-            )
-            self._loops.append(expansion.work.run)
 
     @property
-    def _knows_nodes(self) -> bool:
+    def _has_all_nodes(self) -> bool:
         return (
             self.options.node_deployment is None
             and self.driver_info.plugin.volume_accessibility_constraints
@@ -230,11 +198,11 @@ class Provisioner:
     def _nodes(self) -> tuple[Cache[Node], Cache[CSINode]]:
         """All nodes where they matter; in node-deployment mode one that never changes, to spare the server."""
         deployment = self.options.node_deployment
-        if self._knows_nodes:
+        if self._has_all_nodes:
             return self.informers.of(Node), self.informers.of(CSINode)
         nodes, csi_nodes = Cache(Node), Cache(CSINode)
         if deployment is not None and self.driver_info.node_info is not None:
-            name, labels = deployment.node_name, dict(self._place() or {})
+            name, labels = deployment.node_name, dict(self._own_topology() or {})
             entry = CSINodeDriver(
                 name=self.driver_info.name,
                 node_id=self.driver_info.node_info.node_id,
@@ -244,16 +212,14 @@ class Provisioner:
             csi_nodes.put(CSINode(metadata=ObjectMeta(name=name), spec=CSINodeSpec(drivers=(entry,))))
         return nodes, csi_nodes
 
-    def _place(self) -> Mapping[str, str] | None:
+    def _own_topology(self) -> Mapping[str, str] | None:
         """Where our driver runs, in node-deployment mode; None for a driver that says nothing about it."""
         node = self.driver_info.node_info
         if node is None or not node.HasField("accessible_topology"):
             return None
         return node.accessible_topology.segments
 
-    def _capacity_controller(
-        self, settings: CapacitySettings, owner: OwnerReference | None, place: Mapping[str, str] | None
-    ) -> CapacityController:
+    def _capacity_controller(self, settings: CapacitySettings, owner: OwnerReference | None) -> CapacityController:
         deployment = self.options.node_deployment
         if deployment is not None:
             settings = replace(settings, managed_by=manager_on(deployment.node_name))
@@ -265,8 +231,8 @@ class Provisioner:
             settings=settings,
             clock=self._clock,
             owner=owner,
-            fixed_segment=Segment.of(place or {}) if deployment is not None else None,
-            registry=self._measures,
+            fixed_segment=Segment.of(self._own_topology() or {}) if deployment is not None else None,
+            registry=self._registry,
         )
 
     async def _owner(self) -> OwnerReference | None:

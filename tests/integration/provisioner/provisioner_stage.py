@@ -34,7 +34,7 @@ from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.capacity.controller import CapacitySettings
-from tonnage.provisioner.metrics import Meter
+from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.program import Provisioner
 from tonnage.quantity import Quantity
@@ -260,7 +260,7 @@ class Stage:
         self, options: Options | None = None, *, timeout_s: float = 5.0, capacity: CapacitySettings | None = None
     ) -> AsyncIterator[Provisioner]:
         """A provisioner at work; leaving the block stops it where it stands, as a kill would."""
-        clock, rng, measures = SystemClock(), random.Random(7), new_registry()
+        clock, rng, registry = SystemClock(), random.Random(7), new_registry()
         async with (
             CsiClient(self.address, clock=clock, rng=rng, timeout_s=timeout_s) as driver,
             Provisioner(
@@ -269,8 +269,8 @@ class Stage:
                 options or Options(retry_start_s=0.05, retry_max_s=0.2),
                 clock=clock,
                 rng=rng,
-                measures=measures,
-                meter=Meter(measures),
+                registry=registry,
+                metrics=ProvisionerMetrics(registry),
                 capacity=capacity,
             ) as running,
         ):

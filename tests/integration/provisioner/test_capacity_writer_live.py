@@ -15,13 +15,13 @@ from tonnage.client.throttle import TokenBucket
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.provisioner.capacity.objects import Answer, Question
+from tonnage.provisioner.capacity.objects import ReportedCapacity, WorkItem
 from tonnage.provisioner.capacity.published import PublishedCapacities
 from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.provisioner.capacity.writer import CapacityWriter
 
 GI = 1 << 30
-QUESTION = Question("pools", Segment.of({"node": "node-1"}))
+QUESTION = WorkItem("pools", Segment.of({"node": "node-1"}))
 
 
 class Rig:
@@ -36,7 +36,7 @@ class Rig:
         )
 
     async def write(self, found: CSIStorageCapacity | None, gi: int) -> CSIStorageCapacity:
-        return await self.writer.write(QUESTION, found, Answer(gi * GI))
+        return await self.writer.write(QUESTION, found, ReportedCapacity(gi * GI))
 
 
 @pytest.fixture

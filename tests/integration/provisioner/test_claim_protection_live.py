@@ -53,7 +53,7 @@ async def test_a_claim_whose_volume_was_written_by_a_killed_provisioner_is_let_g
             volume = await on.provisioned(claim)
             await eventually_async(lambda: is_let_go(on, "data"))
         await on.bind(claim, volume)
-        await ClaimProtection(on.client).hold(await on.get_claim("data"))
+        await ClaimProtection(on.client).protect(await on.get_claim("data"))
         async with on.provisioner():
             await eventually_async(lambda: is_let_go(on, "data"))
 
@@ -87,7 +87,7 @@ async def test_a_claim_that_is_being_deleted_before_anybody_asked_gets_no_volume
 async def test_a_deleted_claim_whose_class_is_gone_is_let_go() -> None:
     async with stage() as on:
         claim = await on.claim("data", "20Gi", "node-1")
-        await ClaimProtection(on.client).hold(claim)
+        await ClaimProtection(on.client).protect(claim)
         await on.client.delete(PersistentVolumeClaim, claim.key)
         await on.client.delete(StorageClass, "pools")
         async with on.provisioner():
@@ -97,7 +97,7 @@ async def test_a_deleted_claim_whose_class_is_gone_is_let_go() -> None:
 async def test_a_deleted_claim_that_was_sent_nowhere_is_let_go() -> None:
     async with stage() as on:
         claim = await on.claim("data", "20Gi")
-        await ClaimProtection(on.client).hold(claim)
+        await ClaimProtection(on.client).protect(claim)
         await on.client.delete(PersistentVolumeClaim, claim.key)
         async with on.provisioner():
             await eventually_async(lambda: is_gone(on.client, claim))

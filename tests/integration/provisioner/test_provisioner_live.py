@@ -72,7 +72,7 @@ async def test_a_claim_deleted_while_the_driver_did_not_answer_leaves_nothing_be
             volume = await on.provisioned(claim)
             await on.phase(volume, "Released")  # the binder finds no claim
             await eventually_async(_is(lambda: not on.driver.volumes))
-            await eventually_async(_gone(on, volume.name))
+            await eventually_async(_claim_deleted(on, volume.name))
         names = {each.name for each in on.driver.asked("CreateVolume")}
         assert names == {f"pvc-{claim.uid}"}
 
@@ -166,7 +166,7 @@ async def test_a_released_volume_is_deleted_once_nobody_has_it_attached() -> Non
             assert not on.driver.asked("DeleteVolume")
             on.driver.script["DeleteVolume"] = deque([Code.INTERNAL])
             await on.client.delete(VolumeAttachment, "a")
-            await eventually_async(_gone(on, volume.name))
+            await eventually_async(_claim_deleted(on, volume.name))
         assert [each.volume_id for each in on.driver.asked("DeleteVolume")] == [f"id-{volume.name}"] * 2
         assert on.driver.free_bytes["node-1"] == 100 * GI
 
@@ -283,7 +283,7 @@ def _is(holds: Callable[[], object]) -> Callable[[], Awaitable[object]]:
     return look
 
 
-def _gone(on: Stage, name: str) -> Callable[[], Awaitable[bool]]:
+def _claim_deleted(on: Stage, name: str) -> Callable[[], Awaitable[bool]]:
     async def look() -> bool:
         return all(each.name != name for each in (await on.client.list(PersistentVolume)).items)
 

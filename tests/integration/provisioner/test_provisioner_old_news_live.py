@@ -18,17 +18,18 @@ from tonnage.metrics import new_registry
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, StorageClass
 from tonnage.provisioner.capacity.refresher import NoRefresher
+from tonnage.provisioner.context import ProvisionerCaches, ProvisionerContext
 from tonnage.provisioner.driver_probe import wait_for_driver
-from tonnage.provisioner.metrics import Meter
+from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import NodeDeployment, Options
-from tonnage.provisioner.volumes.clone_protection import CloningProtection
-from tonnage.provisioner.volumes.create_volume import Creation
+from tonnage.provisioner.volumes.cloning_protection import CloningProtectionController
+from tonnage.provisioner.volumes.create_volume import VolumeCreator
 from tonnage.provisioner.volumes.data_sources import CLONE_FINALIZER
-from tonnage.provisioner.volumes.deletion import Deletion
-from tonnage.provisioner.volumes.expansion import Expansion
+from tonnage.provisioner.volumes.deletion import DeletionController
+from tonnage.provisioner.volumes.expansion import ExpansionController
 from tonnage.provisioner.volumes.node_deployment import Owner, Ownership
 from tonnage.provisioner.volumes.preparation import Preparation
-from tonnage.provisioner.volumes.provisioning import Provisioning
+from tonnage.provisioner.volumes.provisioning import ProvisionController
 from tonnage.provisioner.volumes.rescheduling import Rescheduling
 
 GI = 1 << 30
@@ -47,66 +48,39 @@ class Rig:
     ) -> None:
         self.on = on
         self._parts = on, driver, driver_info, recorder, options
-        clock, rng, meter = SystemClock(), random.Random(1), Meter(new_registry())
         self.claims, self.volumes = Cache(PersistentVolumeClaim), Cache(PersistentVolume)
         self.classes, self.nodes, self.csi_nodes = Cache(StorageClass), Cache(Node), Cache(CSINode)
-        claims, volumes, classes, nodes = self.claims, self.volumes, self.classes, self.nodes
-        self.preparation = Preparation(
-            on.client, driver_info, options, recorder, claims=claims, nodes=nodes, csi_nodes=self.csi_nodes, rng=rng
+        context = ProvisionerContext(
+            client=on.client,
+            driver=driver,
+            driver_info=driver_info,
+            options=options,
+            caches=ProvisionerCaches(
+                claims=self.claims,
+                volumes=self.volumes,
+                classes=self.classes,
+                nodes=self.nodes,
+                csi_nodes=self.csi_nodes,
+            ),
+            recorder=recorder,
+            metrics=ProvisionerMetrics(new_registry()),
+            refresher=NoRefresher(),
+            clock=SystemClock(),
+            rng=random.Random(1),
         )
-        rescheduling = Rescheduling(
-            on.client, recorder, options, claims=claims, volumes=volumes, nodes=nodes, clock=clock
-        )
-        self.provisioning = Provisioning(
-            on.client,
-            driver_info.name,
-            options,
-            recorder,
-            meter,
-            NoRefresher(),
-            claims=claims,
-            volumes=volumes,
-            classes=classes,
-            nodes=nodes,
+        self.preparation = Preparation(context)
+        self.provisioning = ProvisionController(
+            context,
             preparation=self.preparation,
-            creation=Creation(driver, driver_info, options, identity="me"),
-            rescheduling=rescheduling,
+            creator=VolumeCreator(context, identity="me"),
+            rescheduling=Rescheduling(context),
             ownership=None,
-            clock=clock,
-            rng=rng,
         )
-        self.deletion = Deletion(
-            on.client,
-            driver,
-            driver_info,
-            options,
-            recorder,
-            meter,
-            NoRefresher(),
-            volumes=volumes,
-            classes=classes,
-            attachments=None,
-            place=None,
-            clock=clock,
-            rng=rng,
-        )
-        self.expansion = Expansion(
-            on.client,
-            driver,
-            driver_info,
-            options,
-            recorder,
-            NoRefresher(),
-            claims=claims,
-            volumes=volumes,
-            classes=classes,
-            place=None,
-            clock=clock,
-            rng=rng,
-        )
-        self.cloning = CloningProtection(on.client, claims=claims, threads=1, clock=clock)
+        self.deletion = DeletionController(context)
+        self.expansion = ExpansionController(context)
+        self.cloning = CloningProtectionController(context)
         deployment = NodeDeployment(node_name="node-1", base_delay_s=0.0, max_delay_s=0.0)
-        self.ownership = Ownership(on.client, driver, deployment, self.preparation, clock=clock, rng=rng)
+        self.ownership = Ownership(context, deployment, self.preparation)
 
     def restarted(self) -> Rig:
         """Another run of the program, which remembers nothing."""
@@ -121,7 +95,7 @@ class Rig:
         asked = {"spec": {"resources": {"requests": {"storage": size}}}}
         await self.on.client.patch(PersistentVolumeClaim, "default/data", asked)
         await self.look()
-        await self.expansion.bring("default/data")
+        await self.expansion.reconcile("default/data")
 
 
 @asynccontextmanager
@@ -139,12 +113,12 @@ async def test_a_claim_whose_node_was_taken_back_is_not_tried_from_an_old_pictur
         on.driver.free_bytes["node-1"] = 0
         claim = await on.claim("data", "20Gi", "node-1")
         await by_hand.look()
-        await by_hand.provisioning.bring(claim.uid)
+        await by_hand.provisioning.reconcile(claim.uid)
         assert (await on.get_claim("data")).selected_node == ""
-        assert await by_hand.provisioning.bring(claim.uid) is None
+        assert await by_hand.provisioning.reconcile(claim.uid) is None
         await by_hand.look()
         # While nobody finds another node its pods are told again, five minutes after the first time.
-        remind_s = await by_hand.provisioning.bring(claim.uid)
+        remind_s = await by_hand.provisioning.reconcile(claim.uid)
         assert remind_s is not None and 200.0 < remind_s <= 300.0
         assert len(on.driver.asked("CreateVolume")) == 1
 
@@ -156,10 +130,10 @@ async def test_a_choice_that_was_changed_meanwhile_is_left_alone() -> None:
         claim = await on.claim("data", "20Gi", "node-1")
         await by_hand.look()
         await on.select("data", "node-2")
-        await by_hand.provisioning.bring(claim.uid)
+        await by_hand.provisioning.reconcile(claim.uid)
         assert (await on.get_claim("data")).selected_node == "node-2"
         await by_hand.look()
-        await by_hand.provisioning.bring(claim.uid)
+        await by_hand.provisioning.reconcile(claim.uid)
         assert on.driver.free_bytes["node-2"] == 80 * GI
 
 
@@ -169,12 +143,12 @@ async def test_what_was_in_doubt_and_is_refused_is_tried_where_it_was_sent_meanw
         on.driver.script["CreateVolume"] = deque([Code.DEADLINE_EXCEEDED, Code.RESOURCE_EXHAUSTED])
         claim = await on.claim("data", "20Gi", "node-1")
         await by_hand.look()
-        await by_hand.provisioning.bring(claim.uid)
+        await by_hand.provisioning.reconcile(claim.uid)
         await on.select("data", "node-2")
         await by_hand.look()
         # Asked again for node-1 and refused; nothing is to be taken back, no event will come, so it goes on at once.
-        assert await by_hand.provisioning.bring(claim.uid) == 0.0
-        await by_hand.provisioning.bring(claim.uid)
+        assert await by_hand.provisioning.reconcile(claim.uid) == 0.0
+        await by_hand.provisioning.reconcile(claim.uid)
         asked = [each.accessibility_requirements.preferred[0] for each in on.driver.asked("CreateVolume")]
         assert [place.segments[KEY] for place in asked] == ["node-1", "node-1", "node-2"]
         assert on.driver.free_bytes == {"node-1": 100 * GI, "node-2": 80 * GI}
@@ -187,15 +161,15 @@ async def test_a_pod_is_told_of_a_volume_that_no_cache_shows_yet() -> None:
         await on.pod("db", "data", "logs")
         data, logs = await on.claim("data", "20Gi", "node-1"), await on.claim("logs", "20Gi", "node-1")
         await by_hand.look()
-        await by_hand.provisioning.bring(data.uid)
-        await by_hand.provisioning.bring(logs.uid)
+        await by_hand.provisioning.reconcile(data.uid)
+        await by_hand.provisioning.reconcile(logs.uid)
         assert len(by_hand.volumes) == 0
         note = await on.told("db", "VolumeProvisioningStuck", "Pod")
         assert f"claim data (volume pvc-{data.uid}) is reachable from there only" in note
         for _ in range(2):  # the scheduler finds no other node, and tries this one again
             await on.select("logs", "node-1")
             await by_hand.look()
-            await by_hand.provisioning.bring(logs.uid)
+            await by_hand.provisioning.reconcile(logs.uid)
         assert len(on.driver.asked("CreateVolume")) == 4
         assert [reason for _, reason, _ in await on.events("db", "Pod")] == ["VolumeProvisioningStuck"]
 
@@ -205,10 +179,10 @@ async def test_a_claim_that_has_its_volume_is_not_asked_for_again() -> None:
         claim = await by_hand.on.claim("data", "20Gi", "node-1")
         await by_hand.look()
         for _ in range(2):
-            await by_hand.provisioning.bring(claim.uid)  # the second time no cache shows the volume yet
+            await by_hand.provisioning.reconcile(claim.uid)  # the second time no cache shows the volume yet
         again = by_hand.restarted()
         await again.look()
-        assert await again.provisioning.bring(claim.uid) is None
+        assert await again.provisioning.reconcile(claim.uid) is None
         assert len(by_hand.on.driver.asked("CreateVolume")) == 1
 
 
@@ -218,11 +192,11 @@ async def test_a_node_that_is_new_to_us_is_not_taken_for_gone() -> None:
         claim = await on.claim("data", "20Gi", "node-3")
         await by_hand.look()
         await on.node("node-3", "100Gi")
-        pause_s = await by_hand.provisioning.bring(claim.uid)
+        pause_s = await by_hand.provisioning.reconcile(claim.uid)
         assert pause_s is not None and 1.0 <= pause_s <= 1.2
         assert (await on.get_claim("data")).selected_node == "node-3"
         await by_hand.look()
-        await by_hand.provisioning.bring(claim.uid)  # the node is known: another question, asked at once
+        await by_hand.provisioning.reconcile(claim.uid)  # the node is known: another attempt_key, asked at once
         assert on.driver.free_bytes["node-3"] == 80 * GI
 
 
@@ -232,7 +206,7 @@ async def test_a_volume_that_is_too_small_is_undone_and_asked_for_again() -> Non
         on.driver.gives_less_by = GI
         claim = await on.claim("data", "20Gi", "node-1")
         await by_hand.look()
-        await by_hand.provisioning.bring(claim.uid)
+        await by_hand.provisioning.reconcile(claim.uid)
         assert await on.told("data", "ProvisioningFailed") == (
             "created volume capacity 20401094656 less than requested capacity 21474836480"
         )
@@ -244,13 +218,13 @@ async def test_a_volume_that_somebody_kept_meanwhile_is_not_deleted() -> None:
         on = by_hand.on
         claim = await on.claim("data", "20Gi", "node-1")
         await by_hand.look()
-        await by_hand.provisioning.bring(claim.uid)
+        await by_hand.provisioning.reconcile(claim.uid)
         volume = await on.provisioned(claim)
         await on.phase(volume, "Released")
         await by_hand.look()
         keep = {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
         await on.client.patch(PersistentVolume, volume.name, keep)
-        await by_hand.deletion.bring(volume.name)
+        await by_hand.deletion.reconcile(volume.name)
         assert on.driver.asked("DeleteVolume") == []
 
 
@@ -258,7 +232,7 @@ async def test_a_volume_is_not_expanded_twice_from_an_old_picture() -> None:
     async with rig() as by_hand:
         await bound(by_hand)
         await by_hand.expand("30Gi")
-        assert await by_hand.expansion.bring("default/data") is None
+        assert await by_hand.expansion.reconcile("default/data") is None
         assert len(by_hand.on.driver.asked("ControllerExpandVolume")) == 1
 
 
@@ -277,7 +251,7 @@ async def test_after_a_refusal_a_claim_may_ask_for_less() -> None:
                 "script says",
             ),
         ]
-        await by_hand.expand("40Gi")  # the same question waits for its time
+        await by_hand.expand("40Gi")  # the same attempt_key waits for its time
         await by_hand.expand("25Gi")
         asked = [each.capacity_range.required_bytes // GI for each in on.driver.asked("ControllerExpandVolume")]
         assert asked == [40, 25]
@@ -293,11 +267,11 @@ async def test_a_cloned_claim_is_held_while_a_copy_of_it_waits() -> None:
         copy = await on.claim("copy", "20Gi", dataSource={"kind": "PersistentVolumeClaim", "name": "data"})
         await on.client.delete(PersistentVolumeClaim, source.key)
         await by_hand.look()
-        await by_hand.cloning.bring(source.key)
+        await by_hand.cloning.reconcile(source.key)
         assert (await on.get_claim("data")).metadata.finalizers == (CLONE_FINALIZER,)
         await on.client.delete(PersistentVolumeClaim, copy.key)
         await by_hand.look()
-        await by_hand.cloning.bring(source.key)
+        await by_hand.cloning.reconcile(source.key)
         assert [each.name for each in (await on.client.list(PersistentVolumeClaim)).items] == []
 
 
@@ -325,6 +299,6 @@ async def bound(by_hand: Rig) -> None:
     """A claim of 20 Gi that has its volume."""
     claim = await by_hand.on.claim("data", "20Gi", "node-1")
     await by_hand.look()
-    await by_hand.provisioning.bring(claim.uid)
+    await by_hand.provisioning.reconcile(claim.uid)
     await by_hand.on.bind(claim, await by_hand.on.provisioned(claim))
     await by_hand.look()

@@ -1,4 +1,4 @@
-"""Questions, answers, and how they stand in capacity objects. Cases by KEP-5925 and by external-provisioner's list."""
+"""Work items, what drivers report, and capacity objects. Cases by KEP-5925 and by external-provisioner's list."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tonnage.objects import codec
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity, StorageClass
 from tonnage.provisioner.capacity.objects import (
-    Answer,
-    ImpossibleCapacity,
-    Question,
-    change,
+    InvalidCapacity,
+    ReportedCapacity,
+    WorkItem,
+    capacity_request,
     key_of,
     labels_of,
     manager_on,
     new_object,
-    read_answer,
-    request_for,
-    wanted_questions,
+    patch_for,
+    read_response,
+    work_items,
 )
 from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
@@ -33,15 +33,17 @@ from tonnage.testing.storage_builders import capacity, storage_class
 DRIVER = "pools.tonnage.dev"
 GI = 1 << 30
 NODE_1 = Segment.of({"node": "node-1"})
-QUESTION = Question("pools", NODE_1)
+QUESTION = WorkItem("pools", NODE_1)
 OWNER = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="driver", uid="u1", controller=True)
-POOLS = Answer(300 * GI, None, (100 * GI, 200 * GI))
+POOLS = ReportedCapacity(300 * GI, None, (100 * GI, 200 * GI))
 
 
-def made(answer: Answer, *, owner: OwnerReference | None = None, is_dropped: bool = False) -> CSIStorageCapacity:
+def made(
+    reported: ReportedCapacity, *, owner: OwnerReference | None = None, is_dropped: bool = False
+) -> CSIStorageCapacity:
     return new_object(
         QUESTION,
-        answer,
+        reported,
         namespace="kube-system",
         labels=labels_of(DRIVER, "external-provisioner"),
         owner=owner,
@@ -50,9 +52,13 @@ def made(answer: Answer, *, owner: OwnerReference | None = None, is_dropped: boo
 
 
 def changed(
-    found: CSIStorageCapacity, answer: Answer, *, owner: OwnerReference | None = None, is_dropped: bool = False
+    found: CSIStorageCapacity,
+    reported: ReportedCapacity,
+    *,
+    owner: OwnerReference | None = None,
+    is_dropped: bool = False,
 ) -> Any:
-    return change(found, answer, owner=owner, is_dropped=is_dropped)
+    return patch_for(found, reported, owner=owner, is_dropped=is_dropped)
 
 
 # -- what is asked ----------------------------------------------------------------------------------------------------
@@ -66,27 +72,27 @@ def test_every_class_of_the_driver_is_asked_about_in_every_segment():
         storage_class("at-once", provisioner=DRIVER, delayed=False),
     ]
     segments = [NODE_1, Segment.of({"node": "node-2"})]
-    found = wanted_questions(DRIVER, classes, segments, for_immediate_binding=False)
+    found = work_items(DRIVER, classes, segments, for_immediate_binding=False)
     assert sorted(found) == ["gold/node=node-1", "gold/node=node-2", "pools/node=node-1", "pools/node=node-2"]
-    found = wanted_questions(DRIVER, classes, [NODE_1], for_immediate_binding=True)
+    found = work_items(DRIVER, classes, [NODE_1], for_immediate_binding=True)
     assert sorted(found) == ["at-once/node=node-1", "gold/node=node-1", "pools/node=node-1"]
 
 
 def test_the_driver_is_asked_with_the_parameters_of_the_class_and_no_capabilities():
     recipe = StorageClass(provisioner=DRIVER, parameters={"type": "ssd"})
-    assert request_for(QUESTION, recipe) == csi.GetCapacityRequest(
+    assert capacity_request(QUESTION, recipe) == csi.GetCapacityRequest(
         parameters={"type": "ssd"}, accessible_topology=csi.Topology(segments={"node": "node-1"})
     )
 
 
 def test_a_driver_without_topology_is_asked_for_an_empty_one():
-    asked = request_for(Question("pools", Segment()), StorageClass(provisioner=DRIVER))
+    asked = capacity_request(WorkItem("pools", Segment()), StorageClass(provisioner=DRIVER))
     assert asked.HasField("accessible_topology") and not asked.accessible_topology.segments
 
 
 def test_an_object_is_found_again_by_class_and_topology():
     assert key_of(capacity("pools", topology={"matchLabels": {"node": "node-1"}})) == QUESTION.key
-    assert key_of(capacity("pools", topology={})) == Question("pools", Segment()).key
+    assert key_of(capacity("pools", topology={})) == WorkItem("pools", Segment()).key
 
 
 @pytest.mark.parametrize(
@@ -101,31 +107,31 @@ def test_an_object_with_a_topology_that_we_never_write_answers_no_question(topol
 
 def test_without_pools_the_answer_is_as_upstream_reads_it():
     response = csi.GetCapacityResponse(available_capacity=5 * GI, maximum_volume_size=Int64Value(value=2 * GI))
-    assert read_answer(QUESTION, response, with_pools=True) == Answer(5 * GI, 2 * GI, ())
+    assert read_response(QUESTION, response, with_pools=True) == ReportedCapacity(5 * GI, 2 * GI, ())
 
 
 def test_a_maximum_of_zero_is_said_and_an_absent_one_is_not():
     zero = csi.GetCapacityResponse(available_capacity=GI, maximum_volume_size=Int64Value(value=0))
-    assert read_answer(QUESTION, zero, with_pools=True).maximum_bytes == 0
-    assert read_answer(QUESTION, csi.GetCapacityResponse(), with_pools=True).maximum_bytes is None
+    assert read_response(QUESTION, zero, with_pools=True).maximum_bytes == 0
+    assert read_response(QUESTION, csi.GetCapacityResponse(), with_pools=True).maximum_bytes is None
 
 
 def test_with_pools_capacity_is_their_sum_whatever_else_the_driver_says():
     # 100 + 200 = 300; the driver's own 7 is for those who know nothing of pools.
     response = csi.GetCapacityResponse(available_capacity=7 * GI, available_capacities=[100 * GI, 200 * GI])
-    assert read_answer(QUESTION, response, with_pools=True) == POOLS
-    assert read_answer(QUESTION, response, with_pools=False) == Answer(7 * GI, None, ())
+    assert read_response(QUESTION, response, with_pools=True) == POOLS
+    assert read_response(QUESTION, response, with_pools=False) == ReportedCapacity(7 * GI, None, ())
 
 
 def test_pools_that_are_full_are_pools():
     response = csi.GetCapacityResponse(available_capacities=[0, 0])
-    assert read_answer(QUESTION, response, with_pools=True) == Answer(0, None, (0, 0))
+    assert read_response(QUESTION, response, with_pools=True) == ReportedCapacity(0, None, (0, 0))
 
 
 def test_a_sum_beyond_64_bits_stops_there():
     most = (1 << 63) - 1
     response = csi.GetCapacityResponse(available_capacities=[most, most])
-    assert read_answer(QUESTION, response, with_pools=True).capacity_bytes == most
+    assert read_response(QUESTION, response, with_pools=True).capacity_bytes == most
 
 
 @pytest.mark.parametrize(
@@ -137,8 +143,8 @@ def test_a_sum_beyond_64_bits_stops_there():
     ],
 )
 def test_less_than_nothing_is_no_answer(response: csi.GetCapacityResponse):
-    with pytest.raises(ImpossibleCapacity) as refused:
-        read_answer(QUESTION, response, with_pools=True)
+    with pytest.raises(InvalidCapacity) as refused:
+        read_response(QUESTION, response, with_pools=True)
     assert refused.value.message == (
         "GetCapacity for pools/node=node-1 was answered with -1 bytes; the last good answer is kept"
     )
@@ -148,7 +154,7 @@ def test_less_than_nothing_is_no_answer(response: csi.GetCapacityResponse):
 
 
 def test_an_object_says_whose_it_is_where_it_holds_and_what_there_is():
-    assert codec.to_doc(made(Answer(5 * GI, 2 * GI), owner=OWNER)) == {
+    assert codec.to_doc(made(ReportedCapacity(5 * GI, 2 * GI), owner=OWNER)) == {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIStorageCapacity",
         "metadata": {
@@ -186,62 +192,66 @@ def test_the_scheduler_reads_the_same_pools_from_either():
 
 
 def test_a_topology_that_is_everywhere_is_written_as_an_empty_selector_and_not_as_none():
-    found = new_object(Question("pools", Segment()), POOLS, namespace="n", labels={}, owner=None, is_dropped=False)
+    found = new_object(WorkItem("pools", Segment()), POOLS, namespace="n", labels={}, owner=None, is_dropped=False)
     assert codec.to_doc(found)["nodeTopology"] == {}
 
 
 def test_no_room_is_written_as_zero_and_not_as_unknown():
-    assert codec.to_doc(made(Answer(0)))["capacity"] == "0"
+    assert codec.to_doc(made(ReportedCapacity(0)))["capacity"] == "0"
 
 
 # -- what is changed --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("answer", [Answer(5 * GI), Answer(5 * GI, 2 * GI), POOLS, Answer(0, None, (0,))])
+@pytest.mark.parametrize(
+    "reported", [ReportedCapacity(5 * GI), ReportedCapacity(5 * GI, 2 * GI), POOLS, ReportedCapacity(0, None, (0,))]
+)
 @pytest.mark.parametrize("is_dropped", [True, False])
-def test_what_was_just_made_needs_no_change(answer: Answer, is_dropped: bool):
-    assert changed(made(answer, owner=OWNER, is_dropped=is_dropped), answer, owner=OWNER, is_dropped=is_dropped) == {}
+def test_what_was_just_made_needs_no_change(reported: ReportedCapacity, is_dropped: bool):
+    assert (
+        changed(made(reported, owner=OWNER, is_dropped=is_dropped), reported, owner=OWNER, is_dropped=is_dropped) == {}
+    )
 
 
 def test_the_same_amount_in_other_words_is_not_written():
-    assert changed(capacity("pools", "node-1", "1024Mi", maximum="2048Mi"), Answer(GI, 2 * GI)) == {}
+    assert changed(capacity("pools", "node-1", "1024Mi", maximum="2048Mi"), ReportedCapacity(GI, 2 * GI)) == {}
 
 
 def test_pools_in_another_order_are_not_written():
-    assert changed(made(POOLS), Answer(300 * GI, None, (200 * GI, 100 * GI))) == {}
-    told_otherwise = Answer(300 * GI, None, (200 * GI, 100 * GI))
+    assert changed(made(POOLS), ReportedCapacity(300 * GI, None, (200 * GI, 100 * GI))) == {}
+    told_otherwise = ReportedCapacity(300 * GI, None, (200 * GI, 100 * GI))
     assert changed(made(POOLS, is_dropped=True), told_otherwise, is_dropped=True) == {}
 
 
 def test_a_new_capacity_is_written_and_nothing_else():
-    assert changed(made(Answer(5 * GI, 2 * GI)), Answer(4 * GI, 2 * GI)) == {"capacity": "4Gi"}
+    assert changed(made(ReportedCapacity(5 * GI, 2 * GI)), ReportedCapacity(4 * GI, 2 * GI)) == {"capacity": "4Gi"}
 
 
 def test_a_maximum_comes_and_goes():
-    assert changed(made(Answer(5 * GI)), Answer(5 * GI, GI)) == {"maximumVolumeSize": "1Gi"}
-    assert changed(made(Answer(5 * GI, GI)), Answer(5 * GI)) == {"maximumVolumeSize": None}
+    assert changed(made(ReportedCapacity(5 * GI)), ReportedCapacity(5 * GI, GI)) == {"maximumVolumeSize": "1Gi"}
+    assert changed(made(ReportedCapacity(5 * GI, GI)), ReportedCapacity(5 * GI)) == {"maximumVolumeSize": None}
 
 
 def test_other_pools_of_the_same_sum_are_written():
     # 100 + 200 = 150 + 150
-    assert changed(made(POOLS), Answer(300 * GI, None, (150 * GI, 150 * GI))) == {
+    assert changed(made(POOLS), ReportedCapacity(300 * GI, None, (150 * GI, 150 * GI))) == {
         "availableCapacities": ["150Gi", "150Gi"]
     }
 
 
 def test_pools_that_are_gone_are_taken_out_of_the_field():
-    assert changed(made(POOLS), Answer(300 * GI)) == {"availableCapacities": None}
+    assert changed(made(POOLS), ReportedCapacity(300 * GI)) == {"availableCapacities": None}
 
 
 def test_pools_that_are_gone_are_taken_out_of_the_annotation():
     found = made(POOLS, is_dropped=True)
-    assert changed(found, Answer(300 * GI), is_dropped=True) == {
+    assert changed(found, ReportedCapacity(300 * GI), is_dropped=True) == {
         "metadata": {"annotations": {AVAILABLE_CAPACITIES: None}}
     }
 
 
 def test_a_field_that_was_dropped_is_followed_by_the_annotation():
-    dropped = made(Answer(300 * GI))
+    dropped = made(ReportedCapacity(300 * GI))
     assert changed(dropped, POOLS, is_dropped=True) == {
         "metadata": {"annotations": {AVAILABLE_CAPACITIES: "100Gi,200Gi"}}
     }
@@ -250,7 +260,7 @@ def test_a_field_that_was_dropped_is_followed_by_the_annotation():
 def test_while_the_field_is_offered_again_the_annotation_stays_and_stays_right():
     found = made(POOLS, is_dropped=True)
     assert changed(found, POOLS) == {"availableCapacities": ["100Gi", "200Gi"]}
-    less = Answer(200 * GI, None, (0, 200 * GI))
+    less = ReportedCapacity(200 * GI, None, (0, 200 * GI))
     assert changed(found, less) == {
         "capacity": "200Gi",
         "availableCapacities": ["0", "200Gi"],
@@ -268,14 +278,14 @@ def test_once_the_field_is_kept_the_annotation_goes():
 
 def test_an_object_that_has_the_field_keeps_it_where_new_ones_lose_theirs():
     # A server whose gate was turned off keeps what it has, and lets it be changed.
-    less = Answer(200 * GI, None, (0, 200 * GI))
+    less = ReportedCapacity(200 * GI, None, (0, 200 * GI))
     assert changed(made(POOLS), less, is_dropped=True) == {"capacity": "200Gi", "availableCapacities": ["0", "200Gi"]}
 
 
 def test_an_answer_says_whose_volumes_it_includes():
-    answer = replace(POOLS, includes=("u1", "u2"))
-    assert made(answer).metadata.annotations == {"tonnage.dev/included-claims": "u1,u2"}
-    assert changed(made(POOLS), answer) == {"metadata": {"annotations": {"tonnage.dev/included-claims": "u1,u2"}}}
+    reported = replace(POOLS, includes=("u1", "u2"))
+    assert made(reported).metadata.annotations == {"tonnage.dev/included-claims": "u1,u2"}
+    assert changed(made(POOLS), reported) == {"metadata": {"annotations": {"tonnage.dev/included-claims": "u1,u2"}}}
 
 
 def test_a_claim_that_is_no_longer_worth_a_word_goes_with_the_next_write_and_is_no_reason_for_one():

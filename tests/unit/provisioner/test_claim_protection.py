@@ -13,7 +13,7 @@ from tonnage.errors import NotFound
 from tonnage.objects.codec import encode
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.document import encode as encode_doc
-from tonnage.provisioner.volumes.claim_protection import FINALIZER, ClaimProtection, is_held
+from tonnage.provisioner.volumes.claim_protection import FINALIZER, ClaimProtection, is_protected
 from tonnage.testing.storage_builders import claim
 
 CLAIM = claim("data")
@@ -46,7 +46,7 @@ def refusal(code: int, reason: str) -> Response:
 
 async def test_a_claim_is_held_by_one_patch_for_this_life_of_it():
     server = OneAnswer(Response(200, encode(HELD)))
-    await ClaimProtection(Client(server)).hold(CLAIM)
+    await ClaimProtection(Client(server)).protect(CLAIM)
     (asked,) = server.asked
     assert (asked.method, asked.path) == ("PATCH", "/api/v1/namespaces/default/persistentvolumeclaims/data")
     assert asked.content_type == "application/strategic-merge-patch+json"
@@ -56,17 +56,17 @@ async def test_a_claim_is_held_by_one_patch_for_this_life_of_it():
 
 async def test_a_claim_that_is_held_is_not_asked_for_again():
     server = OneAnswer(Response(200, encode(HELD)))
-    assert is_held(HELD) and not is_held(CLAIM)
-    await ClaimProtection(Client(server)).hold(HELD)
+    assert is_protected(HELD) and not is_protected(CLAIM)
+    await ClaimProtection(Client(server)).protect(HELD)
     assert server.asked == []
 
 
 async def test_without_the_right_to_it_a_claim_is_left_as_it_is():
-    await ClaimProtection(Client(OneAnswer(refusal(403, "Forbidden")))).hold(CLAIM)
+    await ClaimProtection(Client(OneAnswer(refusal(403, "Forbidden")))).protect(CLAIM)
 
 
 async def test_a_claim_that_is_gone_cannot_be_held_and_need_not_be_let_go():
     protection = ClaimProtection(Client(OneAnswer(refusal(404, "NotFound"))))
     with pytest.raises(NotFound):
-        await protection.hold(CLAIM)
-    await protection.let_go(HELD)
+        await protection.protect(CLAIM)
+    await protection.unprotect(HELD)

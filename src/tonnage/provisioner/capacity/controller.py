@@ -1,9 +1,9 @@
 """The capacity controller: one CSIStorageCapacity for each topology segment and StorageClass of a driver, kept true.
 
     CSINodes, Nodes ──► segments ─┐
-                                  ├──► questions ──► GetCapacity ──► make, change, or leave as it is
+                                  ├──► work items ──► GetCapacity ──► make, change, or leave as it is
     StorageClasses ───────────────┘        ▲   │
-       poll interval, refresh(), ──────────┘   └──► nobody asks any more, or a second object: delete
+       poll interval, refresh(), ──────────┘   └──► no longer wanted, or a second object: delete
        objects touched by others,
        volumes rebuilt elsewhere
 
@@ -14,12 +14,11 @@
     capacities.refresh_volume(made)             # after a volume was made, deleted or expanded
     capacities.refresh("pools")                 # after a failure that may have changed something, or without a volume
 
-A worker looks at one question at a time, from state alone: what is ours is found again by labels, topology and class,
-so that it may be killed anywhere. A driver that fails keeps its objects as they are and is asked again after a growing
-pause. What questions, answers and objects are stands in `capacity_objects`, how they are written in `capacity_writer`,
-what segments are in `topology_segments`. Mirrors external-provisioner's pkg/capacity; other than there, what others did
-to an object is put right after a second and not at the next poll, and after waiting for its turn to write the driver is
-asked anew.
+A worker reconciles one work item at a time, from state alone: what is ours is found again by labels, topology and
+class, so that it may be killed anywhere. A driver that fails keeps its objects as they are and is asked again after a
+growing pause. What work items and objects are stands in `objects`, how objects are written in `writer`, what segments
+are in `topology_segments`. Mirrors external-provisioner's pkg/capacity; other than there, what others did to an object
+is put right after a second and not at the next poll, and after waiting for its turn to write the driver is asked anew.
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Key, OwnerReference
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.provisioner.capacity import objects
-from tonnage.provisioner.capacity.made_volumes import MadeVolumes
+from tonnage.provisioner.capacity.included_claims import IncludedClaims
 from tonnage.provisioner.capacity.metrics import Counts, register_counts
-from tonnage.provisioner.capacity.objects import Answer, Question, key_of
+from tonnage.provisioner.capacity.objects import ReportedCapacity, WorkItem, key_of
 from tonnage.provisioner.capacity.published import PublishedCapacities
 from tonnage.provisioner.capacity.topology_segments import Segment, find_segments, segments_of_volume, topology_keys
 from tonnage.provisioner.capacity.writer import CapacityWriter
 
 _MOST_WRITES: Final = 2
-"""For one answer: the field of pools that turns out to be dropped, or kept, and the annotation put in or taken out."""
+"""For one report: the field of pools that turns out to be dropped, or kept, and the annotation put in or taken out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +58,7 @@ class CapacitySettings:
     namespace: str
     """Where the objects are made: the provisioner's own, env NAMESPACE."""
     managed_by: str = objects.MANAGER
-    """`capacity_objects.manager_on(node)` in node-deployment mode."""
+    """`objects.manager_on(node)` in node-deployment mode."""
     with_pools: bool = True
     """The gate CSIStorageCapacityV2."""
     for_immediate_binding: bool = False
@@ -97,20 +96,20 @@ class CapacityController:
         """Ask for informers, which whoever owns them starts. Nothing is sent yet.
 
         `fixed_segment` is node-deployment mode: `Segment.of(accessible_topology.segments)` of NodeGetInfo; without it
-        segments are found from CSINodes and Nodes. `owner` is what `capacity_owner.find_owner` found.
+        segments are found from CSINodes and Nodes. `owner` is what `owner.find_owner` found.
         """
         self.driver_name = driver_name
         self.settings = settings
         self._driver = driver
         self._fixed_segment = fixed_segment
-        self._wanted: dict[Key, Question] = {}
+        self._wanted: dict[Key, WorkItem] = {}
         self._keys_by_segment: dict[Segment, list[Key]] = {}
-        self._answers: dict[Key, Answer] = {}
-        self._made = MadeVolumes(clock)
-        self._segments_work = Reconciler("csitopology", self._find_questions, clock=clock, workers=1)
+        self._reported: dict[Key, ReportedCapacity] = {}
+        self._included = IncludedClaims(clock)
+        self._segments_work = Reconciler("csitopology", self._find_work_items, clock=clock, workers=1)
         self._work = Reconciler(
             "csistoragecapacity",
-            self._bring,
+            self._reconcile,
             clock=clock,
             workers=settings.threads,
             first_retry_s=settings.first_retry_s,
@@ -136,7 +135,7 @@ class CapacityController:
             limit=TokenBucket(settings.qps, settings.burst, clock=clock) if settings.qps else None,
             clock=clock,
         )
-        self._follow()
+        self._add_event_handlers()
         if registry is not None:
             register_counts(registry, self.counts)
 
@@ -145,7 +144,7 @@ class CapacityController:
         for informer in self._informers:
             await informer.wait_synced()
         # Before the first look at any object: which of them nobody needs is known only now.
-        await self._find_questions("")
+        await self._find_work_items("")
         await asyncio.gather(self._segments_work.run(), self._work.run())
 
     async def wait_idle(self) -> None:
@@ -170,7 +169,7 @@ class CapacityController:
         for segment in segments_of_volume(volume) or (None,):
             for key in self._keys_about(volume.spec.storage_class_name, segment):
                 if self.settings.with_pools and volume.spec.claim_ref is not None:
-                    self._made.note(key, volume.spec.claim_ref.uid)
+                    self._included.note(key, volume.spec.claim_ref.uid)
                 self._work.add(key)
 
     def _keys_about(self, storage_class: str, segment: Segment | None) -> list[Key]:
@@ -185,36 +184,36 @@ class CapacityController:
         return Counts(goal=len(self._wanted), current=current, obsolete=obsolete)
 
     def _keys_in(self, segment: Segment) -> list[Key]:
-        """The questions about a segment; if it is not one of those found, about whatever it has in common with them."""
+        """The work items of a segment; if it is not one of those found, of whatever it has in common with them."""
         known = self._keys_by_segment.get(segment)
         if known is not None:
             return known
         return [key for other, keys in self._keys_by_segment.items() if other.overlaps(segment) for key in keys]
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- event handlers-----------------------------------------------------------------------------------------------
 
-    def _follow(self) -> None:
+    def _add_event_handlers(self) -> None:
         self._objects.on_change(self._on_object)
         self._classes.on_change(self._on_class)
         self._volumes.add_handlers(on_update=self._on_volume)
         if self._fixed_segment is None:
-            look = self._look_at_segments
+            look = self._enqueue_segments
             self._nodes.add_handlers(on_add=look, on_update=self._on_node, on_delete=look)
             self._csi_nodes.add_handlers(on_add=look, on_update=self._on_csi_node, on_delete=look)
 
-    def _look_at_segments(self, _: object = None) -> None:
+    def _enqueue_segments(self, _: object = None) -> None:
         self._segments_work.add("")
 
     def _on_node(self, old: Node, new: Node) -> None:
         if old.metadata.labels != new.metadata.labels:  # heartbeats are many, and say nothing about topology
-            self._look_at_segments()
+            self._enqueue_segments()
 
     def _on_csi_node(self, old: CSINode, new: CSINode) -> None:
         if topology_keys(old, self.driver_name) != topology_keys(new, self.driver_name):
-            self._look_at_segments()
+            self._enqueue_segments()
 
     def _on_class(self, found: StorageClass) -> None:
-        self._look_at_segments()
+        self._enqueue_segments()
         self.refresh(found.name)  # one that was deleted and made again may have other parameters
 
     def _on_volume(self, old: PersistentVolume, new: PersistentVolume) -> None:
@@ -227,7 +226,7 @@ class CapacityController:
         places = segments_of_volume(new)
         if is_ours and places and places != segments_of_volume(old):
             if new.spec.claim_ref is not None:
-                self._made.moved(new.spec.claim_ref.uid)
+                self._included.moved(new.spec.claim_ref.uid)
             if self._fixed_segment in (None, *places):
                 self.refresh_volume(new)
             self.refresh(new.spec.storage_class_name)
@@ -235,58 +234,56 @@ class CapacityController:
     def _on_object(self, found: CSIStorageCapacity) -> None:
         """Look at it, unless it is as we left it: our own writes come back this way as well."""
         key = key_of(found)
-        known, answer = self._published.about(key), self._answers.get(key)
-        if key not in self._wanted or answer is None or len(known) != 1:
+        known, reported = self._published.about(key), self._reported.get(key)
+        if key not in self._wanted or reported is None or len(known) != 1:
             self._work.add(key)
-        elif self._writer.change(known[0], answer):
+        elif self._writer.patch_for(known[0], reported):
             # Not at once: whoever changed it may do so again, and two who correct each other must not race.
             self._work.queue.add_after(key, self.settings.first_retry_s)
 
-    # -- one look -----------------------------------------------------------------------------------------------------
+    # -- reconcile ----------------------------------------------------------------------------------------------------
 
-    async def _find_questions(self, _: Key) -> None:
-        """See what is to be asked, and have whatever is new or gone looked at."""
+    async def _find_work_items(self, _: Key) -> None:
+        """Find out which objects shall exist, and enqueue those that are new or no longer wanted."""
         if self._fixed_segment is None:
             segments = find_segments(self.driver_name, self._csi_nodes, self._nodes.get)
         else:
             segments = frozenset({self._fixed_segment})
         immediate = self.settings.for_immediate_binding
         before = self._wanted
-        self._wanted = objects.wanted_questions(
-            self.driver_name, self._classes, segments, for_immediate_binding=immediate
-        )
+        self._wanted = objects.work_items(self.driver_name, self._classes, segments, for_immediate_binding=immediate)
         self._keys_by_segment = {}
-        for key, question in self._wanted.items():
-            self._keys_by_segment.setdefault(question.segment, []).append(key)
+        for key, item in self._wanted.items():
+            self._keys_by_segment.setdefault(item.segment, []).append(key)
         for key in sorted(before.keys() ^ self._wanted.keys()):
             self._work.add(key)
 
-    async def _bring(self, key: Key) -> float | None:
-        """Bring the objects that answer one question to what the driver answers; when to look again."""
-        question = self._wanted.get(key)
-        storage_class = None if question is None else self._classes.get(question.storage_class)
+    async def _reconcile(self, key: Key) -> float | None:
+        """Make the objects of one work item say what the driver reports; seconds until the next time."""
+        item = self._wanted.get(key)
+        storage_class = None if item is None else self._classes.get(item.storage_class)
         known = self._published.about(key)
-        if question is None or storage_class is None:
-            self._answers.pop(key, None)
+        if item is None or storage_class is None:
+            self._reported.pop(key, None)
             for each in known:
                 await self._writer.delete(each)
             return None
         for each in known[1:]:
             await self._writer.delete(each)
         found = await self._writer.confirmed(known[0]) if known else None
-        answer = await self._ask(question, storage_class)
+        reported = await self._get_capacity(item, storage_class)
         for _ in range(_MOST_WRITES):
-            if found is not None and not self._writer.change(found, answer):
+            if found is not None and not self._writer.patch_for(found, reported):
                 break
             if await self._writer.waited_for_turn():
-                answer = await self._ask(question, storage_class)
-            found = await self._writer.write(question, found, answer)
+                reported = await self._get_capacity(item, storage_class)
+            found = await self._writer.write(item, found, reported)
         return self.settings.poll_interval_s
 
-    async def _ask(self, question: Question, storage_class: StorageClass) -> Answer:
-        """The driver's answer. Raises CsiError or ImpossibleCapacity; then the objects stay as they are."""
-        includes = self._made.about(question.key)  # as of before the question
-        response = await self._driver.get_capacity(objects.request_for(question, storage_class))
-        answer = objects.read_answer(question, response, with_pools=self.settings.with_pools, includes=includes)
-        self._answers[question.key] = answer
-        return answer
+    async def _get_capacity(self, item: WorkItem, storage_class: StorageClass) -> ReportedCapacity:
+        """What the driver reports. Raises CsiError or InvalidCapacity; then the objects stay as they are."""
+        includes = self._included.about(item.key)  # as of before the call
+        response = await self._driver.get_capacity(objects.capacity_request(item, storage_class))
+        reported = objects.read_response(item, response, with_pools=self.settings.with_pools, includes=includes)
+        self._reported[item.key] = reported
+        return reported

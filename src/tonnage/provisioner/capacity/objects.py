@@ -1,16 +1,16 @@
-"""What a capacity object says: a question to the driver, its answer, and how the two stand in a CSIStorageCapacity.
+"""What a capacity object says: a class and a segment, what the driver reports for them, and how both are written.
 
-    Question  a class and a topology segment: what GetCapacity is asked; never changes in an object
-    Answer    free bytes, largest volume, free bytes of each pool (KEP-5925): what it answered; written when it changes
+    WorkItem           a class and a topology segment: what GetCapacity is asked; never changes in an object
+    ReportedCapacity   free bytes, largest volume, free bytes of each pool (KEP-5925): written when it changes
 
 With pools, `capacity` is their sum, so that whoever knows nothing of pools still reads something true. Pools stand in
 `availableCapacities`, or, on a server that drops that field, in the annotation `tonnage.dev/available-capacities`. They
-are never in neither: `change` takes the annotation away only from an object that has the field.
+are never in neither: `patch_for` takes the annotation away only from an object that has the field.
 
-An unchanged answer is not written, as upstream's is not: to the scheduler a write means that the driver was asked after
-the last volume was made. Pools in another order are the same pools. Which volumes an answer includes is said beside it
+An unchanged report is not written, as upstream's is not: to the scheduler a write means that the driver was asked after
+the last volume was made. Pools in another order are the same pools. Which volumes a report includes is said beside it
 (`tonnage.dev/included-claims`), so that a scheduler need not guess when it may stop keeping their room back; a volume
-that is new is therefore always news. Pure; `capacity_controller` does what is said here.
+that is new is therefore always written. Pure; `controller` does what is said here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOST_BYTES: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, order=True)
-class Question:
+class WorkItem:
     """How much room is there for volumes of this class in this segment?"""
 
     storage_class: str
@@ -49,12 +49,12 @@ class Question:
 
     @property
     def key(self) -> Key:
-        """`pools/topology.tonnage.dev/node=node-1`. No class has a slash in its name: equal keys, equal questions."""
+        """`pools/topology.tonnage.dev/node=node-1`. No class has a slash in its name: equal keys, equal items."""
         return f"{self.storage_class}/{self.segment}"
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReportedCapacity:
     """What the driver said, in bytes. `maximum_bytes` None: not said; no `pools`: it does not tell them apart.
 
     `includes` are the claims whose volumes had been made when the driver was asked, by uid, as far as they are new.
@@ -66,63 +66,63 @@ class Answer:
     includes: tuple[str, ...] = ()
 
 
-class ImpossibleCapacity(TonnageError):
+class InvalidCapacity(TonnageError):
     """A driver that says there is less than nothing."""
 
-    def __init__(self, question: Question, told: int) -> None:
-        self.question = question
+    def __init__(self, item: WorkItem, told: int) -> None:
+        self.item = item
         self.told = told
         super().__init__(
-            f"GetCapacity for {question.key} was answered with {told} bytes; the last good answer is kept",
+            f"GetCapacity for {item.key} was answered with {told} bytes; the last good answer is kept",
             hint="a driver without room answers 0",
         )
 
 
-# -- what is to be asked ----------------------------------------------------------------------------------------------
+# -- work items -----------------------------------------------------------------------------------------------------
 
 
-def wanted_questions(
+def work_items(
     driver_name: str, classes: Iterable[StorageClass], segments: Iterable[Segment], *, for_immediate_binding: bool
-) -> dict[Key, Question]:
-    """One question for each class of the driver in each segment; without a pod to place nobody chooses by room."""
+) -> dict[Key, WorkItem]:
+    """One for each class of the driver in each segment; without a pod to place nobody chooses by room."""
     segments = sorted(segments)
     found = (
-        Question(each.name, segment)
+        WorkItem(each.name, segment)
         for each in classes
         if each.provisioner == driver_name and (each.waits_for_consumer or for_immediate_binding)
         for segment in segments
     )
-    return {question.key: question for question in found}
+    return {item.key: item for item in found}
 
 
 def key_of(found: CSIStorageCapacity) -> Key:
-    """The key of the question that an object answers; one that nobody asks, if it is none of ours."""
+    """The key of the work item that an object is for; one that is never wanted, if it is none of ours."""
     topology = found.node_topology
     if topology is None or topology.match_expressions:
         return f"{found.storage_class_name}/object {found.key}"
-    return Question(found.storage_class_name, Segment.of(topology.match_labels)).key
+    return WorkItem(found.storage_class_name, Segment.of(topology.match_labels)).key
 
 
-def request_for(question: Question, storage_class: StorageClass) -> csi.GetCapacityRequest:
+def capacity_request(item: WorkItem, storage_class: StorageClass) -> csi.GetCapacityRequest:
     """GetCapacity as upstream asks it: capacity is taken not to depend on capabilities, so none are named."""
-    topology = csi.Topology(segments=question.segment.labels)
+    topology = csi.Topology(segments=item.segment.labels)
     return csi.GetCapacityRequest(parameters=dict(storage_class.parameters), accessible_topology=topology)
 
 
-def read_answer(
-    question: Question, response: csi.GetCapacityResponse, *, with_pools: bool, includes: tuple[str, ...] = ()
-) -> Answer:
+def read_response(
+    item: WorkItem, response: csi.GetCapacityResponse, *, with_pools: bool, includes: tuple[str, ...] = ()
+) -> ReportedCapacity:
     """What a response says; without the gate, what it says to those who do not know of pools.
 
-    Raises ImpossibleCapacity.
+    Raises InvalidCapacity.
     """
     pools = tuple(response.available_capacities) if with_pools else ()
     maximum = response.maximum_volume_size.value if response.HasField("maximum_volume_size") else None
     capacity = min(sum(pools), _MOST_BYTES) if pools else response.available_capacity
     impossible = next((told for told in (capacity, maximum, *pools) if told is not None and told < 0), None)
     if impossible is not None:
-        raise ImpossibleCapacity(question, impossible)
-    return Answer(capacity, maximum, pools, includes)
+        raise InvalidCapacity(item, impossible)
+    return ReportedCapacity(capacity, maximum, pools, includes)
 
 
 # -- what is to be written --------------------------------------------------------------------------------------------
@@ -149,8 +149,8 @@ def manager_on(node: str) -> str:
 
 
 def new_object(
-    question: Question,
-    answer: Answer,
+    item: WorkItem,
+    reported: ReportedCapacity,
     *,
     namespace: str,
     labels: Mapping[str, str],
@@ -163,42 +163,44 @@ def new_object(
             generate_name=NAME_PREFIX,
             namespace=namespace,
             labels=labels,
-            annotations=_annotations(answer, is_dropped=is_dropped),
+            annotations=_annotations(reported, is_dropped=is_dropped),
             owner_references=(owner,) if owner is not None else (),
         ),
-        storage_class_name=question.storage_class,
-        node_topology=LabelSelector(match_labels=question.segment.labels),
-        capacity=Quantity.from_bytes(answer.capacity_bytes),
-        maximum_volume_size=None if answer.maximum_bytes is None else Quantity.from_bytes(answer.maximum_bytes),
-        available_capacities=() if is_dropped else tuple(map(Quantity.from_bytes, answer.pools)),
+        storage_class_name=item.storage_class,
+        node_topology=LabelSelector(match_labels=item.segment.labels),
+        capacity=Quantity.from_bytes(reported.capacity_bytes),
+        maximum_volume_size=None if reported.maximum_bytes is None else Quantity.from_bytes(reported.maximum_bytes),
+        available_capacities=() if is_dropped else tuple(map(Quantity.from_bytes, reported.pools)),
     )
 
 
-def change(found: CSIStorageCapacity, answer: Answer, *, owner: OwnerReference | None, is_dropped: bool) -> Doc:
-    """The merge patch that makes an object say the answer; empty when it does already."""
+def patch_for(
+    found: CSIStorageCapacity, reported: ReportedCapacity, *, owner: OwnerReference | None, is_dropped: bool
+) -> Doc:
+    """The merge patch that makes an object say what was reported; empty when it does already."""
     patch: Doc = {}
-    if _bytes(found.capacity) != answer.capacity_bytes:
-        patch["capacity"] = _text(answer.capacity_bytes)
-    if _bytes(found.maximum_volume_size) != answer.maximum_bytes:
-        patch["maximumVolumeSize"] = None if answer.maximum_bytes is None else _text(answer.maximum_bytes)
+    if _bytes(found.capacity) != reported.capacity_bytes:
+        patch["capacity"] = _text(reported.capacity_bytes)
+    if _bytes(found.maximum_volume_size) != reported.maximum_bytes:
+        patch["maximumVolumeSize"] = None if reported.maximum_bytes is None else _text(reported.maximum_bytes)
     # What has the field keeps it, also on a server that no longer takes it for others (its gate was turned off).
     has_field = bool(found.available_capacities)
     listed = sorted(each.value() for each in found.available_capacities)
-    if listed != sorted(answer.pools) and (has_field or not is_dropped):
-        patch["availableCapacities"] = [_text(each) for each in answer.pools] or None
+    if listed != sorted(reported.pools) and (has_field or not is_dropped):
+        patch["availableCapacities"] = [_text(each) for each in reported.pools] or None
     metadata: Doc = {}
     annotated = found.metadata.annotations.get(AVAILABLE_CAPACITIES)
-    wants_annotation = bool(answer.pools) and not has_field and (is_dropped or annotated is not None)
+    wants_annotation = bool(reported.pools) and not has_field and (is_dropped or annotated is not None)
     annotations: Doc = {}
     if not wants_annotation:
         if annotated is not None:
             annotations[AVAILABLE_CAPACITIES] = None
-    elif annotated is None or sorted(annotated.split(",")) != sorted(map(_text, answer.pools)):
-        annotations[AVAILABLE_CAPACITIES] = _annotation(answer.pools)
-    # A claim that is news is reason enough to write; one that is no longer worth a word goes with the next write.
+    elif annotated is None or sorted(annotated.split(",")) != sorted(map(_text, reported.pools)):
+        annotations[AVAILABLE_CAPACITIES] = _annotation(reported.pools)
+    # A claim that is new is reason enough to write; one that need not be named any more goes with the next write.
     told = found.metadata.annotations.get(INCLUDED_CLAIMS, "")
-    if set(answer.includes) - set(told.split(",")) or (patch and told != ",".join(answer.includes)):
-        annotations[INCLUDED_CLAIMS] = ",".join(answer.includes) or None
+    if set(reported.includes) - set(told.split(",")) or (patch and told != ",".join(reported.includes)):
+        annotations[INCLUDED_CLAIMS] = ",".join(reported.includes) or None
     if annotations:
         metadata["annotations"] = annotations
     if owner is not None and not any(
@@ -214,12 +216,12 @@ def _owners(found: CSIStorageCapacity, owner: OwnerReference) -> list[dict[str, 
     return [codec.to_doc(each) for each in (*others, owner)]
 
 
-def _annotations(answer: Answer, *, is_dropped: bool) -> dict[str, str]:
+def _annotations(reported: ReportedCapacity, *, is_dropped: bool) -> dict[str, str]:
     found = {}
-    if answer.pools and is_dropped:
-        found[AVAILABLE_CAPACITIES] = _annotation(answer.pools)
-    if answer.includes:
-        found[INCLUDED_CLAIMS] = ",".join(answer.includes)
+    if reported.pools and is_dropped:
+        found[AVAILABLE_CAPACITIES] = _annotation(reported.pools)
+    if reported.includes:
+        found[INCLUDED_CLAIMS] = ",".join(reported.includes)
     return found
 
 

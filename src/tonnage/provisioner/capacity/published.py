@@ -1,4 +1,4 @@
-"""The capacity objects that are ours, by the question that they answer, including those just written.
+"""The capacity objects that are ours, by their work item, including those just written.
 
 An informer is a moment behind: of an object that was made or changed it tells later. `note` takes in what the server
 answered to our own write, so that nothing is made twice and nothing is changed on top of an old state. What the
@@ -24,21 +24,21 @@ class PublishedCapacities:
 
     def __init__(self, objects: Cache[CSIStorageCapacity]) -> None:
         self._objects = objects
-        self._by_question: dict[Key, dict[str, CSIStorageCapacity]] = {}
+        self._by_item: dict[Key, dict[str, CSIStorageCapacity]] = {}
         objects.add_handlers(on_add=self.note, on_update=lambda _, new: self.note(new), on_delete=self.forget)
 
     def about(self, key: Key) -> list[CSIStorageCapacity]:
-        """The objects that answer a question, the one to be kept first: the oldest, of equally old ones by name."""
-        found = self._by_question.get(key, {}).values()
+        """The objects of a work item, the one to be kept first: the oldest, of equally old ones by name."""
+        found = self._by_item.get(key, {}).values()
         alive = (each for each in found if not each.metadata.is_terminating)
         return sorted(alive, key=lambda each: (each.metadata.creation_timestamp or _NEVER, each.name))
 
     def __iter__(self) -> Iterator[Key]:
-        """The questions that are answered by some object."""
-        return iter(tuple(self._by_question))
+        """The work items that have an object."""
+        return iter(tuple(self._by_item))
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._by_question
+        return key in self._by_item
 
     def is_confirmed(self, found: CSIStorageCapacity) -> bool:
         """Whether the informer has shown this object, in this state or an earlier one."""
@@ -47,7 +47,7 @@ class PublishedCapacities:
 
     def note(self, found: CSIStorageCapacity) -> None:
         """Take in an object as the server has it, unless a newer state of it is known."""
-        known = self._by_question.setdefault(key_of(found), {})
+        known = self._by_item.setdefault(key_of(found), {})
         before = known.get(found.uid)
         if before is None or found.metadata.revision >= before.metadata.revision:
             known[found.uid] = found
@@ -55,7 +55,7 @@ class PublishedCapacities:
     def forget(self, found: CSIStorageCapacity) -> None:
         """It is gone."""
         key = key_of(found)
-        known = self._by_question.get(key, {})
+        known = self._by_item.get(key, {})
         known.pop(found.uid, None)
         if not known:
-            self._by_question.pop(key, None)
+            self._by_item.pop(key, None)

@@ -5,8 +5,8 @@
     on the node  the one segment that the driver told in NodeGetInfo
     no topology  the driver names no keys: one empty segment, which is everywhere
 
-A node of which a label is missing counts only once kubelet has set it. Everything here is pure; `capacity_controller`
-brings the objects. Mirrors external-provisioner's pkg/capacity/topology.
+A node of which a label is missing counts only once kubelet has set it. Everything here is pure; `controller` hands
+in the objects. Mirrors external-provisioner's pkg/capacity/topology.
 """
 
 from __future__ import annotations

@@ -28,12 +28,12 @@ from tonnage.objects.document import Doc
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity
 from tonnage.provisioner.capacity import objects
-from tonnage.provisioner.capacity.objects import Answer, Question
+from tonnage.provisioner.capacity.objects import ReportedCapacity, WorkItem
 from tonnage.provisioner.capacity.published import PublishedCapacities
 
 _OFFER_AGAIN_S: Final = 600.0
 _OLD_S: Final = 0.1
-"""An answer that had to wait for so long before it could be written is asked for again."""
+"""A report that had to wait for so long before it could be written is asked for again."""
 
 _log = logs.logger("tonnage.provisioner")
 
@@ -50,7 +50,7 @@ class NoNamespace(TonnageError):
 
 
 class CapacityWriter:
-    """The hand of the capacity controller: makes, changes and deletes objects, and notes them as published."""
+    """Creates, patches and deletes objects for the capacity controller, and notes them as published."""
 
     def __init__(
         self,
@@ -77,29 +77,31 @@ class CapacityWriter:
         """The server does not keep the field of pools, as far as is known."""
         return self._dropped_at is not None and self._clock.monotonic() - self._dropped_at < _OFFER_AGAIN_S
 
-    def change(self, found: CSIStorageCapacity, answer: Answer) -> Doc:
-        """What would have to be written for an object to say the answer; empty when it does already."""
-        return objects.change(found, answer, owner=self._owner, is_dropped=self.is_dropped)
+    def patch_for(self, found: CSIStorageCapacity, reported: ReportedCapacity) -> Doc:
+        """What would have to be written for an object to say what was reported; empty when it does already."""
+        return objects.patch_for(found, reported, owner=self._owner, is_dropped=self.is_dropped)
 
     async def waited_for_turn(self) -> bool:
-        """Return when one more write may be sent; whether that took so long that an answer is old by now."""
+        """Return when one more write may be sent; whether that took so long that a report is old by now."""
         if self._limit is None:
             return False
         since = self._clock.monotonic()
         await self._limit.take()
         return self._clock.monotonic() - since > _OLD_S
 
-    async def write(self, question: Question, found: CSIStorageCapacity | None, answer: Answer) -> CSIStorageCapacity:
+    async def write(
+        self, item: WorkItem, found: CSIStorageCapacity | None, reported: ReportedCapacity
+    ) -> CSIStorageCapacity:
         """Make the object, or change it if that is still needed; as the server has it then.
 
         Raises ApiError, Conflict among them when somebody changed the object since it was looked at.
         """
         had_field = found is not None and bool(found.available_capacities)
-        offers_field = bool(answer.pools) and not had_field and not self.is_dropped
+        offers_field = bool(reported.pools) and not had_field and not self.is_dropped
         if found is None:
-            written = await self._make(question, answer)
+            written = await self._make(item, reported)
         else:
-            change = self.change(found, answer)
+            change = self.patch_for(found, reported)
             if not change:
                 return found
             metadata = {**change.get("metadata", {}), "resourceVersion": found.metadata.resource_version}
@@ -107,13 +109,13 @@ class CapacityWriter:
         self._published.note(written)
         if offers_field:
             self._learn(is_kept=bool(written.available_capacities))
-        _log.debug("Published", object=written.key, question=question.key, answer=answer)
+        _log.debug("Published", object=written.key, item=item.key, reported=reported)
         return written
 
-    async def _make(self, question: Question, answer: Answer) -> CSIStorageCapacity:
+    async def _make(self, item: WorkItem, reported: ReportedCapacity) -> CSIStorageCapacity:
         wanted = objects.new_object(
-            question,
-            answer,
+            item,
+            reported,
             namespace=self._namespace,
             labels=self._labels,
             owner=self._owner,
@@ -122,7 +124,7 @@ class CapacityWriter:
         try:
             return await self._client.create(wanted)
         except NotFound as exc:
-            # Elsewhere an object that is not there is an old state and no news; here it is the place to put it.
+            # Elsewhere an object that is not there is an old state; here it is the place to put it.
             raise NoNamespace(self._namespace) from exc
 
     async def confirmed(self, found: CSIStorageCapacity) -> CSIStorageCapacity | None:
@@ -138,7 +140,7 @@ class CapacityWriter:
     async def delete(self, found: CSIStorageCapacity) -> None:
         """See that the object is gone, and no later one of its name."""
         await self.waited_for_turn()
-        _log.info("A capacity object is deleted", object=found.key, question=objects.key_of(found))
+        _log.info("A capacity object is deleted", object=found.key, item=objects.key_of(found))
         with suppress(NotFound):
             await self._client.delete(CSIStorageCapacity, found.key, uid=found.uid)
         self._published.forget(found)

@@ -1,7 +1,7 @@
-"""A claim is held while a volume may be in the making for it, so that a volume is never left that nobody can find.
+"""A finalizer keeps a claim while a volume may be in the making for it, so that no volume is left that nobody finds.
 
-    held ──► CreateVolume ──► PersistentVolume written ──► let go
-                  └──► refused, and the claim is being deleted ──► let go
+    protected ──► CreateVolume ──► PersistentVolume written ──► finalizer off
+                       └──► refused, and the claim is being deleted ──► finalizer off
 
 A volume's name comes from its claim. Were the claim gone when a provisioner comes back from a kill, nobody would know
 that there is something to ask for: upstream's provisioner leaves a volume behind then. Ours puts a finalizer on the
@@ -32,18 +32,18 @@ class ClaimProtection:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def hold(self, claim: PersistentVolumeClaim) -> None:
+    async def protect(self, claim: PersistentVolumeClaim) -> None:
         """See to it that the claim stays. Raises NotFound, Conflict or Invalid when it goes or is another's by now.
 
         Without the right to do so it is left as it is, which is as safe as upstream's.
         """
-        if not is_held(claim):
+        if not is_protected(claim):
             try:
                 await self._patch(claim, {"finalizers": [FINALIZER]})
             except Forbidden as exc:
                 _log.warning("A claim cannot be held while its volume is made", claim=claim.key, error=exc.message)
 
-    async def let_go(self, claim: PersistentVolumeClaim) -> None:
+    async def unprotect(self, claim: PersistentVolumeClaim) -> None:
         """See to it that the claim may go, as far as we are concerned."""
         with suppress(NotFound, Conflict):  # gone, or another of its name
             await self._patch(claim, {"$deleteFromPrimitiveList/finalizers": [FINALIZER]})
@@ -53,6 +53,6 @@ class ClaimProtection:
         await self._client.patch(PersistentVolumeClaim, claim.key, patch, patch_type="strategic")
 
 
-def is_held(claim: PersistentVolumeClaim) -> bool:
+def is_protected(claim: PersistentVolumeClaim) -> bool:
     """Whether there may be a volume for it that has not been written down."""
     return FINALIZER in claim.metadata.finalizers

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.client import CsiClient
-from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.csi.errors import CsiError
 from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.provisioner.options import Options
-from tonnage.provisioner.volumes.outcomes import NotProvisioned, Outcome, wording
+from tonnage.provisioner.context import ProvisionerContext
+from tonnage.provisioner.volumes.provisioning_state import NotProvisioned, ProvisioningState, error_text
 from tonnage.provisioner.volumes.requests import Prepared, made_bytes, persistent_volume
 
 _CLEANUP_TRIES = 5
@@ -21,13 +19,13 @@ _CLEANUP_TRIES = 5
 _log = logs.logger("tonnage.provisioner")
 
 
-class Creation:
+class VolumeCreator:
     """Asks one driver for volumes. `identity` names this run of the provisioner in what it makes."""
 
-    def __init__(self, driver: CsiClient, driver_info: DriverInfo, options: Options, *, identity: str) -> None:
-        self._driver = driver
-        self._driver_info = driver_info
-        self._options = options
+    def __init__(self, context: ProvisionerContext, *, identity: str) -> None:
+        self._driver = context.driver
+        self._driver_info = context.driver_info
+        self._options = context.options
         self._identity = identity
 
     async def create(self, asked: Prepared) -> PersistentVolume:
@@ -36,12 +34,12 @@ class Creation:
         wanted_bytes, has_bytes = asked.request.capacity_range.required_bytes, made_bytes(asked.request, made)
         if has_bytes < wanted_bytes:
             why = f"created volume capacity {has_bytes} less than requested capacity {wanted_bytes}"
-            raise await self._undone(asked, made, why, "Cleanup")
+            raise await self._cleaned_up(asked, made, why, "Cleanup")
         if asked.request.HasField("volume_content_source") and not made.HasField("content_source"):
-            raise await self._undone(asked, made, "volume content source missing", "cleanup")
+            raise await self._cleaned_up(asked, made, "volume content source missing", "cleanup")
         return persistent_volume(asked, made, self._driver_info, self._options, identity=self._identity)
 
-    async def _undone(self, asked: Prepared, made: csi.Volume, why: str, word: str) -> NotProvisioned:
+    async def _cleaned_up(self, asked: Prepared, made: csi.Volume, why: str, word: str) -> NotProvisioned:
         """Delete a volume that is no use; the failure to raise then."""
         request = csi.DeleteVolumeRequest(volume_id=made.volume_id, secrets=asked.request.secrets)
         for left in reversed(range(_CLEANUP_TRIES)):
@@ -50,6 +48,6 @@ class Creation:
                 break
             except CsiError as exc:
                 if not left:
-                    why = f"{why}. {word} of volume {asked.name} failed, volume is orphaned: {wording(exc)}"
+                    why = f"{why}. {word} of volume {asked.name} failed, volume is orphaned: {error_text(exc)}"
                     _log.error("A useless volume could not be deleted", volume=asked.name, error=exc.message)
-        return NotProvisioned(why, Outcome.IN_BACKGROUND)
+        return NotProvisioned(why, ProvisioningState.IN_BACKGROUND)

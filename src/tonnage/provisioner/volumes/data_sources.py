@@ -17,7 +17,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.document import Doc, decode, dig
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.options import Options
-from tonnage.provisioner.volumes.outcomes import NotProvisioned, Outcome
+from tonnage.provisioner.volumes.provisioning_state import NotProvisioned, ProvisioningState
 from tonnage.quantity import Quantity
 
 CLONE_FINALIZER: Final = "provisioner.storage.kubernetes.io/cloning-protection"
@@ -53,7 +53,7 @@ def source_of(claim: PersistentVolumeClaim) -> Source | None:
     if referred.namespace and referred.namespace != claim.namespace:
         raise NotProvisioned(
             "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled",
-            Outcome.FINISHED,
+            ProvisioningState.FINISHED,
         )
     return Source(referred.kind, referred.name, referred.api_group)
 
@@ -61,17 +61,17 @@ def source_of(claim: PersistentVolumeClaim) -> Source | None:
 def check_kind(claim: PersistentVolumeClaim, source: Source) -> None:
     """Raises NotProvisioned for a source that is not ours to fill from, or that names nothing."""
     if not source.name:
-        raise NotProvisioned(f"the PVC source not found for PVC {claim.name}", Outcome.FINISHED)
+        raise NotProvisioned(f"the PVC source not found for PVC {claim.name}", ProvisioningState.FINISHED)
     if source.kind == SNAPSHOT and source.api_group != _SNAPSHOT_GROUP:
         raise NotProvisioned(
             f"the PVC source does not belong to the right APIGroup. Expected {_SNAPSHOT_GROUP}, Got {source.api_group}",
-            Outcome.FINISHED,
+            ProvisioningState.FINISHED,
         )
     if source.kind not in (SNAPSHOT, CLAIM):
         raise NotProvisioned(
             f"data source ({source.kind}) is not handled by the provisioner, assuming an external populator will "
             "provision it",
-            Outcome.FINISHED,
+            ProvisioningState.FINISHED,
             is_ours=False,
         )
 
@@ -167,7 +167,7 @@ class DataSources:
         except (NoSource, ApiError) as exc:
             raise NotProvisioned(
                 f"error getting handle for DataSource Type {source.kind} by Name {source.name}: {exc.message}",
-                Outcome.NO_CHANGE,
+                ProvisioningState.NO_CHANGE,
             ) from exc
 
     async def _clone(
@@ -180,7 +180,7 @@ class DataSources:
         content = clone_source(claim, found, volume, storage_class)
         patch = add_finalizer(found, CLONE_FINALIZER)
         if patch is not None:
-            # Before the copy begins, so that its source is not deleted meanwhile; `clone_protection` removes it.
+            # Before the copy begins, so that its source is not deleted meanwhile; `cloning_protection` removes it.
             await self._client.patch(PersistentVolumeClaim, key, patch)
         return content
 

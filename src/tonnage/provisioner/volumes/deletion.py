@@ -10,19 +10,9 @@ and shouldDelete.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping
-
 from tonnage import logs
-from tonnage.backoff import KeyedBackoff
-from tonnage.client.cache import Cache
-from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.client import CsiClient
-from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.csi.errors import CsiError
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.core_v1 import (
@@ -32,16 +22,13 @@ from tonnage.objects.core_v1 import (
     SecretReference,
 )
 from tonnage.objects.meta import Key, ObjectMeta
-from tonnage.objects.storage_v1 import StorageClass, VolumeAttachment
-from tonnage.provisioner.capacity.refresher import Refresher
+from tonnage.provisioner.context import ProvisionerContext
 from tonnage.provisioner.driver_probe import missing_capability
-from tonnage.provisioner.metrics import Meter
-from tonnage.provisioner.options import Options
 from tonnage.provisioner.volumes.claims import MIGRATED_TO
-from tonnage.provisioner.volumes.outcomes import wording
 from tonnage.provisioner.volumes.parameters import PROVISIONER, InvalidParameters, secret_reference
+from tonnage.provisioner.volumes.provisioning_state import error_text
 from tonnage.provisioner.volumes.requests import DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, FINALIZER
-from tonnage.provisioner.volumes.secrets import NoCredentials, credentials
+from tonnage.provisioner.volumes.secrets import SecretUnavailable, read_secret
 from tonnage.provisioner.volumes.topology import is_accessible
 
 _log = logs.logger("tonnage.provisioner")
@@ -75,46 +62,31 @@ def is_to_be_deleted(volume: PersistentVolume) -> bool:
     return volume.status.phase == "Released" and volume.spec.persistent_volume_reclaim_policy == "Delete"
 
 
-class Deletion:
-    """Deletes the volumes of one driver. `place` confines it to volumes of one node, in node-deployment mode."""
+class DeletionController:
+    """Deletes the volumes of one driver; in node-deployment mode those of its node."""
 
-    def __init__(
-        self,
-        client: Client,
-        driver: CsiClient,
-        driver_info: DriverInfo,
-        options: Options,
-        recorder: Recorder,
-        meter: Meter,
-        refresher: Refresher,
-        *,
-        volumes: Cache[PersistentVolume],
-        classes: Cache[StorageClass],
-        attachments: Cache[VolumeAttachment] | None,
-        place: Mapping[str, str] | None,
-        clock: Clock,
-        rng: random.Random,
-    ) -> None:
-        self._client = client
-        self._driver = driver
-        self._driver_info = driver_info
-        self._recorder = recorder
-        self._meter = meter
-        self._refresher = refresher
-        self._volumes = volumes
-        self._classes = classes
-        self._attachments = attachments
-        self._place = place
-        self._clock = clock
-        self._backoff = KeyedBackoff(clock=clock, rng=rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
+    def __init__(self, context: ProvisionerContext) -> None:
+        caches = context.caches
+        self._client = context.client
+        self._driver = context.driver
+        self._driver_info = context.driver_info
+        self._recorder = context.recorder
+        self._metrics = context.metrics
+        self._refresher = context.refresher
+        self._volumes = caches.volumes
+        self._classes = caches.classes
+        self._attachments = caches.attachments
+        self._own_topology = context.own_topology
+        self._clock = context.clock
+        self._backoff = context.new_backoff()
         self._emptied: dict[Key, str] = {}  # name and uid of volumes of which only the object is left
-        self.work = Reconciler("deletion", self.bring, clock=clock, workers=options.worker_threads)
-        self.work.follow(volumes)
-        if attachments is not None:
-            self.work.follow(attachments, lambda each: (each.spec.source.persistent_volume_name,))
+        self.work = Reconciler("deletion", self.reconcile, clock=context.clock, workers=context.options.worker_threads)
+        self.work.follow(caches.volumes)
+        if caches.attachments is not None:
+            self.work.follow(caches.attachments, lambda each: (each.spec.source.persistent_volume_name,))
 
-    async def bring(self, key: Key) -> float | None:
-        """Bring one volume to what its policy asks."""
+    async def reconcile(self, key: Key) -> float | None:
+        """Do with one volume what its reclaim policy asks."""
         volume = self._volumes.get(key)
         if volume is None or not is_responsible(volume, self._driver_info.name):
             self._backoff.forget(key)
@@ -127,19 +99,19 @@ class Deletion:
         if not is_to_be_deleted(volume):
             self._backoff.forget(key)
             return None
-        if not is_accessible(volume.spec.node_affinity, self._place):
+        if not is_accessible(volume.spec.node_affinity, self._own_topology):
             return None  # another node's provisioner made it, and deletes it
-        question = (volume.uid, self._attached_to(volume))
-        if (left_s := self._backoff.left_s(key, question)) > 0:
+        attempt_key = (volume.uid, self._attached_to(volume))
+        if (left_s := self._backoff.left_s(key, attempt_key)) > 0:
             return left_s
         try:
             await self._delete(volume)
         except (CsiError, NotDeleted) as exc:
-            told = wording(exc)
+            told = error_text(exc)
             _log.warning("Not deleted", volume=volume.name, error=told)
             self._recorder.event(volume, "Warning", "VolumeFailedDelete", "Deleting", told)
-            self._meter.delete_failed(volume.spec.storage_class_name)
-            return self._backoff.failed(key, question)
+            self._metrics.delete_failed(volume.spec.storage_class_name)
+            return self._backoff.failed(key, attempt_key)
         self._backoff.forget(key)
         return None
 
@@ -169,7 +141,7 @@ class Deletion:
         await self._driver.delete_volume(csi.DeleteVolumeRequest(volume_id=handle, secrets=secrets))
         self._emptied[volume.name] = volume.uid
         self._refresher.refresh_volume(volume)
-        self._meter.deleted(volume.spec.storage_class_name, self._clock.monotonic() - started_at_s)
+        self._metrics.deleted(volume.spec.storage_class_name, self._clock.monotonic() - started_at_s)
         _log.info("Deleted", volume=volume.name)
 
     async def _remove(self, volume: PersistentVolume) -> None:
@@ -208,8 +180,8 @@ class Deletion:
                     told = f"failed to get secretreference for volume {volume.name}: {exc.message}"
                     raise NotDeleted(told) from exc
         try:
-            return await credentials(self._client, reference)
-        except NoCredentials as exc:
+            return await read_secret(self._client, reference)
+        except SecretUnavailable as exc:
             _log.error("Deleting without credentials", volume=volume.name, error=exc.message)
             return {}
 

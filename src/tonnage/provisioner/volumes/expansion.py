@@ -2,76 +2,50 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping
-
 from tonnage import logs
-from tonnage.backoff import KeyedBackoff
-from tonnage.client.cache import Cache
-from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.client import CsiClient
-from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.csi.errors import CsiError
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
-from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.capacity.refresher import Refresher
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.context import ProvisionerContext
 from tonnage.provisioner.volumes import expansion_steps as steps
-from tonnage.provisioner.volumes.outcomes import wording
+from tonnage.provisioner.volumes.provisioning_state import error_text
 from tonnage.provisioner.volumes.requests import InvalidClaim, capability
-from tonnage.provisioner.volumes.secrets import NoCredentials, credentials
+from tonnage.provisioner.volumes.secrets import SecretUnavailable, read_secret
 from tonnage.provisioner.volumes.topology import is_accessible
 from tonnage.quantity import Quantity
 
 _log = logs.logger("tonnage.provisioner")
 
 
-class Expansion:
-    """Expands the volumes of one driver. `place` confines it to volumes of one node, in node-deployment mode."""
+class ExpansionController:
+    """Expands the volumes of one driver; in node-deployment mode those of its node."""
 
-    def __init__(
-        self,
-        client: Client,
-        driver: CsiClient,
-        driver_info: DriverInfo,
-        options: Options,
-        recorder: Recorder,
-        refresher: Refresher,
-        *,
-        claims: Cache[PersistentVolumeClaim],
-        volumes: Cache[PersistentVolume],
-        classes: Cache[StorageClass],
-        place: Mapping[str, str] | None,
-        clock: Clock,
-        rng: random.Random,
-    ) -> None:
-        self._client = client
-        self._driver = driver
-        self._driver_info = driver_info
-        self._options = options
-        self._recorder = recorder
-        self._refresher = refresher
-        self._claims = claims
-        self._volumes = volumes
-        self._classes = classes
-        self._place = place
-        self._clock = clock
-        self._backoff = KeyedBackoff(clock=clock, rng=rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
+    def __init__(self, context: ProvisionerContext) -> None:
+        caches = context.caches
+        self._client = context.client
+        self._driver = context.driver
+        self._driver_info = context.driver_info
+        self._options = context.options
+        self._recorder = context.recorder
+        self._refresher = context.refresher
+        self._claims = caches.claims
+        self._volumes = caches.volumes
+        self._classes = caches.classes
+        self._own_topology = context.own_topology
+        self._clock = context.clock
+        self._backoff = context.new_backoff()
         self._refused: set[Key] = set()
         self._outdated: dict[Key, set[str]] = {}  # states that we have written over; caches lag behind
-        self.work = Reconciler("expansion", self.bring, clock=clock, workers=options.worker_threads)
-        self.work.follow(claims)
-        self.work.follow(volumes, lambda volume: (volume.spec.claim_ref.key,) if volume.spec.claim_ref else ())
+        self.work = Reconciler("expansion", self.reconcile, clock=context.clock, workers=context.options.worker_threads)
+        self.work.follow(caches.claims)
+        self.work.follow(caches.volumes, lambda volume: (volume.spec.claim_ref.key,) if volume.spec.claim_ref else ())
 
-    async def bring(self, key: Key) -> float | None:
-        """Bring one claim's volume to the size it asks for."""
+    async def reconcile(self, key: Key) -> float | None:
+        """Expand one claim's volume to the size it asks for."""
         claim = self._claims.get(key)
         volume = self._volumes.get(claim.spec.volume_name) if claim is not None else None
         if claim is None or volume is None or not self._is_ours(claim, volume):
@@ -92,8 +66,8 @@ class Expansion:
         if size is None or not self._is_allowed(claim):
             self._forget(key)
             return None
-        question = (volume.uid, size)
-        return self._backoff.left_s(key, question) or await self._expand(claim, volume, size)
+        attempt_key = (volume.uid, size)
+        return self._backoff.left_s(key, attempt_key) or await self._expand(claim, volume, size)
 
     def _is_ours(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
         source = volume.spec.csi
@@ -101,7 +75,7 @@ class Expansion:
             source is not None
             and source.driver == self._driver_info.name
             and steps.belongs_to(volume, claim)
-            and is_accessible(volume.spec.node_affinity, self._place)
+            and is_accessible(volume.spec.node_affinity, self._own_topology)
         )
 
     def _is_allowed(self, claim: PersistentVolumeClaim) -> bool:
@@ -123,7 +97,7 @@ class Expansion:
         self._recorder.event(claim, "Normal", "Resizing", "Resizing", told)
         try:
             size, by_node = await self._ask(volume, size)
-        except (CsiError, NoCredentials, InvalidClaim) as exc:
+        except (CsiError, SecretUnavailable, InvalidClaim) as exc:
             return await self._failed(claim, volume, size, exc)
         self._backoff.forget(claim.key)
         self._refused.discard(claim.key)
@@ -143,7 +117,10 @@ class Expansion:
         return None
 
     async def _ask(self, volume: PersistentVolume, size: Quantity) -> tuple[Quantity, bool]:
-        """The size it has then, and whether the node has work left. Raises CsiError, NoCredentials, InvalidClaim."""
+        """The size it has then, and whether the node has work left.
+
+        Raises CsiError, SecretUnavailable or InvalidClaim.
+        """
         source, spec = volume.spec.csi, volume.spec
         if source is None or self._driver_info.expands_on_nodes_only:
             return size, True
@@ -151,7 +128,7 @@ class Expansion:
             csi.ControllerExpandVolumeRequest(
                 volume_id=source.volume_handle,
                 capacity_range=csi.CapacityRange(required_bytes=size.value()),
-                secrets=await credentials(self._client, source.controller_expand_secret_ref),
+                secrets=await read_secret(self._client, source.controller_expand_secret_ref),
                 volume_capability=capability(
                     spec.access_modes, spec.volume_mode, source.fs_type, spec.mount_options, self._driver_info
                 ),
@@ -162,7 +139,7 @@ class Expansion:
     async def _failed(
         self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity, failure: TonnageError
     ) -> float:
-        told = wording(failure)
+        told = error_text(failure)
         whole = f'resize volume "{volume.name}" by resizer "{self._driver_info.name}" failed: {told}'
         _log.warning("Not expanded", claim=claim.key, volume=volume.name, error=told)
         self._refresher.refresh_volume(volume)

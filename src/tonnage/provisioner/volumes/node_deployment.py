@@ -14,17 +14,15 @@ from enum import Enum
 
 from tonnage import logs
 from tonnage.backoff import exponential_s
-from tonnage.client.http import Client
-from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import CsiError
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import SELECTED_NODE, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
+from tonnage.provisioner.context import ProvisionerContext
 from tonnage.provisioner.options import NodeDeployment
-from tonnage.provisioner.volumes.outcomes import NotProvisioned
 from tonnage.provisioner.volumes.preparation import Preparation
+from tonnage.provisioner.volumes.provisioning_state import NotProvisioned
 
 _log = logs.logger("tonnage.provisioner")
 
@@ -62,22 +60,14 @@ def delay_s(tries: int, deployment: NodeDeployment, rng: random.Random) -> float
 class Ownership:
     """Decides for one node's provisioner."""
 
-    def __init__(
-        self,
-        client: Client,
-        driver: CsiClient,
-        deployment: NodeDeployment,
-        preparation: Preparation,
-        *,
-        clock: Clock,
-        rng: random.Random,
-    ) -> None:
-        self._client = client
-        self._driver = driver
+    def __init__(self, context: ProvisionerContext, deployment: NodeDeployment, preparation: Preparation) -> None:
+        self._client = context.client
+        self._driver = context.driver
         self._deployment = deployment
         self._preparation = preparation
-        self._clock = clock
-        self._rng = rng
+        self._has_topology = context.has_topology
+        self._clock = context.clock
+        self._rng = context.rng
         self._attempts: dict[str, _Attempt] = {}
 
     async def decide(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Decision:
@@ -88,9 +78,9 @@ class Ownership:
             return Decision(Owner.OURS if is_ours else Owner.ANOTHERS)
         if storage_class.waits_for_consumer or not self._deployment.immediate_binding:
             return Decision(Owner.NOBODYS)
-        if storage_class.allowed_topologies and self._preparation.has_topology:
+        if storage_class.allowed_topologies and self._has_topology:
             try:
-                await self._preparation.places(claim, storage_class, self._deployment.node_name)
+                await self._preparation.accessibility_requirements(claim, storage_class, self._deployment.node_name)
             except NotProvisioned:
                 return Decision(Owner.ANOTHERS)  # the class does not allow this node
         attempt = self._attempts.get(claim.uid)
@@ -132,12 +122,12 @@ class Ownership:
                 return True
             places: list[csi.Topology | None] = list(asked.request.accessibility_requirements.requisite)
             for place in places or [None]:
-                question = csi.GetCapacityRequest(
+                request = csi.GetCapacityRequest(
                     volume_capabilities=asked.request.volume_capabilities,
                     parameters=asked.request.parameters,
                     accessible_topology=place,
                 )
-                if size_bytes <= (await self._driver.get_capacity(question)).available_capacity:
+                if size_bytes <= (await self._driver.get_capacity(request)).available_capacity:
                     return True
         except (NotProvisioned, CsiError) as exc:
             _log.info("It is not known whether there is room; trying", claim=claim.key, reason=exc.message)

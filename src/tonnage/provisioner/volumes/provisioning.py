@@ -1,8 +1,8 @@
 """Making volumes: every claim that is ours gets one, once, whatever fails in between.
 
 Work is named by the claim's uid, not its name: a claim that was deleted and made again is another one. What an attempt
-may leave behind, and what follows from it, is drawn in `outcomes`. Two things are remembered, both for the sake of
-volumes that nobody else would find again:
+may leave behind, and what follows from it, is drawn in `provisioning_state`. Two things are remembered, both for the
+sake of volumes that nobody else would find again:
 
 - `_in_doubt`: requests without a clear answer. They are repeated word for word, even when their claim is gone;
 - `_unsaved`: volumes that were made and whose PersistentVolume the server has not taken yet.
@@ -13,31 +13,29 @@ meanwhile waits for that (`claim_protection`).
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Hashable
 
 from tonnage import logs
-from tonnage.backoff import KeyedBackoff
-from tonnage.client.cache import Cache
-from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
 from tonnage.csi.errors import CsiError
 from tonnage.errors import AlreadyExists, TonnageError
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.capacity.refresher import Refresher
-from tonnage.provisioner.metrics import Meter
-from tonnage.provisioner.options import Options
-from tonnage.provisioner.volumes import outcomes
-from tonnage.provisioner.volumes.claim_protection import ClaimProtection, is_held
+from tonnage.provisioner.context import ProvisionerContext
+from tonnage.provisioner.volumes.claim_protection import ClaimProtection, is_protected
 from tonnage.provisioner.volumes.claims import is_due, is_for, provisioner_of
-from tonnage.provisioner.volumes.create_volume import Creation
+from tonnage.provisioner.volumes.create_volume import VolumeCreator
 from tonnage.provisioner.volumes.node_deployment import Owner, Ownership
-from tonnage.provisioner.volumes.outcomes import NotProvisioned, Outcome, outcome_of, wording
 from tonnage.provisioner.volumes.preparation import Preparation
+from tonnage.provisioner.volumes.provisioning_state import (
+    NotProvisioned,
+    ProvisioningState,
+    error_text,
+    is_infeasible,
+    is_out_of_room,
+    state_of,
+)
 from tonnage.provisioner.volumes.requests import InvalidClaim, Prepared, volume_name
 from tonnage.provisioner.volumes.rescheduling import Rescheduling
 
@@ -47,92 +45,94 @@ _SEEN_WITHIN_S = 30.0
 _log = logs.logger("tonnage.provisioner")
 
 
-class Provisioning:
-    """Brings claims of one driver to their volumes."""
+class ProvisionController:
+    """Makes the volumes of one driver's claims."""
 
     def __init__(
         self,
-        client: Client,
-        driver_name: str,
-        options: Options,
-        recorder: Recorder,
-        meter: Meter,
-        refresher: Refresher,
+        context: ProvisionerContext,
         *,
-        claims: Cache[PersistentVolumeClaim],
-        volumes: Cache[PersistentVolume],
-        classes: Cache[StorageClass],
-        nodes: Cache[Node],
         preparation: Preparation,
-        creation: Creation,
+        creator: VolumeCreator,
         rescheduling: Rescheduling,
         ownership: Ownership | None,
-        clock: Clock,
-        rng: random.Random,
     ) -> None:
-        self._client = client
-        self._driver_name = driver_name
-        self._options = options
-        self._recorder = recorder
-        self._meter = meter
-        self._refresher = refresher
-        self._claims = claims
-        self._volumes = volumes
-        self._classes = classes
-        self._nodes = nodes
+        caches = context.caches
+        self._client = context.client
+        self._driver_name = context.driver_info.name
+        self._options = context.options
+        self._recorder = context.recorder
+        self._metrics = context.metrics
+        self._refresher = context.refresher
+        self._has_topology = context.has_topology
+        self._claims = caches.claims
+        self._volumes = caches.volumes
+        self._classes = caches.classes
+        self._nodes = caches.nodes
         self._preparation = preparation
-        self._creation = creation
+        self._creator = creator
         self._rescheduling = rescheduling
         self._ownership = ownership
-        self._protection = ClaimProtection(client)
-        self._clock = clock
-        self._backoff = KeyedBackoff(clock=clock, rng=rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
+        self._protection = ClaimProtection(context.client)
+        self._clock = context.clock
+        self._backoff = context.new_backoff()
         self._keys: dict[str, Key] = {}
         self._in_doubt: dict[str, Prepared] = {}
         self._unsaved: dict[str, tuple[PersistentVolumeClaim, PersistentVolume]] = {}
-        self._not_made: set[str] = set()  # claims that the driver has clearly refused a volume
+        self._refused: set[str] = set()  # claims that the driver has clearly refused a volume
         self._saved_at_s: dict[str, float] = {}
-        self._settled: dict[str, frozenset[str]] = {}  # states of a claim that we have answered; caches lag behind
-        self.work = Reconciler("provisioning", self.bring, clock=clock, workers=options.worker_threads)
-        claims.add_handlers(on_add=self._noted, on_update=lambda _, claim: self._noted(claim), on_delete=self._gone)
-        self.work.follow(volumes, lambda volume: (volume.spec.claim_ref.uid,) if volume.spec.claim_ref else ())
-        classes.on_change(lambda found: self._wake(lambda claim: claim.class_name == found.name))
-        nodes.add_handlers(on_delete=lambda node: self._wake(lambda claim: claim.selected_node == node.name))
+        self._handled_versions: dict[str, frozenset[str]] = {}
+        """Resource versions of a claim that have been dealt with; caches lag behind."""
+        self.work = Reconciler(
+            "provisioning", self.reconcile, clock=context.clock, workers=context.options.worker_threads
+        )
+        caches.claims.add_handlers(
+            on_add=self._claim_changed,
+            on_update=lambda _, claim: self._claim_changed(claim),
+            on_delete=self._claim_deleted,
+        )
+        self.work.follow(caches.volumes, lambda volume: (volume.spec.claim_ref.uid,) if volume.spec.claim_ref else ())
+        caches.classes.on_change(lambda found: self._enqueue_where(lambda claim: claim.class_name == found.name))
+        caches.nodes.add_handlers(
+            on_delete=lambda node: self._enqueue_where(lambda claim: claim.selected_node == node.name)
+        )
 
-    # -- what to look at ----------------------------------------------------------------------------------------------
+    # -- event handlers ----------------------------------------------------------------------------------------------
 
-    def _noted(self, claim: PersistentVolumeClaim) -> None:
+    def _claim_changed(self, claim: PersistentVolumeClaim) -> None:
         self._keys[claim.uid] = claim.key
         self.work.add(claim.uid)
 
-    def _gone(self, claim: PersistentVolumeClaim) -> None:
+    def _claim_deleted(self, claim: PersistentVolumeClaim) -> None:
         self._keys.pop(claim.uid, None)
         self.work.add(claim.uid)  # what is in doubt goes on without its claim
 
-    def _wake(self, is_concerned: Callable[[PersistentVolumeClaim], bool]) -> None:
+    def _enqueue_where(self, is_meant: Callable[[PersistentVolumeClaim], bool]) -> None:
         for claim in self._claims:
-            if is_for(claim, self._driver_name) and is_concerned(claim):
+            if is_for(claim, self._driver_name) and is_meant(claim):
                 self.work.add(claim.uid)
 
     # -- one claim ----------------------------------------------------------------------------------------------------
 
-    async def bring(self, uid: str) -> float | None:
-        """Bring one claim to its volume; safe to run twice, late, or after a missed event."""
+    async def reconcile(self, uid: str) -> float | None:
+        """See that one claim gets its volume; safe to run twice, late, or after a missed event."""
         if uid in self._unsaved:
             return await self._save(*self._unsaved[uid])
         if (asked := self._in_doubt.get(uid)) is not None:
-            question: Hashable = asked.name
-            return self._backoff.left_s(uid, question) or await self._try(asked.claim, asked.storage_class, question)
+            attempt_key: Hashable = asked.name
+            return self._backoff.left_s(uid, attempt_key) or await self._try(
+                asked.claim, asked.storage_class, attempt_key
+            )
         claim = self._claims.get(self._keys.get(uid, ""))
         if claim is None or claim.uid != uid or provisioner_of(claim) != self._driver_name:
             self._forget(uid)
             return None
         if not is_for(claim, self._driver_name) or self._has_volume(claim):
             return await self._done_with(claim)
-        if claim.metadata.resource_version in self._settled.get(uid, ()):
+        if claim.metadata.resource_version in self._handled_versions.get(uid, ()):
             return None  # an old picture: the newer one is on its way
         is_going = claim.metadata.is_terminating
-        if is_going and (not is_held(claim) or uid in self._not_made):
+        if is_going and (not is_protected(claim) or uid in self._refused):
             return await self._done_with(claim)  # nothing was made for it, and nothing shall be
         name = claim.class_name
         storage_class = self._classes.get(name)
@@ -156,8 +156,8 @@ class Provisioning:
             if decision.owner is not Owner.OURS:
                 return decision.again_s
         node = self._nodes.get(claim.selected_node)
-        question = (claim.selected_node, node.uid if node is not None else "", storage_class.uid)
-        return self._backoff.left_s(uid, question) or await self._try(claim, storage_class, question)
+        attempt_key = (claim.selected_node, node.uid if node is not None else "", storage_class.uid)
+        return self._backoff.left_s(uid, attempt_key) or await self._try(claim, storage_class, attempt_key)
 
     def _has_volume(self, claim: PersistentVolumeClaim) -> bool:
         """Its volume exists, as far as the cache shows or as we know better."""
@@ -173,22 +173,24 @@ class Provisioning:
 
     async def _done_with(self, claim: PersistentVolumeClaim) -> float | None:
         """It has its volume, or shall have none; there is nothing to look at again."""
-        if is_held(claim):
-            await self._protection.let_go(claim)
+        if is_protected(claim):
+            await self._protection.unprotect(claim)
         self._forget(claim.uid)
         return None
 
     def _forget(self, uid: str) -> None:
         self._backoff.forget(uid)
-        self._not_made.discard(uid)
-        self._settled.pop(uid, None)
+        self._refused.discard(uid)
+        self._handled_versions.pop(uid, None)
         self._rescheduling.forget(uid)
         if uid not in self._keys:
             self._saved_at_s.pop(uid, None)
             if self._ownership is not None:
                 self._ownership.forget(uid)
 
-    async def _try(self, claim: PersistentVolumeClaim, storage_class: StorageClass, question: Hashable) -> float | None:
+    async def _try(
+        self, claim: PersistentVolumeClaim, storage_class: StorageClass, attempt_key: Hashable
+    ) -> float | None:
         """One attempt; the pause before the next, if there has to be one."""
         note = f'External provisioner is provisioning volume for claim "{claim.key}"'
         self._recorder.event(claim, "Normal", "Provisioning", "Provisioning", note)
@@ -197,22 +199,22 @@ class Provisioning:
         try:
             if asked is None:
                 asked = await self._preparation.request_for(claim, storage_class, claim.selected_node)
-                await self._protection.hold(claim)
-            self._not_made.discard(claim.uid)
-            volume = await self._creation.create(asked)
+                await self._protection.protect(claim)
+            self._refused.discard(claim.uid)
+            volume = await self._creator.create(asked)
         except (NotProvisioned, CsiError) as exc:
-            return await self._failed(claim, storage_class, asked, exc, question)
+            return await self._failed(claim, storage_class, asked, exc, attempt_key)
         self._in_doubt.pop(claim.uid, None)
         self._refresher.refresh_volume(volume)
         self._unsaved[claim.uid] = (claim, volume)
         again_s = await self._save(claim, volume)
-        self._meter.provisioned(claim, self._clock.monotonic() - started_at_s)
+        self._metrics.provisioned(claim, self._clock.monotonic() - started_at_s)
         return again_s
 
     async def _save(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> float | None:
         """Write the PersistentVolume, at every attempt until the server has taken it: the volume exists."""
-        question = ("save", volume.name)
-        if (left_s := self._backoff.left_s(claim.uid, question)) > 0:
+        attempt_key = ("save", volume.name)
+        if (left_s := self._backoff.left_s(claim.uid, attempt_key)) > 0:
             return left_s
         try:
             await self._client.create(volume)
@@ -222,19 +224,19 @@ class Provisioning:
             _log.error("A volume is made and cannot be written", volume=volume.name, error=exc.message)
             told = f"error saving volume {volume.name}: {exc.message}"
             self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
-            return self._backoff.failed(claim.uid, question)
+            return self._backoff.failed(claim.uid, attempt_key)
         del self._unsaved[claim.uid]
         self._backoff.forget(claim.uid)
         self._rescheduling.made(claim, volume)
         self._saved_at_s[claim.uid] = self._clock.monotonic()
         try:
-            await self._protection.let_go(claim)
+            await self._protection.unprotect(claim)
         except TonnageError as exc:
             _log.debug("The claim is let go later", claim=claim.key, error=exc.message)
         _log.info("Provisioned", claim=claim.key, volume=volume.name)
         told = f"Successfully provisioned volume {volume.name}"
         self._recorder.event(claim, "Normal", "ProvisioningSucceeded", "Provisioning", told)
-        await self._rescheduling.tell_pods(claim)
+        await self._rescheduling.send_events(claim)
         return _SEEN_WITHIN_S if claim.uid in self._keys else None
 
     # -- when it fails ------------------------------------------------------------------------------------------------
@@ -245,50 +247,50 @@ class Provisioning:
         storage_class: StorageClass,
         asked: Prepared | None,
         failure: NotProvisioned | CsiError,
-        question: Hashable,
+        attempt_key: Hashable,
     ) -> float | None:
         node = asked.selected_node if asked is not None else claim.selected_node
-        outcome = self._outcome(failure, node)
+        state = self._state(failure, node)
         if isinstance(failure, NotProvisioned) and not failure.is_ours:
             _log.info("Left to others", claim=claim.key, reason=failure.message)
             return None
-        if outcome is Outcome.IN_BACKGROUND and asked is not None:
+        if state is ProvisioningState.IN_BACKGROUND and asked is not None:
             self._in_doubt[claim.uid] = asked
-            question = asked.name
-        elif outcome is not Outcome.NO_CHANGE:
+            attempt_key = asked.name
+        elif state is not ProvisioningState.NO_CHANGE:
             self._in_doubt.pop(claim.uid, None)
-            self._not_made.add(claim.uid)
-        if outcome is not Outcome.NO_CHANGE:
+            self._refused.add(claim.uid)
+        if state is not ProvisioningState.NO_CHANGE:
             # Whatever went wrong, the figures that led here may be old.
             self._refresher.refresh(storage_class.name)
-        self._meter.provision_failed(claim)
-        told = wording(failure)
-        _log.warning("Not provisioned", claim=claim.key, node=node, outcome=outcome, error=told)
-        if outcomes.is_infeasible(failure):
+        self._metrics.provision_failed(claim)
+        told = error_text(failure)
+        _log.warning("Not provisioned", claim=claim.key, node=node, outcome=state, error=told)
+        if is_infeasible(failure):
             told = f"Volume provisioning failed with infeasible error. Retries will be delayed. {told}"
             self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
-            return self._backoff.failed(claim.uid, question, at_least_s=self._options.retry_max_s)
+            return self._backoff.failed(claim.uid, attempt_key, at_least_s=self._options.retry_max_s)
         self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
-        if node and outcomes.is_out_of_room(failure):
+        if node and is_out_of_room(failure):
             self._rescheduling.refused(claim, node, told)
-            await self._rescheduling.tell_pods(claim)
-        if node and outcome is Outcome.RESCHEDULE and await self._rescheduled(claim, node):
+            await self._rescheduling.send_events(claim)
+        if node and state is ProvisioningState.RESCHEDULE and await self._rescheduled(claim, node):
             self._backoff.forget(claim.uid)
             return 0.0  # at once: the scheduler may have chosen another node already
-        return self._backoff.failed(claim.uid, question)
+        return self._backoff.failed(claim.uid, attempt_key)
 
-    def _outcome(self, failure: NotProvisioned | CsiError, node: str) -> Outcome:
+    def _state(self, failure: NotProvisioned | CsiError, node: str) -> ProvisioningState:
         if isinstance(failure, NotProvisioned):
-            return failure.outcome
+            return failure.state
         # Elsewhere only makes sense for a driver whose volumes are somewhere, and a claim that was sent somewhere.
-        return outcome_of(failure.code, may_reschedule=bool(node) and self._preparation.has_topology)
+        return state_of(failure.code, may_reschedule=bool(node) and self._has_topology)
 
     async def _rescheduled(self, claim: PersistentVolumeClaim, node: str) -> bool:
         """Whether the scheduler has been asked for another node; if not, this one is tried again later."""
         try:
-            version = await self._rescheduling.take_back(claim, node)
+            version = await self._rescheduling.remove_selected_node(claim, node)
         except TonnageError as exc:
             _log.info("The node could not be taken back", claim=claim.key, node=node, error=exc.message)
             return False
-        self._settled[claim.uid] = frozenset({version, claim.metadata.resource_version})
+        self._handled_versions[claim.uid] = frozenset({version, claim.metadata.resource_version})
         return True

@@ -89,7 +89,7 @@ def prepared(
     options: Options,
     *,
     content: csi.VolumeContentSource | None = None,
-    places: csi.TopologyRequirement | None = None,
+    accessibility_requirements: csi.TopologyRequirement | None = None,
     mutable_parameters: Mapping[str, str] | None = None,
     selected_node: str = "",
 ) -> Prepared:
@@ -134,7 +134,7 @@ def prepared(
         parameters=passed,
         mutable_parameters=dict(mutable_parameters or {}),
         volume_content_source=content,
-        accessibility_requirements=places,
+        accessibility_requirements=accessibility_requirements,
     )
     return Prepared(claim, storage_class, request, fstype, source, provisioner_secret, modify_secret, selected_node)
 

@@ -1,4 +1,4 @@
-"""Taking back the choice of a node that has no room, and telling pods when that does not help them.
+"""Removing the choice of a node that has no room, and events on pods when that does not help them.
 
 Removing the selected-node annotation is how a provisioner asks the scheduler for another node. `Refusals` remembers
 which nodes had no room for which claim. A pod is told (`stuck_pods`) when a claim of it is refused, when another of its
@@ -12,13 +12,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from tonnage import logs
-from tonnage.client.cache import Cache
-from tonnage.client.http import Client
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.core_v1 import SELECTED_NODE, Node, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.context import ProvisionerContext
 from tonnage.provisioner.volumes import stuck_pods
 from tonnage.provisioner.volumes.requests import volume_name
 
@@ -44,29 +40,18 @@ class _Refusal:
 class Rescheduling:
     """Speaks with the scheduler by annotation, and with people by events on pods."""
 
-    def __init__(
-        self,
-        client: Client,
-        recorder: Recorder,
-        options: Options,
-        *,
-        claims: Cache[PersistentVolumeClaim],
-        volumes: Cache[PersistentVolume],
-        nodes: Cache[Node] | None,
-        clock: Clock,
-    ) -> None:
-        """Without `nodes` they are asked for when they are needed, which is rare."""
-        self._client = client
-        self._recorder = recorder
-        self._options = options
-        self._claims = claims
-        self._volumes = volumes
-        self._nodes = nodes
-        self._clock = clock
+    def __init__(self, context: ProvisionerContext) -> None:
+        self._client = context.client
+        self._recorder = context.recorder
+        self._options = context.options
+        self._claims = context.caches.claims
+        self._volumes = context.caches.volumes
+        self._nodes = context.caches.nodes if context.caches.has_all_nodes else None  # asked for when needed
+        self._clock = context.clock
         self._refusals: dict[str, _Refusal] = {}
         self._made: dict[str, PersistentVolume] = {}  # by the uid of their claim, until the cache shows them
 
-    async def take_back(self, claim: PersistentVolumeClaim, node: str) -> str:
+    async def remove_selected_node(self, claim: PersistentVolumeClaim, node: str) -> str:
         """Remove the choice of this node, if it still stands; the resourceVersion of the claim that had it, or empty.
 
         Raises Conflict when the claim is being changed by somebody else.
@@ -107,10 +92,10 @@ class Rescheduling:
         left_s = refusal.told_at_s + _REMIND_S - self._clock.monotonic()
         if left_s > 0:
             return left_s
-        await self.tell_pods(claim)
+        await self.send_events(claim)
         return _REMIND_S
 
-    async def tell_pods(self, claim: PersistentVolumeClaim) -> None:
+    async def send_events(self, claim: PersistentVolumeClaim) -> None:
         """Tell the pods of a claim that was refused, or made, which of their claims hold them back, if any do.
 
         Trouble here is logged only: what it is about has been done already.
@@ -128,14 +113,14 @@ class Rescheduling:
         except TonnageError as exc:
             _log.warning("Pods cannot be told", claim=claim.key, error=exc.message)
             return
-        concerned = [pod for pod in pods.items if claim.name in pod.claim_names()]
-        for pod in concerned:
+        users = [pod for pod in pods.items if claim.name in pod.claim_names()]
+        for pod in users:
             names = dict.fromkeys(pod.claim_names())
             self._tell(pod, [refusals[name] for name in names if name in refusals], nodes)
 
     def _tell(self, pod: Pod, refusals: Iterable[_Refusal], nodes: Collection[Node]) -> None:
         for refusal in refusals:
-            held = stuck_pods.hold(
+            stuck = stuck_pods.stuck_pod(
                 pod,
                 refusal.claim,
                 claims=self._claims.get,
@@ -143,9 +128,9 @@ class Rescheduling:
                 nodes=nodes,
                 full_nodes=refusal.told_by_node,
             )
-            if held is not None:
-                told = refusal.told_by_node[next(iter(held.nodes or refusal.told_by_node))]
-                note, now_s = stuck_pods.advice(refusal.claim, held, told), self._clock.monotonic()
+            if stuck is not None:
+                told = refusal.told_by_node[next(iter(stuck.nodes or refusal.told_by_node))]
+                note, now_s = stuck_pods.stuck_message(refusal.claim, stuck, told), self._clock.monotonic()
                 said, at_s = refusal.notes.get(pod.uid, ("", 0.0))
                 if said == note and now_s - at_s < _REMIND_S:
                     continue  # the scheduler tries every few seconds; once is enough

@@ -8,7 +8,7 @@ from tonnage.errors import ApiError, TonnageError
 from tonnage.objects.core_v1 import Secret, SecretReference
 
 
-class NoCredentials(TonnageError):
+class SecretUnavailable(TonnageError):
     """A Secret that cannot be had; `reference` is which."""
 
     def __init__(self, reference: SecretReference, why: str) -> None:
@@ -16,12 +16,12 @@ class NoCredentials(TonnageError):
         super().__init__(f"error getting secret {reference.name} in namespace {reference.namespace}: {why}")
 
 
-async def credentials(client: Client, reference: SecretReference | None) -> dict[str, str]:
-    """What a Secret holds, as the driver gets it; nothing without a reference. Raises NoCredentials."""
+async def read_secret(client: Client, reference: SecretReference | None) -> dict[str, str]:
+    """What a Secret holds, as the driver gets it; nothing without a reference. Raises SecretUnavailable."""
     if reference is None or not reference.name:
         return {}
     try:
         secret = await client.get(Secret, f"{reference.namespace}/{reference.name}")
         return secret_values(secret)
     except (ApiError, UndecodableSecret) as exc:
-        raise NoCredentials(reference, exc.message) from exc
+        raise SecretUnavailable(reference, exc.message) from exc

@@ -4,8 +4,8 @@ A pod's claims are made one by one. When the first is made on a node and the sec
 choice of that node does not help: the first volume holds the pod to it. The scheduler then says only that no node fits;
 nobody says which claim is the reason, nor that waiting will not help. That is said here, in an event on the pod.
 
-    stuck_on = hold(pod, claim, …)     whether it is so, and which claims hold the pod where there is no room
-    advice(...)                        the sentence
+    stuck_pod(pod, claim, …)   whether it is so, and which claims keep the pod where there is no room
+    stuck_message(…)           the sentence
 
 Both are pure.
 """
@@ -26,14 +26,14 @@ _NODES_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class StuckPod:
     """Why a pod cannot move: `claims` (name, volume) are made already, and reachable only from `nodes`, all full."""
 
     nodes: tuple[str, ...]
     claims: tuple[tuple[str, str], ...]
 
 
-def hold(
+def stuck_pod(
     pod: Pod,
     refused: PersistentVolumeClaim,
     *,
@@ -41,7 +41,7 @@ def hold(
     volume_of: Callable[[PersistentVolumeClaim], PersistentVolume | None],
     nodes: Iterable[Node],
     full_nodes: Collection[str],
-) -> Hold | None:
+) -> StuckPod | None:
     """What holds the pod to nodes that have no room for `refused`; None when it can go elsewhere.
 
     `volume_of` is a claim's volume, also one that is made and not bound yet. `full_nodes` are those where the driver
@@ -64,24 +64,24 @@ def hold(
     reachable = sorted(node.name for node in nodes if all(_reaches(volume, node) for _, volume in pinning))
     if any(name not in full_nodes for name in reachable):
         return None
-    return Hold(tuple(reachable), tuple((name, volume.name) for name, volume in pinning))
+    return StuckPod(tuple(reachable), tuple((name, volume.name) for name, volume in pinning))
 
 
-def advice(refused: PersistentVolumeClaim, held: Hold, told: str) -> str:
+def stuck_message(refused: PersistentVolumeClaim, stuck: StuckPod, told: str) -> str:
     """The sentence for the pod: which claim is refused and why, which one holds the pod there, and what can be done."""
     size = refused.requested
     sized = f"claim {refused.name} ({size})" if size is not None else f"claim {refused.name}"
-    made = _listed([f"claim {name} (volume {volume})" for name, volume in held.claims])
-    others = _listed([f"claim {name}" for name, _ in held.claims])
-    is_are = "is" if len(held.claims) == 1 else "are"
+    made = _listed([f"claim {name} (volume {volume})" for name, volume in stuck.claims])
+    others = _listed([f"claim {name}" for name, _ in stuck.claims])
+    is_are = "is" if len(stuck.claims) == 1 else "are"
     reason = told if len(told) <= _TOLD_CHARS else f"{told[:_TOLD_CHARS]}..."
-    if not held.nodes:
+    if not stuck.nodes:
         return (
             f"the volume of {sized} cannot be made where the pod's other volumes are: {made} {is_are} reachable from "
             f"no node of the cluster ({reason}). Bring back the node of {others}, or delete {others}, whose data is "
             "lost then, and the pod, so that all its volumes are made together on another node"
         )
-    where = f"node {held.nodes[0]}" if len(held.nodes) == 1 else f"nodes {_cut_list(held.nodes)}"
+    where = f"node {stuck.nodes[0]}" if len(stuck.nodes) == 1 else f"nodes {_cut_list(stuck.nodes)}"
     return (
         f"the volume of {sized} found no room on {where} ({reason}), and the pod can go nowhere else: {made} {is_are} "
         f"reachable from there only. Free storage of class {refused.spec.storage_class_name or 'the default'} on "

@@ -22,7 +22,7 @@ from tonnage.csi.errors import Code, CsiError
 from tonnage.errors import TonnageError
 
 
-class Outcome(StrEnum):
+class ProvisioningState(StrEnum):
     """What is known after an attempt that failed; names as upstream's ProvisioningState."""
 
     FINISHED = "Finished"
@@ -32,13 +32,13 @@ class Outcome(StrEnum):
 
 
 class NotProvisioned(TonnageError):
-    """An attempt that ended before the driver was asked, or after an answer that is no use; `outcome` is what is known.
+    """An attempt that ended before the driver was asked, or after an answer that is no use; `state` is what is known.
 
     `is_ours` False: somebody else is expected to make the volume, and nothing is to be told about it.
     """
 
-    def __init__(self, message: str, outcome: Outcome, *, is_ours: bool = True) -> None:
-        self.outcome = outcome
+    def __init__(self, message: str, state: ProvisioningState, *, is_ours: bool = True) -> None:
+        self.state = state
         self.is_ours = is_ours
         super().__init__(message)
 
@@ -46,11 +46,11 @@ class NotProvisioned(TonnageError):
 _IN_DOUBT = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
 
 
-def outcome_of(code: Code, *, may_reschedule: bool) -> Outcome:
+def state_of(code: Code, *, may_reschedule: bool) -> ProvisioningState:
     """Read a gRPC code as CSI means it. ResourceExhausted is taken for "no room", not for a message too long."""
     if code is Code.RESOURCE_EXHAUSTED:
-        return Outcome.RESCHEDULE if may_reschedule else Outcome.FINISHED
-    return Outcome.IN_BACKGROUND if code in _IN_DOUBT else Outcome.FINISHED
+        return ProvisioningState.RESCHEDULE if may_reschedule else ProvisioningState.FINISHED
+    return ProvisioningState.IN_BACKGROUND if code in _IN_DOUBT else ProvisioningState.FINISHED
 
 
 def is_infeasible(failure: TonnageError) -> bool:
@@ -62,7 +62,7 @@ def is_out_of_room(failure: TonnageError) -> bool:
     return isinstance(failure, CsiError) and failure.code is Code.RESOURCE_EXHAUSTED
 
 
-def wording(failure: TonnageError) -> str:
+def error_text(failure: TonnageError) -> str:
     """The failure as upstream's events tell it: `rpc error: code = ResourceExhausted desc = …`, without our method."""
     if isinstance(failure, CsiError):
         return failure.message.removeprefix(f"{failure.method}: ")

@@ -10,13 +10,13 @@ from tonnage.csi.errors import Code, CsiError
 from tonnage.provisioner.options import NodeDeployment
 from tonnage.provisioner.volumes.claims import is_due, is_for, provisioner_of
 from tonnage.provisioner.volumes.node_deployment import delay_s
-from tonnage.provisioner.volumes.outcomes import (
+from tonnage.provisioner.volumes.provisioning_state import (
     NotProvisioned,
-    Outcome,
+    ProvisioningState,
+    error_text,
     is_infeasible,
     is_out_of_room,
-    outcome_of,
-    wording,
+    state_of,
 )
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class
 
@@ -26,18 +26,18 @@ IN_DOUBT = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORT
 
 @pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK])
 def test_only_a_clear_answer_ends_an_attempt(code: Code) -> None:
-    expected = Outcome.IN_BACKGROUND if code in IN_DOUBT else Outcome.FINISHED
-    assert outcome_of(code, may_reschedule=False) is expected
-    elsewhere = Outcome.RESCHEDULE if code is Code.RESOURCE_EXHAUSTED else expected
-    assert outcome_of(code, may_reschedule=True) is elsewhere
+    expected = ProvisioningState.IN_BACKGROUND if code in IN_DOUBT else ProvisioningState.FINISHED
+    assert state_of(code, may_reschedule=False) is expected
+    elsewhere = ProvisioningState.RESCHEDULE if code is Code.RESOURCE_EXHAUSTED else expected
+    assert state_of(code, may_reschedule=True) is elsewhere
 
 
 def test_a_refusal_is_told_in_upstreams_words() -> None:
     refused = CsiError(METHOD, Code.RESOURCE_EXHAUSTED, "no pool has room")
-    assert wording(refused) == "rpc error: code = ResourceExhausted desc = no pool has room"
+    assert error_text(refused) == "rpc error: code = ResourceExhausted desc = no pool has room"
     assert (is_out_of_room(refused), is_infeasible(refused)) == (True, False)
     assert is_infeasible(CsiError(METHOD, Code.INVALID_ARGUMENT, "no such tier"))
-    assert wording(NotProvisioned("storage class was nil", Outcome.FINISHED)) == "storage class was nil"
+    assert error_text(NotProvisioned("storage class was nil", ProvisioningState.FINISHED)) == "storage class was nil"
 
 
 def test_a_claim_is_ours_by_either_annotation_and_only_while_it_has_no_volume() -> None:

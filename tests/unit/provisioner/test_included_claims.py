@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tonnage.clock import VirtualClock
-from tonnage.provisioner.capacity.made_volumes import KEPT_S, MOST, MadeVolumes
+from tonnage.provisioner.capacity.included_claims import KEPT_S, MOST, IncludedClaims
 
 
 def test_figures_include_what_was_made_before_they_were_asked_for_where_it_was_made():
-    made = MadeVolumes(VirtualClock())
+    made = IncludedClaims(VirtualClock())
     made.note("pools/node-1", "u1")
     made.note("pools/node-1", "u2")
     assert (made.about("pools/node-1"), made.about("pools/node-2")) == (("u1", "u2"), ())
@@ -15,7 +15,7 @@ def test_figures_include_what_was_made_before_they_were_asked_for_where_it_was_m
 
 def test_what_is_older_than_anybody_waits_for_is_not_worth_a_word():
     clock = VirtualClock()
-    made = MadeVolumes(clock)
+    made = IncludedClaims(clock)
     made.note("pools/node-1", "old")
     clock.advance(KEPT_S)
     made.note("pools/node-1", "new")
@@ -25,7 +25,7 @@ def test_what_is_older_than_anybody_waits_for_is_not_worth_a_word():
 
 
 def test_of_very_many_the_newest_are_named():
-    made = MadeVolumes(VirtualClock())
+    made = IncludedClaims(VirtualClock())
     for number in range(MOST + 2):
         made.note("pools/node-1", str(number))
     made.note("pools/node-1", "2")  # expanded meanwhile: news again
@@ -33,7 +33,7 @@ def test_of_very_many_the_newest_are_named():
 
 
 def test_a_volume_that_was_rebuilt_elsewhere_is_in_no_figures_until_it_is_noted_there():
-    made = MadeVolumes(VirtualClock())
+    made = IncludedClaims(VirtualClock())
     for key in ("pools/node-1", "gold/node-1"):
         made.note(key, "u1")
         made.note(key, "u2")

@@ -19,15 +19,15 @@ MOST: Final = 64
 """Claims that one object names; the newest of them."""
 
 
-class MadeVolumes:
-    """Uids of claims, by the question whose answer includes their volumes, the newest last."""
+class IncludedClaims:
+    """Uids of claims, by the work item whose capacity includes their volumes, the newest last."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._made_at_s: dict[Key, dict[str, float]] = {}
 
     def note(self, key: Key, claim_uid: str) -> None:
-        """A volume was made: whoever is asked that question from now on knows of it."""
+        """A volume was made: what the driver reports for this item from now on includes it."""
         made = self._made_at_s.setdefault(key, {})
         made.pop(claim_uid, None)
         made[claim_uid] = self._clock.monotonic()
@@ -40,7 +40,7 @@ class MadeVolumes:
             made.pop(claim_uid, None)
 
     def about(self, key: Key) -> tuple[str, ...]:
-        """The claims that an answer to this question includes, if it is asked now."""
+        """The claims that a report for this item includes, if the driver is asked now."""
         made = self._made_at_s.get(key)
         if made is None:
             return ()

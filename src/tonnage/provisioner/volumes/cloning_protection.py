@@ -1,4 +1,4 @@
-"""Letting go of claims that were cloned: the finalizer that protected them goes once nobody copies them any more.
+"""The finalizer of claims that were cloned, taken off once nobody copies them any more.
 
 Mirrors external-provisioner's CloningProtectionController. It looks at claims that are being deleted only: the others
 may be cloned again.
@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from tonnage.client.cache import Cache
 from tonnage.client.finalizers import remove_finalizer
-from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
-from tonnage.clock import Clock
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
+from tonnage.provisioner.context import ProvisionerContext
 from tonnage.provisioner.volumes.data_sources import CLAIM, CLONE_FINALIZER
 
 
@@ -28,23 +27,24 @@ def is_being_cloned(source: PersistentVolumeClaim, others: Cache[PersistentVolum
     )
 
 
-class CloningProtection:
+class CloningProtectionController:
     """Takes the finalizer off claims that go."""
 
-    def __init__(self, client: Client, *, claims: Cache[PersistentVolumeClaim], threads: int, clock: Clock) -> None:
-        self._client = client
-        self._claims = claims
-        self.work = Reconciler("cloning", self.bring, clock=clock, workers=threads)
-        self.work.follow(claims, self._concerned)
+    def __init__(self, context: ProvisionerContext) -> None:
+        self._client = context.client
+        self._claims = context.caches.claims
+        threads = context.options.cloning_protection_threads
+        self.work = Reconciler("cloning", self.reconcile, clock=context.clock, workers=threads)
+        self.work.follow(self._claims, self._keys_of)
 
-    def _concerned(self, claim: PersistentVolumeClaim) -> tuple[Key, ...]:
+    def _keys_of(self, claim: PersistentVolumeClaim) -> tuple[Key, ...]:
         """The claim itself, and what it is a copy of."""
         source = claim.spec.data_source
         if source is not None and source.kind == CLAIM:
             return (claim.key, f"{claim.namespace}/{source.name}")
         return (claim.key,)
 
-    async def bring(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
         claim = self._claims.get(key)
         if claim is None or not claim.metadata.is_terminating:
             return None

@@ -1,0 +1,63 @@
+"""What the controllers of one provisioner are given: the API, the driver, options, events and metrics."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tonnage.backoff import KeyedBackoff
+from tonnage.client.cache import Cache
+from tonnage.client.http import Client
+from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.csi.client import CsiClient
+from tonnage.csi.driver_capabilities import DriverInfo
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment
+from tonnage.provisioner.capacity.refresher import Refresher
+from tonnage.provisioner.metrics import ProvisionerMetrics
+from tonnage.provisioner.options import Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvisionerCaches:
+    """The API as informers show it."""
+
+    claims: Cache[PersistentVolumeClaim]
+    volumes: Cache[PersistentVolume]
+    classes: Cache[StorageClass]
+    nodes: Cache[Node]
+    csi_nodes: Cache[CSINode]
+    attachments: Cache[VolumeAttachment] | None = None
+    """None for a driver that attaches nothing."""
+    has_all_nodes: bool = True
+    """False: `nodes` and `csi_nodes` hold our own node at most, to spare the server; others are asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvisionerContext:
+    """One driver's provisioner. `own_topology` is where the driver runs, in node-deployment mode: it confines us to
+    volumes that can be reached from there."""
+
+    client: Client
+    driver: CsiClient
+    driver_info: DriverInfo
+    options: Options
+    caches: ProvisionerCaches
+    recorder: Recorder
+    metrics: ProvisionerMetrics
+    refresher: Refresher
+    own_topology: Mapping[str, str] | None = None
+    clock: Clock
+    rng: random.Random
+
+    @property
+    def has_topology(self) -> bool:
+        """Its volumes cannot be reached from everywhere, and we go by that."""
+        return self.driver_info.plugin.volume_accessibility_constraints and self.options.topology
+
+    def new_backoff(self) -> KeyedBackoff:
+        """For one controller, by --retry-interval-start and --retry-interval-max."""
+        options = self.options
+        return KeyedBackoff(clock=self.clock, rng=self.rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
