@@ -32,14 +32,14 @@ reports = st.builds(
     st.integers(0, 5),
     st.none() | st.integers(0, 5).map(lambda number: number * GI),
 )
-annotations = st.none() | pools.map(",".join) | st.just("nonsense")
+pool_texts = st.none() | pools.map(",".join) | st.just("nonsense")
 owners = st.sampled_from([[], [OTHER], [{**OTHER, "controller": True}], [codec.to_doc(OWNER)]])
 
 
 @st.composite
 def objects(draw: st.DrawFn) -> CSIStorageCapacity:
     """An object in any state that somebody may have left it in."""
-    text = draw(annotations)
+    text = draw(pool_texts)
     metadata = {
         "annotations": {"theirs": "x", **({AVAILABLE_CAPACITIES: text} if text is not None else {})},
         "ownerReferences": draw(owners),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +154,8 @@ class StoreMachine(RuleBasedStateMachine):
 
         if verb == "create":
             return self.store.create(key, render)
-        return getattr(self.store, verb)(key, render, expected=expected)
+        write: Callable[..., Coroutine[Any, Any, Record]] = getattr(self.store, verb)
+        return write(key, render, expected=expected)
 
     @rule(touched=st.lists(touches, min_size=1, max_size=5))
     def writes_that_fit(self, touched: list[tuple[str, bool]]) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def tonnage(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
 
-def config_map(name: str) -> dict:
+def config_map(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "data": {"k": "v"}}
 
 

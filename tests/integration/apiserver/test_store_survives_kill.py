@@ -70,10 +70,12 @@ async def count_up(store: Store) -> None:
         seen = store.get(COUNTER_KEY)
         assert seen is not None
         number = int(seen.document.split()[1]) + 1
+
+        def render(assigned: int, number: int = number) -> bytes:
+            return document(COUNTER_KEY, str(number), assigned)
+
         try:
-            record = await store.update(
-                COUNTER_KEY, lambda assigned, n=number: document(COUNTER_KEY, str(n), assigned), expected=seen.revision
-            )
+            record = await store.update(COUNTER_KEY, render, expected=seen.revision)
         except StaleRevision:
             continue
         acknowledge(COUNTER_KEY, number, record.revision)
@@ -123,14 +125,14 @@ class Expectation:
             assert record.document == document(record.key, step, record.revision)
         for key in self.under_way(name):
             step, revision = self.told.get(key, ("", 0))
-            record = found.get(key)
+            present = found.get(key)
             following = [*steps_of(int(key.rpartition("/")[2])), "nothing"]
             next_step = following[following.index(step) + 1 if step else 0]
-            if record is not None and record.revision != revision:
-                assert record == Record(key, record.revision, document(key, next_step, record.revision))
-                assert record.revision > revision
-                self.told[key] = (next_step, record.revision)
-            elif record is None and next_step == "delete":
+            if present is not None and present.revision != revision:
+                assert present == Record(key, present.revision, document(key, next_step, present.revision))
+                assert present.revision > revision
+                self.told[key] = (next_step, present.revision)
+            elif present is None and next_step == "delete":
                 self.told[key] = ("delete", revision)
         there = {key: revision for key, (step, revision) in self.told.items() if step != "delete"}
         assert {key: record.revision for key, record in found.items()} == there
@@ -177,7 +179,11 @@ async def check_folder(folder: Path, expected: Expectation, name: str, acknowled
     events: list[Event] = []
     for prefix in ("pods/", "configmaps/"):
         key = f"{prefix}after-{name}/1"
-        marker = await store.create(key, lambda revision, key=key: document(key, "create", revision))
+
+        def marked(revision: int, key: str = key) -> bytes:
+            return document(key, "create", revision)
+
+        marker = await store.create(key, marked)
         newest += 1
         assert marker.revision == newest
         if prefix == "pods/":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from typing import Any
 
 import aiohttp
 
@@ -59,7 +60,7 @@ async def write(session: aiohttp.ClientSession, path: str) -> list[tuple[int, st
     return done
 
 
-def revision_of(doc: dict) -> int:
+def revision_of(doc: dict[str, Any]) -> int:
     return int(doc["metadata"]["resourceVersion"])
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,7 +119,7 @@ def connect(connection: Connection, on_request: Callable[[str, str, int, float],
     return Client.connect(connection, rng=random.Random(1), on_request=on_request)
 
 
-def informer_of(client: Client, **options: object) -> Informer[ConfigMap]:
+def informer_of(client: Client, **options: Any) -> Informer[ConfigMap]:
     # Short pauses, so that a test need not wait; how long they are otherwise is a matter of unit tests.
     return Informer(client, ConfigMap, namespace="default", first_retry_s=0.005, max_retry_s=0.05, **options)
 

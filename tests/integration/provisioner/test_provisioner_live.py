@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from provisioner_stage import DRIVER, KEY, Code, Stage, stage
 
@@ -222,7 +223,11 @@ async def test_what_a_node_has_to_finish_is_left_to_it() -> None:
             assert str(waiting.status.capacity["storage"]) == "20Gi"
             found = await on.client.get(PersistentVolume, volume.name)
             assert found.metadata.annotations["volume.alpha.kubernetes.io/pre-resize-capacity"] == "20Gi"
-            done = {"capacity": {"storage": "30Gi"}, "conditions": [], "allocatedResourceStatuses": None}
+            done: dict[str, Any] = {
+                "capacity": {"storage": "30Gi"},
+                "conditions": [],
+                "allocatedResourceStatuses": None,
+            }
             await on.client.patch(PersistentVolumeClaim, claim.key, {"status": done}, subresource="status")
 
             async def is_note_gone() -> bool:

@@ -6,6 +6,7 @@ import random
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from provisioner_stage import DRIVER, KEY, Code, Stage, stage
 
@@ -87,7 +88,8 @@ class Rig:
         return Rig(*self._parts)
 
     async def look(self) -> None:
-        for cache in (self.classes, self.nodes, self.csi_nodes, self.volumes, self.claims):
+        caches: tuple[Cache[Any], ...] = (self.classes, self.nodes, self.csi_nodes, self.volumes, self.claims)
+        for cache in caches:
             found = await self.on.client.list(cache.cls)
             cache.replace(found.items)
 

@@ -48,7 +48,7 @@ def post_all(cluster: Cluster, path: str, docs: list[dict[str, Any]]) -> None:
 
 
 def node(
-    name: str, *, cpu: str = "4", zone: str = "z0", taints: list[dict] | None = None, **labels: str
+    name: str, *, cpu: str = "4", zone: str = "z0", taints: list[dict[str, Any]] | None = None, **labels: str
 ) -> dict[str, Any]:
     room = {"cpu": cpu, "memory": "16Gi", "pods": "20"}
     return {
@@ -61,7 +61,9 @@ def node(
     }
 
 
-def pod(name: str, *, cpu: str = "500m", labels: dict | None = None, port: int = 0, **spec: Any) -> dict[str, Any]:
+def pod(
+    name: str, *, cpu: str = "500m", labels: dict[str, str] | None = None, port: int = 0, **spec: Any
+) -> dict[str, Any]:
     container: dict[str, Any] = {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": cpu}}}
     if port:
         container["ports"] = [{"containerPort": port, "hostPort": port}]
@@ -168,7 +170,7 @@ def test_two_thousand_pods_keep_every_constraint_through_kills_of_the_scheduler(
     post_all(cluster, PODS, pods)
     for target in (200, 700):  # killed twice in the middle of its work, then let finish
         with scheduler(cluster, tmp_path) as process:
-            eventually(lambda target=target: 2000 - unbound(cluster) >= target)
+            eventually(lambda: 2000 - unbound(cluster) >= target)  # noqa: B023  it is over before the next turn
             process.send_signal(signal.SIGKILL)
             process.wait(timeout=10)
         assert unbound(cluster) > 0

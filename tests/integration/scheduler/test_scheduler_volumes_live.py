@@ -218,7 +218,7 @@ async def test_a_write_that_is_based_on_an_old_state_is_a_conflict(stage):
     stage.claim("data")
     async with Client.connect(kubeconfig.load(stage.server.kubeconfig)) as client:
         waits, events = Waits(client.clock), Recorder(client, "tests", "tests")
-        world = LiveWorld(client, waits, events, Meter(CollectorRegistry()), {}.get)
+        world = LiveWorld(client, waits, events, Meter(CollectorRegistry()), lambda _key: None)
         seen = await client.get(PersistentVolumeClaim, "default/data")
         written = await world.patch(seen, {"metadata": {"annotations": {SELECTED_NODE: "a"}}})
         assert written.selected_node == "a" and written.metadata.resource_version != seen.metadata.resource_version
@@ -340,7 +340,7 @@ def test_one_pod_at_a_time_is_admitted_by_a_stale_capacity_and_each_refresh_lets
 
     with stage.scheduler():
         for admitted, pools in ((1, ["20Gi", "40Gi"]), (2, ["20Gi", "20Gi"]), (3, ["0", "20Gi"]), (4, ["0", "0"])):
-            eventually(lambda admitted=admitted: len(sent()) == admitted)
+            eventually(lambda: len(sent()) == admitted)  # noqa: B023  it is over before the next turn
             assert stage.metric('volume_binding_capacity_held_objects{mode="Object"}') == 1.0
             newest = next(name for name in sent() if stage.server.get(f"{VOLUMES}/pv-{name}").code != 200)
             stage.provision(newest)
@@ -360,7 +360,7 @@ def test_the_ledger_admits_at_once_what_fits_and_is_rebuilt_after_a_restart(stag
         return sum(bool(stage.selected(f"data-{i}")) for i in range(6))
 
     def held() -> int:
-        return sum(hold["bytes"] for hold in json.loads(stage.read("/debug/reservations"))) // 2**30
+        return sum(int(hold["bytes"]) for hold in json.loads(stage.read("/debug/reservations"))) // 2**30
 
     with stage.scheduler(reservation="Ledger") as process:
         eventually(lambda: sent() == 5)  # 5 x 20 Gi = 100 Gi

@@ -89,8 +89,8 @@ class View:
             case StayPending():
                 self.server.patch(name, patches.claim_status(asked, "Pending", None))
             case Lose():
-                current = self.server.volumes().get(asked.spec.volume_name)
-                owner = current.spec.claim_ref if current is not None else None
+                volume = self.server.volumes().get(asked.spec.volume_name)
+                owner = volume.spec.claim_ref if volume is not None else None
                 assert owner is None or owner.uid == asked.uid, f"{name} would be lost"
 
     def work_on_volume(self, name: str) -> Work:

@@ -29,7 +29,7 @@ _SUFFIXES = {
 
 
 def exact(text: str) -> Fraction:
-    number, suffix = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", text).groups()  # type: ignore[union-attr]  # ours are plain
+    number, suffix = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", text).groups()  # ours are plain
     return Fraction(number) * _SUFFIXES[suffix]
 
 

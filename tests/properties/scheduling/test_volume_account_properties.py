@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ def some_world(rng: random.Random) -> list[Object]:
     found: list[Object] = [driver(rebuilding=rng.random() < 0.5), *map(storage_class, CLASSES)]
     found += [node(name, unschedulable=rng.random() < 0.2) for name in names]
     for number in range(rng.randint(0, 6)):
-        form = rng.choice(
+        form: dict[str, Any] = rng.choice(
             [
                 {"pools": [f"{rng.randint(1, 12)}Gi" for _ in range(rng.randint(1, 3))]},
                 {"free": f"{rng.randint(1, 20)}Gi"},
@@ -33,7 +34,7 @@ def some_world(rng: random.Random) -> list[Object]:
                 {},
             ]
         )
-        where = {"topology": {}} if rng.random() < 0.2 else {"node": rng.choice(names)}
+        where: dict[str, Any] = {"topology": {}} if rng.random() < 0.2 else {"node": rng.choice(names)}
         found.append(capacity(rng.choice(CLASSES), name=f"o{number}", **where, **form))
     for number in range(rng.randint(0, 2)):
         found.append(volume(f"free-{number}", f"{rng.randint(1, 12)}Gi", on=rng.choice(names)))

@@ -25,7 +25,7 @@ def b64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def config(cluster: Any = None, user: Any = None, context: Any = None, **fields: Any) -> dict:
+def config(cluster: Any = None, user: Any = None, context: Any = None, **fields: Any) -> dict[str, Any]:
     """A kubeconfig with one of each, named c, u and x."""
     return {
         "apiVersion": "v1",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from client_wire import MemoryServer
@@ -24,7 +25,7 @@ class Candidate:
 
     world: World
     name: str
-    options: dict[str, object] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.wire = Wire(self.world.server)
@@ -99,8 +100,8 @@ class World:
         await self.clock.run_for(seconds)
 
     @property
-    def spec(self) -> dict:
-        return self.server.docs["leases.coordination.k8s.io", "kube-system", "tonnage"]["spec"]
+    def spec(self) -> dict[str, Any]:
+        return dict(self.server.docs["leases.coordination.k8s.io", "kube-system", "tonnage"]["spec"])
 
     async def end(self) -> None:
         for candidate in self.candidates:

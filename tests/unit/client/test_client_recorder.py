@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 from client_wire import MemoryServer, Refused
@@ -32,7 +33,7 @@ class World:
         await self.clock.run_for(seconds)
 
     @property
-    def events(self) -> list[dict]:
+    def events(self) -> list[dict[str, Any]]:
         return [doc for key, doc in self.server.docs.items() if key[0] == "events.events.k8s.io"]
 
     def asked(self) -> list[str]:

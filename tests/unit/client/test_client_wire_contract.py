@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from client_wire import MemoryServer
@@ -51,7 +52,7 @@ def config_map(name: str, value: str = "1") -> Doc:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"v": value}}
 
 
-async def events(client: Client, count: int, **options: object) -> list[WatchEvent[ConfigMap]]:
+async def events(client: Client, count: int, **options: Any) -> list[WatchEvent[ConfigMap]]:
     """The first so many events of a watch."""
     found: list[WatchEvent[ConfigMap]] = []
     async with client.watch(ConfigMap, namespace="default", **options) as lines:

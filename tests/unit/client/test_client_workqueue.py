@@ -97,7 +97,7 @@ async def test_retries_double_from_5_ms_and_forget_starts_over():
         while not len(queue):
             await clock.run_for(0.001)
         came_at.append(round(clock.monotonic() - started_at, 3))
-        queue.done(await queue.get())
+        queue.done(await queue.get() or "")
     assert came_at == [0.005, 0.01, 0.02, 0.04]
     assert queue.failures("a") == 4
     queue.forget("a")
@@ -149,7 +149,7 @@ async def test_it_is_idle_when_nothing_waits_and_nothing_is_in_work():
     queue.done("a")
     await asyncio.sleep(0)
     assert not waiting.done()
-    queue.done(await queue.get())
+    queue.done(await queue.get() or "")
     await waiting
 
 

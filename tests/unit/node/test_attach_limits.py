@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 from prometheus_client import CollectorRegistry
@@ -65,7 +66,8 @@ class Rig:
         return True
 
     def period(self, seconds: int | None) -> None:
-        self.known.put(driver(**({} if seconds is None else {"nodeAllocatableUpdatePeriodSeconds": seconds})))
+        spec: dict[str, Any] = {} if seconds is None else {"nodeAllocatableUpdatePeriodSeconds": seconds}
+        self.known.put(driver(**spec))
 
     async def advance(self, seconds: float) -> None:
         """Move time on, and let what woke ask its driver: real sockets need real turns of the loop."""

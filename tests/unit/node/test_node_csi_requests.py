@@ -55,7 +55,11 @@ def test_a_block_volume_has_no_filesystem():
 def test_staging_tells_the_volumes_context_and_what_attaching_answered():
     asked = stage_request(to_mount(), can(), staging=STAGING, publish_context={"dev": "x"}, secrets={"k": "v"})
     assert (asked.volume_id, asked.staging_target_path) == ("h1", "/s")
-    assert (asked.publish_context, asked.secrets, asked.volume_context) == ({"dev": "x"}, {"k": "v"}, {"pool": "p"})
+    assert [dict(each) for each in (asked.publish_context, asked.secrets, asked.volume_context)] == [
+        {"dev": "x"},
+        {"k": "v"},
+        {"pool": "p"},
+    ]
 
 
 def test_publishing_names_the_staging_path_only_where_the_driver_stages_and_adds_the_pod():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tonnage.node.csinode.update_period import update_period_s
@@ -18,7 +20,8 @@ from tonnage.testing.storage_builders import driver
     ],
 )
 def test_the_table_of_the_kep(gate_on: bool, period_s: int | None, every_s: int):
-    found = driver(**({} if period_s is None else {"nodeAllocatableUpdatePeriodSeconds": period_s}))
+    spec: dict[str, Any] = {} if period_s is None else {"nodeAllocatableUpdatePeriodSeconds": period_s}
+    found = driver(**spec)
     assert update_period_s(found, gate_on=gate_on, is_installed=True) == every_s
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pool_builders import burst, fresh, marked, member, not_ready, stuck
 
@@ -9,7 +11,7 @@ from tonnage.nodescaler.plan import AT_MAXIMUM, BACKING_OFF, Plan, plan
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import claim, driver, storage_class
 
-DAEMON = {
+DAEMON: dict[str, Any] = {
     "metadata": {
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1", "controller": True}]
     }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import yaml
 
 from tonnage.objects.yaml_text import InvalidYaml, documents, meaning
 
 
-def values(text: str) -> list[object]:
+def values(text: str) -> list[Any]:
     return [each.value for each in documents(text)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 
@@ -118,7 +119,7 @@ def test_claims_of_one_pod_start_at_the_same_place_and_an_index_beyond_32_bits_i
         ),
     ],
 )
-def test_preferred_topologies(name: str, given: dict, preferred: list[str], strict: list[str]) -> None:
+def test_preferred_topologies(name: str, given: dict[str, Any], preferred: list[str], strict: list[str]) -> None:
     found = asked(**given, selected="n0")
     assert found is not None and told(found.preferred) == preferred, name
     only = asked(**given, selected="n0", strict=True)
@@ -144,7 +145,7 @@ def test_preferred_topologies(name: str, given: dict, preferred: list[str], stri
         ),
     ],
 )
-def test_a_selected_node_that_does_not_fit_is_refused_in_upstreams_words(given: dict, error: str) -> None:
+def test_a_selected_node_that_does_not_fit_is_refused_in_upstreams_words(given: dict[str, Any], error: str) -> None:
     with pytest.raises(NoTopology) as caught:
         asked(**given, selected="n0")
     assert caught.value.message == error

@@ -212,7 +212,7 @@ class Rig:
                 self.feed.storage_deleted(old)
 
     def change(self, cls: type[T], key: str, patch: Mapping[str, Any]) -> T:
-        old = self.objects[cls, key]
+        old: Any = self.objects[cls, key]
         self._version += 1
         doc = merge_patch(codec.to_doc(old), patch)
         doc["metadata"]["resourceVersion"] = str(self._version)

@@ -9,6 +9,7 @@ import pytest
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
+from tonnage.objects.meta import Object
 from tonnage.scheduler.binding_slots import Slots
 from tonnage.scheduler.pre_bind_waits import Waits
 from tonnage.scheduling.framework import SUCCESS, Code, Status
@@ -42,7 +43,7 @@ async def test_an_answer_that_is_there_is_given_without_waiting():
 
 async def test_only_what_concerns_a_wait_makes_it_look_at_once():
     waits, check = Waits(VirtualClock()), Counting()
-    topics = [(PersistentVolumeClaim, "default/data"), (Node, "a")]
+    topics: list[tuple[type[Object], str]] = [(PersistentVolumeClaim, "default/data"), (Node, "a")]
     waiting = asyncio.create_task(waits.settled(check, 600.0, topics))
     await turns()
     waits.changed(claim("logs"), claim("logs"))

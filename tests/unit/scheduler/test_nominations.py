@@ -122,7 +122,7 @@ async def test_a_pod_deleted_while_a_permit_plugin_holds_it_leaves_nothing_behin
 async def test_a_pod_that_is_held_and_prepared_shows_it_once():
     rig = Rig(node("a"), pod("web", labels={"hold": "", "busy": ""}), plugins=PLUGINS)
     # It is let go while the nomination is being written.
-    rig.at_call["patch status", "default/web"] = lambda: rig.waiting.get("default-web").allow("Patient")  # type: ignore[union-attr]
+    rig.at_call["patch status", "default/web"] = lambda: rig.waiting.get("default-web").allow("Patient")
     async with rig.running():
         await rig.settle()
     assert rig.calls == [("patch status", "default/web"), ("bind", "default/web")] and len(rig.waiting) == 0

@@ -130,7 +130,7 @@ class Rig:
             assumed=self.assumed,
             queue=self.queue,
             profiles={profile.scheduler_name: profile},
-            api=self.world,
+            api=self.world,  # type: ignore[arg-type]  # only what these tests reach
             reports=Reports(self.world, self.world, self.clock),
             meter=meter,
             clock=self.clock,

@@ -126,9 +126,8 @@ async def test_a_second_process_on_the_folder_is_told_who_holds_it(store: Store,
         "try: asyncio.run(Store.open(pathlib.Path(sys.argv[1])))\n"
         "except StoreInUse as refused: print(refused.pid)"
     )
-    answer = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", program, folder], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", program, str(folder)]
+    answer = await asyncio.to_thread(lambda: subprocess.run(command, capture_output=True, text=True, check=True))
     assert answer.stdout == f"{os.getpid()}\n"
 
 

@@ -90,8 +90,13 @@ async def test_a_delete_returns_the_final_state_and_frees_the_key(store: Store):
 async def test_a_refused_write_is_not_rendered(store: Store):
     await store.create("nodes/n", says("one"))
     asked: list[int] = []
+
+    def render(revision: int) -> bytes:
+        asked.append(revision)
+        return b""
+
     with pytest.raises(KeyExists):
-        await store.create("nodes/n", lambda revision: bytes(asked.append(revision) or 0))
+        await store.create("nodes/n", render)
     assert asked == []
 
 

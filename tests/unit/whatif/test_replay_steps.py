@@ -27,7 +27,7 @@ from tonnage.whatif.replay_steps import (
     read_steps,
 )
 
-POD = {
+POD: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "x"},

@@ -13,7 +13,8 @@ from tonnage.controllers.workloads.claim_retention import (
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import OwnerReference
-from tonnage.testing.workload_builders import Doc, member, owned_by, stateful_set
+from tonnage.testing.builders import Doc
+from tonnage.testing.workload_builders import member, owned_by, stateful_set
 
 RETAIN, DELETE = "Retain", "Delete"
 OTHER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "uid-other"}

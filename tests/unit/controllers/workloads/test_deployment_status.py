@@ -15,7 +15,8 @@ from tonnage.controllers.workloads.deployment_status import (
     rolled,
 )
 from tonnage.objects.apps_v1 import Deployment
-from tonnage.testing.workload_builders import NOW, Doc, ago, deployment, replica_set
+from tonnage.testing.builders import Doc
+from tonnage.testing.workload_builders import NOW, ago, deployment, replica_set
 
 
 def progressing(reason: str, *, status: str = "True", age_s: float = 0.0) -> Doc:

@@ -16,6 +16,9 @@ from tonnage.scheduling.cluster.amounts import (
 from tonnage.testing.builders import pod
 
 MI = 1024 * 1024
+HUGE_PAGES: dict[str, Any] = {"hugepages-2Mi": "2Mi"}
+ONE_GPU: dict[str, Any] = {"example.com/gpu": "1"}
+MANY_GPUS: dict[str, Any] = {"example.com/gpu": "9E"}
 
 
 def container(name: str = "main", *, sidecar: bool = False, **requests: str) -> dict[str, Any]:
@@ -65,7 +68,7 @@ def test_overhead_comes_on_top():
 
 def test_pod_level_requests_stand_for_the_sum_of_cpu_memory_and_huge_pages_only():
     found = asking(
-        container(**{"cpu": "1", "hugepages-2Mi": "2Mi", "example.com/gpu": "1"}),
+        container(cpu="1", **HUGE_PAGES, **ONE_GPU),
         resources={
             "requests": {"cpu": "3", "hugepages-2Mi": "8Mi", "example.com/gpu": "7", "ephemeral-storage": "1Gi"}
         },
@@ -82,7 +85,7 @@ def test_sums_are_exact_and_rounded_up_once():
 
 def test_an_amount_beyond_all_integers_is_the_largest_one():
     most = 2**63 - 1
-    found = asking(*(container(f"c{i}", **{"cpu": "9E", "example.com/gpu": "9E"}) for i in range(3)))
+    found = asking(*(container(f"c{i}", cpu="9E", **MANY_GPUS) for i in range(3)))
     assert requests_of(found) == {"cpu": most, "example.com/gpu": most}
 
 
@@ -171,7 +174,7 @@ def test_scores_assume_something_for_each_container_that_does_not_say():
 
 def test_pod_level_requests_count_in_scores_for_residents_but_not_for_newcomers():
     found = asking(
-        container(**{"cpu": "1", "memory": "50Mi", "hugepages-2Mi": "2Mi"}),
+        container(cpu="1", memory="50Mi", **HUGE_PAGES),
         resources={"requests": {"cpu": "3", "hugepages-2Mi": "8Mi"}},
     )
     assert scored_requests_of(found, pod_level=True) == (3000, 50 * MI)

@@ -9,7 +9,7 @@ from tonnage.scheduling.cluster.columns import row_numbers
 
 
 def since(changes: Changes, tick: int, size: int = 64) -> list[int]:
-    return row_numbers(changes.since(tick, size)).tolist()
+    return list(row_numbers(changes.since(tick, size)).tolist())
 
 
 def test_nothing_one_or_some_rows_changed():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,10 @@ from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.testing.builders import cluster_of, info, node, pod
+
+
+def gpus(count: int) -> dict[str, Any]:
+    return {"example.com/gpu": str(count)}
 
 
 def test_requests_of_pods_are_counted_on_their_row_and_given_back():
@@ -105,7 +110,7 @@ def test_taints_are_one_set_whenever_they_were_added():
 
 
 def test_a_resource_that_no_node_has_is_counted_all_the_same():
-    cluster = cluster_of(node("a"), pod("web", on="a", **{"example.com/gpu": "2"}))
+    cluster = cluster_of(node("a"), pod("web", on="a", **gpus(2)))
     assert cluster.requested[cluster.resource_id("example.com/gpu"), 0] == 2
     cluster.remove_pod("default-web")
     assert cluster.requested.sum() == 0
@@ -146,7 +151,7 @@ def test_columns_after_many_events_equal_columns_made_afresh():
                 name,
                 cpu=str(rng.randrange(1, 9)),
                 labels={"zone": f"z{rng.randrange(4)}"},
-                **{"example.com/gpu": str(rng.randrange(3))},
+                **gpus(rng.randrange(3)),
             )
             live.put_node(nodes[name])
         elif action == 1:

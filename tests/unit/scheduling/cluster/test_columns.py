@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,10 +23,10 @@ def columns(*labels: dict[str, str]) -> LabelColumns:
 
 
 def meets(labels: LabelColumns, operator: str, *values: str, key: str = "size") -> list[bool]:
-    return labels.meets(Requirement(key=key, operator=operator, values=values), ALL).tolist()
+    return list(labels.meets(Requirement(key=key, operator=operator, values=values), ALL).tolist())
 
 
-FOUR = ({"size": "5"}, {"size": "12"}, {"size": ""}, {})
+FOUR: tuple[dict[str, str], ...] = ({"size": "5"}, {"size": "12"}, {"size": ""}, {})
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,8 @@ def test_an_id_is_given_away_again_when_no_node_has_the_value():
 
 def test_nodes_that_come_and_go_do_not_make_the_tables_grow():
     labels, taints = LabelColumns(1), Interner[str]()
-    held, before = taints.hold("t0"), {}
+    held = taints.hold("t0")
+    before: dict[Any, Any] = {}
     for number in range(1000):
         after = {"kubernetes.io/hostname": f"node-{number}"}
         labels.replace(0, before, after)
@@ -122,7 +125,8 @@ def test_a_thing_that_was_asked_for_by_id_keeps_it_for_good():
     st.lists(st.sampled_from(["a", "b", "5", ""]), max_size=2),
 )
 def test_a_table_says_what_the_requirement_says_of_each_value(writes, operator, values):
-    columns, labels = LabelColumns(4), [{}, {}, {}, {}]
+    columns = LabelColumns(4)
+    labels: list[dict[str, str]] = [{}, {}, {}, {}]
     for row, value in writes:
         after = {} if value is None else {"key": value}
         columns.replace(row, labels[row], after)

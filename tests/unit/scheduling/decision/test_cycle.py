@@ -243,9 +243,8 @@ def test_a_remembered_answer_is_the_fresh_answer_after_every_change():
 
 
 def _totals(by: Decider, decision) -> list[int]:
-    return sum(
-        (weight * score for _, weight, score in by.scores(decision.cycle)), np.zeros(decision.feasible, np.int64)
-    ).tolist()
+    scores = (weight * score for _, weight, score in by.scores(decision.cycle))
+    return list(sum(scores, np.zeros(decision.feasible, np.int64)).tolist())
 
 
 class OddNodesOnly(NodeFilter):

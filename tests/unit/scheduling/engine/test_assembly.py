@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Any
 
 from tonnage.scheduling.configuration.configuration import default_configuration, parse
-from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint, KnownPlugin
 from tonnage.scheduling.engine.profiles import Assembled, assemble
-from tonnage.scheduling.framework import Cycle, FilterPlugin, Judgement
+from tonnage.scheduling.framework import Cycle, FilterPlugin, Judgement, Plugin
 from tonnage.testing.builders import cluster_of, info, node
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -67,10 +68,14 @@ def test_the_default_profile_runs_upstreams_plugins_in_upstreams_order():
 
 def test_a_plugin_is_one_instance_wherever_it_takes_part():
     pipeline = assembled().pipeline
-    at_filter = next(each for each in pipeline.filter if each.name == "NodeAffinity")
-    assert at_filter is next(each for each in pipeline.pre_filter if each.name == "NodeAffinity")
-    assert at_filter is next(each for each in pipeline.pre_score if each.name == "NodeAffinity")
-    assert at_filter is next(each for each, _ in pipeline.score if each.name == "NodeAffinity")
+    points: tuple[Iterable[Plugin], ...] = (
+        pipeline.filter,
+        pipeline.pre_filter,
+        pipeline.pre_score,
+        [each for each, _ in pipeline.score],
+    )
+    found = [each for point in points for each in point if each.name == "NodeAffinity"]
+    assert len(found) == 4 and all(each is found[0] for each in found)
 
 
 def test_what_is_not_here_is_left_out_with_its_reason():
@@ -132,7 +137,7 @@ class Picky(FilterPlugin):
 
 def test_somebody_elses_plugin_is_made_from_its_raw_arguments():
     profile = "{plugins: {filter: {enabled: [{name: Picky}]}}, pluginConfig: [{name: Picky, args: {level: 3}}]}"
-    known = KnownPlugin("Picky", frozenset({"filter"}))
+    known = KnownPlugin("Picky", frozenset({ExtensionPoint.FILTER}))
     configuration = parse(f"{HEAD}profiles:\n- {profile}\n", source="a test", known_plugins=[known])
     made = assemble(configuration.profiles[0], random.Random(1), {"Picky": Picky})
     picky = made.pipeline.filter[-1]

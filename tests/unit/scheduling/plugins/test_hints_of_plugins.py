@@ -119,7 +119,8 @@ def test_a_node_that_has_more_of_what_the_pod_asks_for_wakes_it():
     assert woken(plugin, WEB, before, node("a", cpu="5", memory="8Gi", pods=10))
     assert woken(plugin, WEB, before, node("a", cpu="4", memory="8Gi", pods=11))
     assert not woken(plugin, WEB, before, node("a", cpu="3", memory="8Gi", pods=10))
-    assert not woken(plugin, WEB, before, node("a", cpu="4", memory="8Gi", pods=10, **{"example.com/gpu": "1"}))
+    gpu: dict[str, Any] = {"example.com/gpu": "1"}
+    assert not woken(plugin, WEB, before, node("a", cpu="4", memory="8Gi", pods=10, **gpu))
 
 
 def test_an_ignored_resource_keeps_no_pod_asleep():

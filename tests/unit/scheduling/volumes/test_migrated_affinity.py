@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.migrated_affinity import MIGRATED_PLUGINS, reachable
@@ -30,7 +32,7 @@ def reached_by(each: PersistentVolume) -> list[str]:
     return [found.name(row) for row, yes in enumerate(reachable(found, each, found.all_rows).tolist()) if yes]
 
 
-def in_zone(key: str, zone: str, source: dict[str, object]) -> PersistentVolume:
+def in_zone(key: str, zone: str, source: dict[str, Any]) -> PersistentVolume:
     affinity = {"key": key, "operator": "In", "values": [zone]}
     return volume("pv", affinity=affinity, driver=None, spec=source)
 
