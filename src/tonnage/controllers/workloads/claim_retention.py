@@ -32,10 +32,10 @@ def owners_at_creation(owner: StatefulSet) -> tuple[OwnerReference, ...]:
 def owners_to_set(claim: PersistentVolumeClaim, owner: StatefulSet, pod: Pod) -> tuple[OwnerReference, ...] | None:
     """The owner references that the claim should have; None when they are right, or not ours to change."""
     references = claim.metadata.owner_references
-    if names_earlier_life(references, owner) or names_earlier_life(references, pod):
+    if has_stale_owner_ref(references, owner) or has_stale_owner_ref(references, pod):
         return None
     others = tuple(each for each in references if not refers_to(each, owner) and not refers_to(each, pod))
-    if has_other_controller(claim, owner, pod):
+    if has_unexpected_controller(claim, owner, pod):
         return others if len(others) != len(references) else None
     wanted = tuple(controller_ref(each) for each in _wanted(owner, pod))
     ours = tuple(each for each in references if each not in others)
@@ -43,13 +43,13 @@ def owners_to_set(claim: PersistentVolumeClaim, owner: StatefulSet, pod: Pod) ->
     return None if is_right else (*others, *wanted)
 
 
-def has_other_controller(claim: PersistentVolumeClaim, owner: StatefulSet, pod: Pod) -> bool:
+def has_unexpected_controller(claim: PersistentVolumeClaim, owner: StatefulSet, pod: Pod) -> bool:
     """Somebody else manages the claim, and our policy would have us do so."""
     policy = owner.spec.persistent_volume_claim_retention_policy
     if policy.when_deleted == "Retain" and policy.when_scaled == "Retain":
         return False
     references = claim.metadata.owner_references
-    if names_earlier_life(references, owner) or names_earlier_life(references, pod):
+    if has_stale_owner_ref(references, owner) or has_stale_owner_ref(references, pod):
         return True
     return any(each.controller and not refers_to(each, owner) and not refers_to(each, pod) for each in references)
 
@@ -61,7 +61,7 @@ def is_stale(claim: PersistentVolumeClaim, owner: StatefulSet, pod_name: str) ->
     return any(each.kind == "Pod" and each.name == pod_name for each in claim.metadata.owner_references)
 
 
-def names_earlier_life(references: Iterable[OwnerReference], owner: Object) -> bool:
+def has_stale_owner_ref(references: Iterable[OwnerReference], owner: Object) -> bool:
     """A reference to something of that kind and name, with another uid."""
     found = next((each for each in references if refers_to(each, owner)), None)
     return found is not None and found.uid != owner.uid

@@ -34,7 +34,7 @@ def condition_of(conditions: Iterable[DeploymentCondition], type: str) -> Deploy
     return next((each for each in conditions if each.type == type), None)
 
 
-def counted(
+def calculate_status(
     deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, now: datetime
 ) -> DeploymentStatus:
     """The status by numbers, with `Available`; `Progressing` stays what it was. `sets` are all, old and new."""
@@ -57,11 +57,11 @@ def counted(
     )
 
 
-def rolled(
+def rollout_status(
     deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, now: datetime
 ) -> DeploymentStatus:
     """The status in a rollout: by numbers, and how it goes on. Mirrors syncRolloutStatus."""
-    status = counted(deployment, sets, new, now)
+    status = calculate_status(deployment, sets, new, now)
     conditions = status.conditions
     was = condition_of(deployment.status.conditions, _PROGRESSING)
     who = f'ReplicaSet "{new.name}"' if new is not None else f'Deployment "{deployment.name}"'
@@ -87,7 +87,7 @@ def rolled(
     return msgspec.structs.replace(status, conditions=conditions)
 
 
-def paused(deployment: Deployment, now: datetime) -> Conditions | None:
+def paused_conditions(deployment: Deployment, now: datetime) -> Conditions | None:
     """The conditions after it was paused or resumed, None when they say so already.
 
     A deadline must not pass while nothing is meant to move. Mirrors checkPausedConditions.
@@ -103,7 +103,7 @@ def paused(deployment: Deployment, now: datetime) -> Conditions | None:
     return with_condition(deployment.status.conditions, told)
 
 
-def noted(deployment: Deployment, status: str, reason: str, message: str, now: datetime) -> Conditions:
+def with_progressing(deployment: Deployment, status: str, reason: str, message: str, now: datetime) -> Conditions:
     """The conditions with this said of the new ReplicaSet's making; without a deadline nobody asks."""
     if not has_deadline(deployment):
         return deployment.status.conditions

@@ -19,13 +19,13 @@ from collections.abc import Sequence
 import msgspec
 
 from tonnage import logs
-from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import deployment_status, rollout, rollout_revisions
-from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers, claim_objects
-from tonnage.controllers.workloads.expectations import Expectations, is_in_doubt
+from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
+from tonnage.controllers.workloads.expectations import is_in_doubt
 from tonnage.controllers.workloads.replica_sets import is_namespace_terminating
 from tonnage.controllers.workloads.status_writes import write_status
+from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.apps_v1 import Deployment, DeploymentStatus, ReplicaSet
@@ -34,38 +34,22 @@ from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.objects.selectors import selects
 
-_WORKERS = 5
-_LOOK_AGAIN_S = 1.0
-"""While own writes are not seen: their events mostly bring the key back sooner."""
-
 _log = logs.logger("tonnage.controllers.workloads.deployments")
 
 
-class DeploymentController:
-    """Brings every Deployment's pods to its template, step by step."""
+class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
+    """Rolls every Deployment's pods to its template, step by step."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._client = context.client
-        self._informers = context.informers
-        self._recorder = context.recorder
-        self._clock = context.clock
         self._deployments = context.informers.of(Deployment)
         self._sets = context.informers.of(ReplicaSet)
-        self._pods = context.informers.of(Pod)
-        self._sets_of = ControllerRefIndex(self._sets)
-        self._pods_of = ControllerRefIndex(self._pods)
-        self._expectations = Expectations(context.client, context.clock)
-        self._reconciler = Reconciler("deployments", self._reconcile, clock=context.clock, workers=_WORKERS)
-        self._reconciler.follow(self._deployments)
-        add_owned_event_handlers(self._reconciler, self._sets, self._deployments, lambda owner: owner.spec.selector)
-        self._pods.add_handlers(on_update=lambda _, pod: self._pod_changed(pod), on_delete=self._pod_changed)
+        self._pods_of = ControllerRefIndex(context.informers.of(Pod))
+        super().__init__(context, "deployments", self._deployments, self._sets)
+        context.informers.of(Pod).add_handlers(
+            on_update=lambda _, pod: self._pod_changed(pod), on_delete=self._pod_changed
+        )
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        await self._informers.wait_synced()
-        await self._reconciler.run()
-
-    # -- whom a change concerns ---------------------------------------------------------------------------------------
+    # -- event handlers -----------------------------------------------------------------------------------------------
 
     def _pod_changed(self, pod: Pod) -> None:
         """Recreate waits for the last old pod to be gone, which no ReplicaSet's status tells."""
@@ -82,78 +66,76 @@ class DeploymentController:
 
     # -- one Deployment -----------------------------------------------------------------------------------------------
 
-    async def _reconcile(self, key: Key) -> float | None:
-        deployment = self._deployments.get(key)
-        if deployment is None:
-            self._expectations.forget(key)
-            return None
-        await self._expectations.settle(key)
-        if not self._expectations.are_met(key):
-            return _LOOK_AGAIN_S
+    async def sync(self, deployment: Deployment, /, *, is_current: bool) -> float | None:
+        """Take one step of a rollout. Mirrors syncDeployment."""
+        if not is_current:
+            return RESYNC_S
         selector = deployment.spec.selector
         if selector is None or selector.is_empty:
-            await self._refuse_everything(deployment)
+            await self._refuse_empty_selector(deployment)
             return None
         sets = await claim_objects(
-            self._client, deployment, self._sets_of, lambda each: selects(selector, each.metadata.labels)
+            self._client, deployment, self._owned, lambda each: selects(selector, each.metadata.labels)
         )
         new, olds = rollout.split(deployment, sets)
         if deployment.metadata.is_terminating:
-            return await self._tell(deployment, sets, new, in_rollout=False)
-        conditions = deployment_status.paused(deployment, self._clock.now())
+            return await self._sync_status(deployment, sets, new, in_rollout=False)
+        conditions = deployment_status.paused_conditions(deployment, self._clock.now())
         if conditions is not None:
             status = msgspec.structs.replace(deployment.status, conditions=conditions)
-            await self._write(deployment, status)
+            await self._write_status(deployment, status)
             return None  # the change brings us back
         if new is not None:
-            new = await self._number(deployment, new, olds)
+            new = await self._update_revision(deployment, new, olds)
             if new is None:
                 return None
             sets = [*olds, new]
         if deployment.spec.paused or rollout.is_scaling(deployment, sets):
-            await self._resize(deployment, sets, rollout.scaled(deployment, new, olds))
+            await self._scale(deployment, sets, rollout.scaled(deployment, new, olds))
             if deployment.spec.paused:
                 await self._clean_up(deployment, olds)
-            return await self._tell(deployment, sets, new, in_rollout=False)
+            return await self._sync_status(deployment, sets, new, in_rollout=False)
         if rollout.is_rolling(deployment):
             return await self._roll(deployment, new, olds)
         return await self._recreate(deployment, new, olds)
 
-    async def _refuse_everything(self, deployment: Deployment) -> None:
+    async def _refuse_empty_selector(self, deployment: Deployment) -> None:
         note = "This deployment is selecting all pods. A non-empty selector is required."
         self._recorder.event(deployment, "Warning", "SelectingAll", "Select", note)
         if deployment.status.observed_generation < deployment.metadata.generation:
             generation = deployment.metadata.generation
-            await self._write(deployment, msgspec.structs.replace(deployment.status, observed_generation=generation))
+            await self._write_status(
+                deployment, msgspec.structs.replace(deployment.status, observed_generation=generation)
+            )
 
     async def _roll(self, deployment: Deployment, new: ReplicaSet | None, olds: Sequence[ReplicaSet]) -> float | None:
         size = rollout.new_size(deployment, new, olds)
         if new is None:
-            await self._make_new(deployment, size, olds)
+            await self._create_new_set(deployment, size, olds)
             return None
         sizes = {new.name: size} if size != new.spec.replicas else rollout.shrink_old(deployment, new, olds)
         sets = [*olds, new]
-        if not await self._resize(deployment, sets, sizes) and self._is_complete(deployment):
+        if not await self._scale(deployment, sets, sizes) and self._is_complete(deployment):
             await self._clean_up(deployment, olds)
-        return await self._tell(deployment, sets, new, in_rollout=True)
+        return await self._sync_status(deployment, sets, new, in_rollout=True)
 
     async def _recreate(
         self, deployment: Deployment, new: ReplicaSet | None, olds: Sequence[ReplicaSet]
     ) -> float | None:
         sets = [*olds, new] if new is not None else list(olds)
-        shrunk = await self._resize(deployment, olds, {each.name: 0 for each in olds if each.spec.replicas})
-        if shrunk or self._are_old_pods_left(olds):
-            return await self._tell(deployment, sets, new, in_rollout=True)
+        shrunk = await self._scale(deployment, olds, {each.name: 0 for each in olds if each.spec.replicas})
+        if shrunk or self._old_pods_exist(olds):
+            return await self._sync_status(deployment, sets, new, in_rollout=True)
         if new is None:
-            await self._make_new(deployment, deployment.spec.replicas, olds)
+            await self._create_new_set(deployment, deployment.spec.replicas, olds)
             return None
         wanted = deployment.spec.replicas
-        grown = new.spec.replicas != wanted and await self._resize(deployment, [new], {new.name: wanted})
+        grown = new.spec.replicas != wanted and await self._scale(deployment, [new], {new.name: wanted})
         if not grown and self._is_complete(deployment):
             await self._clean_up(deployment, olds)
-        return await self._tell(deployment, sets, new, in_rollout=True)
+        return await self._sync_status(deployment, sets, new, in_rollout=True)
 
-    def _are_old_pods_left(self, olds: Sequence[ReplicaSet]) -> bool:
+    def _old_pods_exist(self, olds: Sequence[ReplicaSet]) -> bool:
         """A pod that is being deleted still runs, and Recreate promises that old and new never run together."""
         if any(each.status.replicas for each in olds):
             return True
@@ -162,9 +144,11 @@ class DeploymentController:
     def _is_complete(self, deployment: Deployment) -> bool:
         return deployment_status.is_complete(deployment, deployment.status)
 
-    # -- acts ---------------------------------------------------------------------------------------------------------
+    # -- writes -------------------------------------------------------------------------------------------------------
 
-    async def _number(self, deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSet]) -> ReplicaSet | None:
+    async def _update_revision(
+        self, deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSet]
+    ) -> ReplicaSet | None:
         """Give the new set the highest revision and the Deployment its number; None when the Deployment was written."""
         missing = rollout_revisions.annotations_for(deployment, new, rollout_revisions.next_revision(olds))
         min_ready_s = deployment.spec.min_ready_seconds
@@ -175,12 +159,12 @@ class DeploymentController:
         if deployment_status.condition_of(status.conditions, "Progressing") is None:
             note = f'Found new replica set "{new.name}"'
             now = self._clock.now()
-            conditions = deployment_status.noted(deployment, "True", "FoundNewReplicaSet", note, now)
+            conditions = deployment_status.with_progressing(deployment, "True", "FoundNewReplicaSet", note, now)
             status = msgspec.structs.replace(status, conditions=conditions)
         revision = new.metadata.annotations.get(rollout_revisions.REVISION, "")
-        return None if await self._write(deployment, status, revision) else new
+        return None if await self._write_status(deployment, status, revision) else new
 
-    async def _make_new(self, deployment: Deployment, size: int, olds: Sequence[ReplicaSet]) -> None:
+    async def _create_new_set(self, deployment: Deployment, size: int, olds: Sequence[ReplicaSet]) -> None:
         """Make the ReplicaSet of the present template; the next look goes on from it."""
         revision = rollout_revisions.next_revision(olds)
         doc = rollout_revisions.new_set(deployment, size, revision)
@@ -188,44 +172,46 @@ class DeploymentController:
         try:
             made = codec.convert(ReplicaSet, await self._client.create_doc(doc))
         except AlreadyExists:
-            await self._find_or_rename(deployment, f"{deployment.namespace}/{name}")
+            await self._resolve_name_collision(deployment, f"{deployment.namespace}/{name}")
             return
         except TonnageError as exc:
             if is_in_doubt(exc):
-                self._expectations.doubt(deployment.key, self._sets, f"{deployment.namespace}/{name}")
+                self._expectations.mark_in_doubt(deployment.key, self._sets, f"{deployment.namespace}/{name}")
             if is_namespace_terminating(exc):
                 return
             if isinstance(exc, ApiError):
-                await self._tell_failed(deployment, f'Failed to create new replica set "{name}": {exc.message}')
+                await self._record_creation_failure(
+                    deployment, f'Failed to create new replica set "{name}": {exc.message}'
+                )
             raise
-        self._expectations.wrote(deployment.key, self._sets, made)
+        self._expectations.expect_written(deployment.key, self._sets, made)
         if size > 0:
-            self._event_scaled(deployment, made, 0, size)
+            self._record_scaling(deployment, made, 0, size)
         now = self._clock.now()
         note = f'Created new replica set "{name}"'
-        conditions = deployment_status.noted(deployment, "True", "NewReplicaSetCreated", note, now)
+        conditions = deployment_status.with_progressing(deployment, "True", "NewReplicaSetCreated", note, now)
         status = msgspec.structs.replace(deployment.status, conditions=conditions)
-        await self._write(deployment, status, str(revision))
+        await self._write_status(deployment, status, str(revision))
 
-    async def _find_or_rename(self, deployment: Deployment, key: Key) -> None:
+    async def _resolve_name_collision(self, deployment: Deployment, key: Key) -> None:
         """Somebody has the name: our own set, which the cache will show, or one of another template."""
         found = await self._client.get(ReplicaSet, key)
         owner = found.metadata.controller
         is_ours = owner is not None and owner.uid == deployment.uid
         if is_ours and rollout.same_template(found.spec.template, deployment.spec.template):
-            self._expectations.wrote(deployment.key, self._sets, found)
+            self._expectations.expect_written(deployment.key, self._sets, found)
             return
         collisions = (deployment.status.collision_count or 0) + 1
         _log.info("Two templates have the same hash", deployment=deployment.key, collisions=collisions)
-        await self._write(deployment, msgspec.structs.replace(deployment.status, collision_count=collisions))
+        await self._write_status(deployment, msgspec.structs.replace(deployment.status, collision_count=collisions))
 
-    async def _tell_failed(self, deployment: Deployment, note: str) -> None:
+    async def _record_creation_failure(self, deployment: Deployment, note: str) -> None:
         self._recorder.event(deployment, "Warning", "ReplicaSetCreateError", "Create", note)
         now = self._clock.now()
-        conditions = deployment_status.noted(deployment, "False", "ReplicaSetCreateError", note, now)
-        await self._write(deployment, msgspec.structs.replace(deployment.status, conditions=conditions))
+        conditions = deployment_status.with_progressing(deployment, "False", "ReplicaSetCreateError", note, now)
+        await self._write_status(deployment, msgspec.structs.replace(deployment.status, conditions=conditions))
 
-    async def _resize(self, deployment: Deployment, sets: Sequence[ReplicaSet], sizes: rollout.Sizes) -> bool:
+    async def _scale(self, deployment: Deployment, sets: Sequence[ReplicaSet], sizes: rollout.Sizes) -> bool:
         """Give sets their sizes, and note the Deployment's size on each of them; whether any size changed."""
         annotations = rollout.replicas_annotations(deployment)
         is_changed = False
@@ -237,10 +223,10 @@ class DeploymentController:
             resized = await self._patch_set(deployment, found, patch)
             if old != size:
                 is_changed = True
-                self._event_scaled(deployment, resized, old, size)
+                self._record_scaling(deployment, resized, old, size)
         return is_changed
 
-    def _event_scaled(self, deployment: Deployment, found: ReplicaSet, old: int, size: int) -> None:
+    def _record_scaling(self, deployment: Deployment, found: ReplicaSet, old: int, size: int) -> None:
         note = f"Scaled {'up' if size > old else 'down'} replica set {found.name} from {old} to {size}"
         self._recorder.event(deployment, "Normal", "ScalingReplicaSet", "Scale", note, found)
 
@@ -251,9 +237,9 @@ class DeploymentController:
             patched = await self._client.patch(ReplicaSet, found.key, patch)
         except TonnageError as exc:
             if is_in_doubt(exc):
-                self._expectations.doubt(deployment.key, self._sets, found.key)
+                self._expectations.mark_in_doubt(deployment.key, self._sets, found.key)
             raise
-        self._expectations.wrote(deployment.key, self._sets, patched)
+        self._expectations.expect_written(deployment.key, self._sets, patched)
         return patched
 
     async def _clean_up(self, deployment: Deployment, olds: Sequence[ReplicaSet]) -> None:
@@ -262,21 +248,21 @@ class DeploymentController:
                 await self._client.delete(ReplicaSet, each.key, uid=each.uid)
             except NotFound:
                 continue
-            self._expectations.deleted(deployment.key, self._sets, each.key, each.uid)
+            self._expectations.expect_deleted(deployment.key, self._sets, each.key, each.uid)
 
-    async def _tell(
+    async def _sync_status(
         self, deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, *, in_rollout: bool
     ) -> float | None:
         now = self._clock.now()
-        judge = deployment_status.rolled if in_rollout else deployment_status.counted
+        judge = deployment_status.rollout_status if in_rollout else deployment_status.calculate_status
         status = judge(deployment, sets, new, now)
-        await self._write(deployment, status)
+        await self._write_status(deployment, status)
         return deployment_status.check_after_s(deployment, status, now) if in_rollout else None
 
-    async def _write(self, deployment: Deployment, status: DeploymentStatus, revision: str = "") -> bool:
+    async def _write_status(self, deployment: Deployment, status: DeploymentStatus, revision: str = "") -> bool:
         """Write the status, and the revision into the annotations; whether that was news."""
         annotations = {rollout_revisions.REVISION: revision} if revision else None
         written = await write_status(self._client, deployment, status, annotations=annotations)
         if written is not None:
-            self._expectations.wrote(deployment.key, self._deployments, written)
+            self._expectations.expect_written(deployment.key, self._deployments, written)
         return written is not None

@@ -15,8 +15,8 @@ from tonnage.clock import rfc3339
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.disruption_plan import (
     NoController,
-    disrupted,
-    expected,
+    disrupted_pods,
+    expected_pods,
     failed_status,
     stale_after_s,
     status_of,
@@ -47,7 +47,7 @@ class DisruptionController:
         self._stateful_sets = informers.of(StatefulSet)
         self._replication_controllers = informers.of(ReplicationController)
         self._reconciler = Reconciler("disruption", self._reconcile, clock=context.clock, workers=2)
-        self._stale = Reconciler("stale-disruption", self._calm, clock=context.clock, workers=1)
+        self._stale = Reconciler("stale-disruption", self._reset_stale_condition, clock=context.clock, workers=1)
         self._reconciler.follow(self._budgets)
         self._pods.add_handlers(on_add=self._pod_changed, on_update=self._pod_updated, on_delete=self._pod_changed)
 
@@ -56,7 +56,7 @@ class DisruptionController:
         await self._informers.wait_synced()
         await asyncio.gather(self._reconciler.run(), self._stale.run())
 
-    # -- whom a pod concerns ------------------------------------------------------------------------------------------
+    # -- event handlers -----------------------------------------------------------------------------------------------
 
     def _pod_updated(self, old: Pod, new: Pod) -> None:
         if old.metadata.labels != new.metadata.labels:
@@ -87,7 +87,7 @@ class DisruptionController:
             pods = [each for each in self._pods if each.namespace == budget.namespace and _selects(budget, each)]
             if not pods:
                 self._recorder.event(budget, "Normal", "NoPods", "Count", "No matching pods found")
-            wanted = expected(budget.spec, pods, self._scale_of)
+            wanted = expected_pods(budget.spec, pods, self._scale_of)
         except (NoController, ValueError, InvalidSelector) as exc:
             note = f"Failed to calculate the number of expected pods: {exc}"
             self._recorder.event(budget, "Warning", "CalculateExpectedPodCountFailed", "Count", note)
@@ -95,8 +95,8 @@ class DisruptionController:
             return None  # a change of the budget or of its pods brings us back
         if wanted.unmanaged:
             self._warn_of_unmanaged(budget)
-        found = disrupted(budget.status.disrupted_pods, pods, now)
-        for pod in found.undone:
+        found = disrupted_pods(budget.status.disrupted_pods, pods, now)
+        for pod in found.not_deleted:
             note = f"Pod was expected by PDB {budget.namespace}/{budget.name} to be deleted but it wasn't"
             self._recorder.event(pod, "Warning", "NotDeleted", "Delete", note)
         await self._write(budget, status_of(budget, pods, wanted, found.waiting, now))
@@ -151,7 +151,7 @@ class DisruptionController:
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 
-    async def _calm(self, key: Key) -> float | None:
+    async def _reset_stale_condition(self, key: Key) -> float | None:
         """Take back a DisruptionTarget that nothing came of."""
         pod = self._pods.get(key)
         left_s = stale_after_s(pod, self._clock.now()) if pod is not None else None

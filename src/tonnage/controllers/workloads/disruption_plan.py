@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.controllers.workloads.availability import is_ready, share
+from tonnage.controllers.workloads.availability import is_ready, scaled_value
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import OwnerReference
@@ -42,7 +42,7 @@ class NoController(TonnageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedPods:
     """How many pods are meant to be there and how many must be well; `unmanaged` pods have no controller to ask."""
 
     pods: int
@@ -50,20 +50,20 @@ class Expected:
     unmanaged: tuple[str, ...] = ()
 
 
-def expected(spec: PodDisruptionBudgetSpec, pods: Sequence[Pod], scale_of: Scale) -> Expected:
+def expected_pods(spec: PodDisruptionBudgetSpec, pods: Sequence[Pod], scale_of: Scale) -> ExpectedPods:
     """Count by the budget's limit: a number asks for nothing, a share for the size of the workloads behind the pods.
 
     Raises NoController, and ValueError for a limit that is neither number nor percentage.
     """
     if spec.max_unavailable is not None:
         count, unmanaged = _expected_scale(pods, scale_of)
-        return Expected(count, max(0, count - share(spec.max_unavailable, count, round_up=True)), unmanaged)
+        return ExpectedPods(count, max(0, count - scaled_value(spec.max_unavailable, count, round_up=True)), unmanaged)
     if spec.min_available is None:
-        return Expected(0, 0)
+        return ExpectedPods(0, 0)
     if isinstance(spec.min_available, int):
-        return Expected(len(pods), spec.min_available)
+        return ExpectedPods(len(pods), spec.min_available)
     count, unmanaged = _expected_scale(pods, scale_of)
-    return Expected(count, share(spec.min_available, count, round_up=True), unmanaged)
+    return ExpectedPods(count, scaled_value(spec.min_available, count, round_up=True), unmanaged)
 
 
 def _expected_scale(pods: Iterable[Pod], scale_of: Scale) -> tuple[int, tuple[str, ...]]:
@@ -85,34 +85,34 @@ def _expected_scale(pods: Iterable[Pod], scale_of: Scale) -> tuple[int, tuple[st
 
 
 @dataclass(frozen=True, slots=True)
-class Disrupted:
+class DisruptedPods:
     """Evictions that are still to happen, those that did not happen in time, and when to look again."""
 
     waiting: Mapping[str, datetime]
-    undone: tuple[Pod, ...]
+    not_deleted: tuple[Pod, ...]
     recheck_s: float | None
 
 
-def disrupted(noted: Mapping[str, datetime], pods: Iterable[Pod], now: datetime) -> Disrupted:
+def disrupted_pods(noted: Mapping[str, datetime], pods: Iterable[Pod], now: datetime) -> DisruptedPods:
     """Go through the notes of evictions; those of pods that are gone or going are done with."""
     waiting: dict[str, datetime] = {}
-    undone: list[Pod] = []
+    not_deleted: list[Pod] = []
     for pod in pods:
         noted_at = noted.get(pod.name)
         if noted_at is None or pod.metadata.is_terminating:
             continue
         if noted_at + DELETION_TIMEOUT < now:
-            undone.append(pod)
+            not_deleted.append(pod)
         else:
             waiting[pod.name] = noted_at
     left_s = [(noted_at + DELETION_TIMEOUT - now).total_seconds() for noted_at in waiting.values()]
-    return Disrupted(waiting, tuple(undone), min(left_s, default=None))
+    return DisruptedPods(waiting, tuple(not_deleted), min(left_s, default=None))
 
 
 def status_of(
     budget: PodDisruptionBudget,
     pods: Iterable[Pod],
-    wanted: Expected,
+    wanted: ExpectedPods,
     waiting: Mapping[str, datetime],
     now: datetime,
 ) -> PodDisruptionBudgetStatus:

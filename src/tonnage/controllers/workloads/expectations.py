@@ -1,11 +1,12 @@
-"""What a controller wrote and its cache does not show yet: until it does, the cache is no ground to act on.
+"""Expectations: what a controller wrote and its cache does not show yet. Until it does, the controller does not act.
 
 A controller that counts what it sees and makes what is missing would make it twice if it looked before its own work
-came back to it. So it notes, for each of its objects, what it wrote; `are_met` says whether the cache has caught up.
+came back to it. So it keeps, for each of its objects, what it wrote; `are_satisfied` says whether the cache has caught
+up with all of it.
 
     written    the cache has come as far as the revision that the server gave to the write
-    deleted    the cache no longer shows that life of the object, or shows that it is going
-    in doubt   the server's answer got lost: `settle` asks it what became of the object, and one of the above follows
+    deleted    the cache no longer shows that life of the object, or shows that it is being deleted
+    in doubt   the server's answer got lost: `resolve_doubts` reads the object, and one of the above follows
 
 What is not met after five minutes is forgotten, as upstream does: a server that was restored from a copy counts from an
 older revision, and an event may be lost for reasons nobody thought of. Nothing survives the program, and nothing has
@@ -17,9 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tonnage import logs
+from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.clock import Clock
@@ -32,22 +34,10 @@ TIMEOUT_S: Final = 300.0
 _log = logs.logger(__name__)
 
 
-class Following(Protocol):
-    """A cache that knows how far it has come; an `Informer` is one."""
-
-    @property
-    def cls(self) -> type[Any]: ...
-
-    @property
-    def resource_version(self) -> str: ...
-
-    def get(self, key: Key, /) -> Object | None: ...
-
-
 @dataclass(frozen=True, slots=True)
-class _Note:
+class _Expectation:
     is_met: Callable[[], bool]
-    noted_at_s: float
+    since_s: float
 
 
 class Expectations:
@@ -56,28 +46,28 @@ class Expectations:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._notes: dict[Key, list[_Note]] = {}
-        self._doubts: dict[Key, list[tuple[Following, Key, str]]] = {}
+        self._expected: dict[Key, list[_Expectation]] = {}
+        self._doubts: dict[Key, list[tuple[Cache[Any], Key, str]]] = {}
 
-    def wrote(self, owner: Key, cache: Following, written: Object) -> None:
+    def expect_written(self, owner: Key, cache: Cache[Any], written: Object) -> None:
         """The server has answered a create or a change with `written`."""
         revision = written.metadata.revision
-        self._note(owner, lambda: revision_of(cache.resource_version) >= revision)
+        self._expect(owner, lambda: revision_of(cache.resource_version) >= revision)
 
-    def deleted(self, owner: Key, cache: Following, key: Key, uid: str) -> None:
+    def expect_deleted(self, owner: Key, cache: Cache[Any], key: Key, uid: str) -> None:
         """The server has taken the deletion of this object."""
 
         def is_met() -> bool:
             shown = cache.get(key)
             return shown is None or shown.uid != uid or shown.metadata.is_terminating
 
-        self._note(owner, is_met)
+        self._expect(owner, is_met)
 
-    def doubt(self, owner: Key, cache: Following, key: Key, uid: str = "") -> None:
+    def mark_in_doubt(self, owner: Key, cache: Cache[Any], key: Key, uid: str = "") -> None:
         """A create or a change of this object, or with `uid` its deletion, got no answer."""
         self._doubts.setdefault(owner, []).append((cache, key, uid))
 
-    async def settle(self, owner: Key) -> None:
+    async def resolve_doubts(self, owner: Key) -> None:
         """Ask the server what became of what is in doubt. Raises what the client raises; then all of it still is."""
         for cache, key, uid in tuple(self._doubts.get(owner, ())):
             try:
@@ -86,35 +76,35 @@ class Expectations:
                 found = None
             if uid:
                 if found is None or found.uid != uid or found.metadata.is_terminating:
-                    self.deleted(owner, cache, key, uid)
+                    self.expect_deleted(owner, cache, key, uid)
             elif found is not None:
-                self.wrote(owner, cache, found)
+                self.expect_written(owner, cache, found)
             self._doubts[owner].remove((cache, key, uid))
         self._doubts.pop(owner, None)
 
-    def are_met(self, owner: Key) -> bool:
+    def are_satisfied(self, owner: Key) -> bool:
         """Whether the cache shows all of it, as far as is known."""
-        notes = self._notes.get(owner)
-        if not notes:
+        expected = self._expected.get(owner)
+        if not expected:
             return owner not in self._doubts
         now_s = self._clock.monotonic()
-        left = [note for note in notes if not note.is_met()]
-        if any(now_s - note.noted_at_s > TIMEOUT_S for note in left):
+        left = [each for each in expected if not each.is_met()]
+        if any(now_s - each.since_s > TIMEOUT_S for each in left):
             _log.warning("The cache did not show our own writes in time; they are forgotten", owner=owner)
             left = []
         if left:
-            self._notes[owner] = left
+            self._expected[owner] = left
         else:
-            self._notes.pop(owner)
+            self._expected.pop(owner)
         return not left and owner not in self._doubts
 
     def forget(self, owner: Key) -> None:
         """The owner is gone."""
-        self._notes.pop(owner, None)
+        self._expected.pop(owner, None)
         self._doubts.pop(owner, None)
 
-    def _note(self, owner: Key, is_met: Callable[[], bool]) -> None:
-        self._notes.setdefault(owner, []).append(_Note(is_met, self._clock.monotonic()))
+    def _expect(self, owner: Key, is_met: Callable[[], bool]) -> None:
+        self._expected.setdefault(owner, []).append(_Expectation(is_met, self._clock.monotonic()))
 
 
 def is_in_doubt(failure: TonnageError) -> bool:

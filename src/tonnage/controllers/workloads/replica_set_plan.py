@@ -25,12 +25,12 @@ DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
-def missing(active: Sequence[Pod], replicas: int) -> int:
+def missing_replicas(active: Sequence[Pod], replicas: int) -> int:
     """How many pods to make, or with a minus to delete, in this round."""
     return max(-BURST_REPLICAS, min(BURST_REPLICAS, replicas - len(active)))
 
 
-def to_delete(active: Sequence[Pod], related: Iterable[Pod], count: int, now: datetime) -> list[Pod]:
+def pods_to_delete(active: Sequence[Pod], related: Iterable[Pod], count: int, now: datetime) -> list[Pod]:
     """The pods to let go of. `related` are those of all sets of the same owner: of two on one node one is spare."""
     if count >= len(active):
         return list(active)

@@ -16,66 +16,43 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from tonnage import logs
-from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.availability import is_active, next_check_s
-from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers, claim_objects
-from tonnage.controllers.workloads.expectations import Expectations, is_in_doubt
+from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
+from tonnage.controllers.workloads.expectations import is_in_doubt
 from tonnage.controllers.workloads.pod_templates import generated_name, pod_from_template
-from tonnage.controllers.workloads.replica_set_plan import missing, status_of, to_delete
+from tonnage.controllers.workloads.replica_set_plan import missing_replicas, pods_to_delete, status_of
 from tonnage.controllers.workloads.status_writes import write_status
+from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.meta import Key
 from tonnage.objects.selectors import selects
 
-_WORKERS = 5
 _FIRST_BATCH = 1
 _NAME_TRIES = 8
 """How often another random name is tried, as an API server does that chooses them."""
-_LOOK_AGAIN_S = 1.0
-"""While own writes are not seen: their events mostly bring the key back sooner."""
 
 _log = logs.logger("tonnage.controllers.replica-sets")
 
 
-class ReplicaSetController:
+class ReplicaSetController(WorkloadController[ReplicaSet, Pod]):
     """Keeps every ReplicaSet at its size."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._client = context.client
-        self._informers = context.informers
-        self._recorder = context.recorder
-        self._clock = context.clock
+        sets = context.informers.of(ReplicaSet)
         self._rng = context.rng
-        self._sets = context.informers.of(ReplicaSet)
         self._pods = context.informers.of(Pod)
-        self._pods_of = ControllerRefIndex(self._pods)
-        self._sets_of = ControllerRefIndex(self._sets)
-        self._expectations = Expectations(context.client, context.clock)
-        self._reconciler = Reconciler("replica-sets", self._reconcile, clock=context.clock, workers=_WORKERS)
-        self._reconciler.follow(self._sets)
-        add_owned_event_handlers(self._reconciler, self._pods, self._sets, lambda owner: owner.spec.selector)
-
-    async def run(self) -> None:
-        """Work until cancelled. Nothing is done before all is known: half a state looks like missing pods."""
-        await self._informers.wait_synced()
-        await self._reconciler.run()
+        self._sets_of = ControllerRefIndex(sets)
+        super().__init__(context, "replica-sets", sets, self._pods)
 
     # -- one set ------------------------------------------------------------------------------------------------------
 
-    async def _reconcile(self, key: Key) -> float | None:
-        found = self._sets.get(key)
-        if found is None:
-            self._expectations.forget(key)
-            return None
-        await self._expectations.settle(key)
-        # Asked before the pods are listed: what is met now is in every list that follows.
-        is_current = self._expectations.are_met(key)
+    async def sync(self, found: ReplicaSet, /, *, is_current: bool) -> float | None:
+        """Create or delete pods, then write the status. Mirrors syncReplicaSet."""
         pods = await claim_objects(
-            self._client, found, self._pods_of, lambda pod: selects(found.spec.selector, pod.metadata.labels)
+            self._client, found, self._owned, lambda pod: selects(found.spec.selector, pod.metadata.labels)
         )
         active = [pod for pod in pods if is_active(pod)]
         failure: TonnageError | None = None
@@ -88,18 +65,18 @@ class ReplicaSetController:
         if failure is not None:
             raise failure
         if not is_current:
-            return _LOOK_AGAIN_S
+            return RESYNC_S
         return next_check_s(active, found.spec.min_ready_seconds, now)
 
     async def _manage(self, owner: ReplicaSet, active: Sequence[Pod]) -> TonnageError | None:
         """Make or delete what the plan says; the first failure, after which the rest is left for the next round."""
-        count = missing(active, owner.spec.replicas)
+        count = missing_replicas(active, owner.spec.replicas)
         if count > 0:
             _log.info("Too few replicas", replica_set=owner.key, need=owner.spec.replicas, creating=count)
             return await slow_start(count, lambda _: self._create(owner))
         if count < 0:
             _log.info("Too many replicas", replica_set=owner.key, need=owner.spec.replicas, deleting=-count)
-            chosen = to_delete(active, self._related(owner), -count, self._clock.now())
+            chosen = pods_to_delete(active, self._related(owner), -count, self._clock.now())
             return first_failure(await asyncio.gather(*(self._delete(owner, pod) for pod in chosen)))
         return None
 
@@ -107,7 +84,7 @@ class ReplicaSetController:
         """The pods of all sets that have the same controller; without one, the set's own."""
         controller = owner.metadata.controller
         siblings = self._sets_of.of_uid(controller.uid) if controller is not None else [owner]
-        return [pod for each in siblings for pod in self._pods_of.of(each)]
+        return [pod for each in siblings for pod in self._owned.of(each)]
 
     async def _create(self, owner: ReplicaSet) -> TonnageError | None:
         doc = pod_from_template(owner.spec.template, owner)
@@ -120,14 +97,14 @@ class ReplicaSetController:
                 if isinstance(exc, AlreadyExists) and tries_left:
                     continue  # by chance somebody has that name
                 return self._failed_to_create(owner, name, exc)
-            self._expectations.wrote(owner.key, self._pods, pod)
+            self._expectations.expect_written(owner.key, self._pods, pod)
             self._recorder.event(owner, "Normal", "SuccessfulCreate", "Create", f"Created pod: {name}", pod)
             break
         return None
 
     def _failed_to_create(self, owner: ReplicaSet, name: str, failure: TonnageError) -> TonnageError | None:
         if is_in_doubt(failure):
-            self._expectations.doubt(owner.key, self._pods, f"{owner.namespace}/{name}")
+            self._expectations.mark_in_doubt(owner.key, self._pods, f"{owner.namespace}/{name}")
         if is_namespace_terminating(failure):
             return None
         self._recorder.event(owner, "Warning", "FailedCreate", "Create", f"Error creating: {failure.message}")
@@ -137,14 +114,14 @@ class ReplicaSetController:
         try:
             await self._client.delete(Pod, pod.key, uid=pod.uid)
         except NotFound:
-            self._expectations.deleted(owner.key, self._pods, pod.key, pod.uid)
+            self._expectations.expect_deleted(owner.key, self._pods, pod.key, pod.uid)
             return None
         except TonnageError as exc:
             if is_in_doubt(exc):
-                self._expectations.doubt(owner.key, self._pods, pod.key, pod.uid)
+                self._expectations.mark_in_doubt(owner.key, self._pods, pod.key, pod.uid)
             self._recorder.event(owner, "Warning", "FailedDelete", "Delete", f"Error deleting: {exc.message}", pod)
             return exc
-        self._expectations.deleted(owner.key, self._pods, pod.key, pod.uid)
+        self._expectations.expect_deleted(owner.key, self._pods, pod.key, pod.uid)
         self._recorder.event(owner, "Normal", "SuccessfulDelete", "Delete", f"Deleted pod: {pod.name}", pod)
         return None
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from tonnage.controllers.workloads.availability import share
+from tonnage.controllers.workloads.availability import scaled_value
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet
 from tonnage.objects.document import copy, same
 from tonnage.objects.meta import Object
@@ -34,8 +34,8 @@ def is_rolling(deployment: Deployment) -> bool:
 
 def fenceposts(max_surge: int | str, max_unavailable: int | str, replicas: int) -> tuple[int, int]:
     """(surge, unavailable) as counts: surge rounds up, unavailable down; both zero would be a standstill."""
-    surge = share(max_surge, replicas, round_up=True)
-    unavailable = share(max_unavailable, replicas, round_up=False)
+    surge = scaled_value(max_surge, replicas, round_up=True)
+    unavailable = scaled_value(max_unavailable, replicas, round_up=False)
     return surge, unavailable if surge or unavailable else 1
 
 

@@ -31,7 +31,7 @@ from tonnage.objects.core_v1 import ObjectReference, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 
 
-class ClaimInTheWay(TonnageError):
+class ClaimTerminating(TonnageError):
     """A claim of the right name is on its way out; the pod cannot be made before it is gone."""
 
     def __init__(self, name: str) -> None:
@@ -59,15 +59,15 @@ class StatefulPodControl:
         """Make the claims of an ordinal where they are missing, then its pod. Raises what was in the way."""
         name = pod_name(owner, ordinal)
         try:
-            await self.make_claims(owner, ordinal)
+            await self.create_claims(owner, ordinal)
             made = codec.convert(Pod, await self._client.create_doc(pod_for(owner, template, ordinal, revision)))
         except AlreadyExists:
             raise  # the cache will show it: no failure to tell people of
         except TonnageError as exc:
-            self._tell_pod(owner, "Create", name, exc)
+            self._record_pod_event(owner, "Create", name, exc)
             raise
-        self._expectations.wrote(owner.key, self._pods, made)
-        self._tell_pod(owner, "Create", name, None)
+        self._expectations.expect_written(owner.key, self._pods, made)
+        self._record_pod_event(owner, "Create", name, None)
 
     async def delete(self, owner: StatefulSet, pod: Pod) -> None:
         try:
@@ -75,12 +75,12 @@ class StatefulPodControl:
         except NotFound:
             pass  # that is what was wanted
         except TonnageError as exc:
-            self._tell_pod(owner, "Delete", pod.name, exc)
+            self._record_pod_event(owner, "Delete", pod.name, exc)
             raise
-        self._expectations.deleted(owner.key, self._pods, pod.key, pod.uid)
-        self._tell_pod(owner, "Delete", pod.name, None)
+        self._expectations.expect_deleted(owner.key, self._pods, pod.key, pod.uid)
+        self._record_pod_event(owner, "Delete", pod.name, None)
 
-    async def conform(self, owner: StatefulSet, pod: Pod) -> None:
+    async def update(self, owner: StatefulSet, pod: Pod) -> None:
         """Give an adopted pod the labels of its identity, and its claims the owners that the policy wants.
 
         Its volumes stay as they are: no API server lets them be changed.
@@ -90,21 +90,21 @@ class StatefulPodControl:
             try:
                 written = await self._client.patch(Pod, pod.key, patch, patch_type="strategic")
             except TonnageError as exc:
-                self._tell_pod(owner, "Update", pod.name, exc)
+                self._record_pod_event(owner, "Update", pod.name, exc)
                 raise
-            self._expectations.wrote(owner.key, self._pods, written)
-            self._tell_pod(owner, "Update", pod.name, None)
-        await self.keep_claims(owner, pod)
+            self._expectations.expect_written(owner.key, self._pods, written)
+            self._record_pod_event(owner, "Update", pod.name, None)
+        await self.update_claims(owner, pod)
 
-    async def make_claims(self, owner: StatefulSet, ordinal: int) -> None:
-        """Make the claims of an ordinal that are missing. Raises ClaimInTheWay for one that is being deleted."""
+    async def create_claims(self, owner: StatefulSet, ordinal: int) -> None:
+        """Make the claims of an ordinal that are missing. Raises ClaimTerminating for one that is being deleted."""
         owners = [to_doc(each) for each in claim_retention.owners_at_creation(owner)]
         for doc in claims_for(owner, ordinal):
             name = doc["metadata"]["name"]
             known = self._claims.get(f"{owner.namespace}/{name}")
             if known is not None:
                 if known.metadata.is_terminating:
-                    raise ClaimInTheWay(name)
+                    raise ClaimTerminating(name)
                 continue
             if owners:
                 doc["metadata"]["ownerReferences"] = owners
@@ -112,18 +112,18 @@ class StatefulPodControl:
                 made = codec.convert(PersistentVolumeClaim, await self._client.create_doc(doc))
             except TonnageError as exc:
                 if not isinstance(exc, AlreadyExists):
-                    self._tell_claim(owner, name, ordinal, exc)
+                    self._record_claim_event(owner, name, ordinal, exc)
                 raise
-            self._expectations.wrote(owner.key, self._claims, made)
-            self._tell_claim(owner, name, ordinal, None)
+            self._expectations.expect_written(owner.key, self._claims, made)
+            self._record_claim_event(owner, name, ordinal, None)
 
-    async def keep_claims(self, owner: StatefulSet, pod: Pod) -> None:
+    async def update_claims(self, owner: StatefulSet, pod: Pod) -> None:
         """Bring the claims' owners to the retention policy; those that the cache does not show come next time."""
         for name in claim_names(owner, ordinal_of(pod.name)).values():
             known = self._claims.get(f"{owner.namespace}/{name}")
             if known is None:
                 continue
-            if claim_retention.has_other_controller(known, owner, pod):
+            if claim_retention.has_unexpected_controller(known, owner, pod):
                 note = (
                     f"PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, "
                     "the retention policy is ignored for this claim"
@@ -137,13 +137,13 @@ class StatefulPodControl:
             try:
                 written = await self._client.patch(PersistentVolumeClaim, known.key, patch)
             except TonnageError as exc:
-                self._tell_pod(owner, "Update", pod.name, exc)
+                self._record_pod_event(owner, "Update", pod.name, exc)
                 raise
-            self._expectations.wrote(owner.key, self._claims, written)
+            self._expectations.expect_written(owner.key, self._claims, written)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def _tell_pod(self, owner: StatefulSet, verb: str, name: str, failure: TonnageError | None) -> None:
+    def _record_pod_event(self, owner: StatefulSet, verb: str, name: str, failure: TonnageError | None) -> None:
         about = ObjectReference(api_version="v1", kind="Pod", namespace=owner.namespace, name=name)
         what = f"{verb} Pod {name} in StatefulSet {owner.name}"
         if failure is None:
@@ -152,7 +152,7 @@ class StatefulPodControl:
             note = f"{what} failed error: {failure.message}"
             self._recorder.event(owner, "Warning", f"Failed{verb}", verb, note, about)
 
-    def _tell_claim(self, owner: StatefulSet, name: str, ordinal: int, failure: TonnageError | None) -> None:
+    def _record_claim_event(self, owner: StatefulSet, name: str, ordinal: int, failure: TonnageError | None) -> None:
         about = ObjectReference(api_version="v1", kind="PersistentVolumeClaim", namespace=owner.namespace, name=name)
         pod = pod_name(owner, ordinal)
         if failure is None:

@@ -39,24 +39,24 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeClaims:
+class CreateClaims:
     """Make what is missing of a waiting pod's claims."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
-class Conform:
+class UpdatePod:
     """Give a pod its identity labels and its claims their owners."""
 
     pod: Pod
 
 
-Step = Create | Delete | MakeClaims | Conform
+Step = Create | Delete | CreateClaims | UpdatePod
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ObservedState:
     """What a plan is drawn from, besides the set and its pods."""
 
     current_revision: str
@@ -64,11 +64,11 @@ class Moment:
     now: datetime
     stale_claims: Collection[int] = frozenset()
     """Ordinals whose claims still belong to a pod that is gone."""
-    unkept_claims: Collection[str] = frozenset()
+    mismatched_claims: Collection[str] = frozenset()
     """Names of pods whose claims do not have the owners that the retention policy wants."""
 
 
-def plan(owner: StatefulSet, pods: Iterable[Pod], moment: Moment) -> list[Step]:
+def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> list[Step]:
     """What to do now, in this order; a step that fails ends the round.
 
     A set that is being deleted is left to the garbage collector.
@@ -82,57 +82,61 @@ def plan(owner: StatefulSet, pods: Iterable[Pod], moment: Moment) -> list[Step]:
     is_ordered = owner.spec.pod_management_policy != "Parallel"
     steps: list[Step] = []
     for ordinal, pod in zip(wanted, replicas, strict=True):
-        is_done = _tend(owner, ordinal, pod, moment, steps)
+        is_done = _process_replica(owner, ordinal, pod, observed, steps)
         if not is_done and is_ordered:
             return steps
-    steps += [Conform(pod) for pod in condemned if pod.name in moment.unkept_claims]
+    steps += [UpdatePod(pod) for pod in condemned if pod.name in observed.mismatched_claims]
     # In order, this point is reached only when every wanted pod is available: the first who is not well is condemned.
-    unwell = (pod for pod in reversed(condemned) if _is_unavailable(owner, pod, moment.now))
+    unwell = (pod for pod in reversed(condemned) if _is_unavailable(owner, pod, observed.now))
     first_unwell = next(unwell, None)
     for pod in condemned:
         if pod.metadata.is_terminating:
             if is_ordered:
                 return steps
             continue
-        is_well = _is_running_and_ready(pod) and is_available(pod, owner.spec.min_ready_seconds, moment.now)
+        is_well = _is_running_and_ready(pod) and is_available(pod, owner.spec.min_ready_seconds, observed.now)
         if is_ordered and not is_well and pod is not first_unwell:
             return steps
         steps.append(Delete(pod))
         if is_ordered:
             return steps
-    return _update(owner, replicas, moment, steps)
+    return _update(owner, replicas, observed, steps)
 
 
-def _tend(owner: StatefulSet, ordinal: int, pod: Pod | None, moment: Moment, steps: list[Step]) -> bool:
+def _process_replica(
+    owner: StatefulSet, ordinal: int, pod: Pod | None, observed: ObservedState, steps: list[Step]
+) -> bool:
     """Add what one ordinal needs; whether it is well, so that the next one may be looked at."""
     if pod is None:
-        if ordinal not in moment.stale_claims:
-            steps.append(Create(ordinal, revision_for(owner, ordinal, moment)))
+        if ordinal not in observed.stale_claims:
+            steps.append(Create(ordinal, revision_for(owner, ordinal, observed)))
         return False
     if pod.is_terminal:
         if not pod.metadata.is_terminating:
             steps.append(Delete(pod))
         return False
     if pod.status.phase == "Pending":
-        steps.append(MakeClaims(pod))
+        steps.append(CreateClaims(pod))
     is_ordered = owner.spec.pod_management_policy != "Parallel"
-    if is_ordered and (_is_unavailable(owner, pod, moment.now) or not _is_running_and_ready(pod)):
+    if is_ordered and (_is_unavailable(owner, pod, observed.now) or not _is_running_and_ready(pod)):
         return False
-    if not has_identity(pod) or pod.name in moment.unkept_claims:
-        steps.append(Conform(pod))
+    if not has_identity(pod) or pod.name in observed.mismatched_claims:
+        steps.append(UpdatePod(pod))
     return True
 
 
-def revision_for(owner: StatefulSet, ordinal: int, moment: Moment) -> str:
+def revision_for(owner: StatefulSet, ordinal: int, observed: ObservedState) -> str:
     """New pods are of the update's revision; those below the partition stay at the current one."""
     strategy = owner.spec.update_strategy
     is_kept = (
         strategy.type == "RollingUpdate" and ordinal < owner.spec.ordinals.start + strategy.rolling_update.partition
     )
-    return moment.current_revision if is_kept else moment.update_revision
+    return observed.current_revision if is_kept else observed.update_revision
 
 
-def _update(owner: StatefulSet, replicas: Sequence[Pod | None], moment: Moment, steps: list[Step]) -> list[Step]:
+def _update(
+    owner: StatefulSet, replicas: Sequence[Pod | None], observed: ObservedState, steps: list[Step]
+) -> list[Step]:
     """Replace the highest pod of another revision, when all above it are available."""
     if owner.spec.update_strategy.type == "OnDelete":
         return steps
@@ -140,27 +144,29 @@ def _update(owner: StatefulSet, replicas: Sequence[Pod | None], moment: Moment, 
     for pod in reversed(replicas[partition:]):
         if pod is None:
             break  # just made: it is waited for
-        if revision_of(pod) != moment.update_revision and not pod.metadata.is_terminating:
+        if revision_of(pod) != observed.update_revision and not pod.metadata.is_terminating:
             if Delete(pod) in steps:
                 break  # it has ended and goes anyway
             return [*steps, Delete(pod)]
-        if _is_unavailable(owner, pod, moment.now):
+        if _is_unavailable(owner, pod, observed.now):
             break
     return steps
 
 
-def status_of(owner: StatefulSet, pods: Sequence[Pod], moment: Moment, collision_count: int) -> StatefulSetStatus:
+def status_of(
+    owner: StatefulSet, pods: Sequence[Pod], observed: ObservedState, collision_count: int
+) -> StatefulSetStatus:
     """The status by what is there; a finished rolling update makes its revision the current one."""
     ready = [pod for pod in pods if _is_running_and_ready(pod)]
     staying = [revision_of(pod) for pod in pods if not pod.metadata.is_terminating]
     status = StatefulSetStatus(
         replicas=len(pods),
         ready_replicas=len(ready),
-        available_replicas=sum(is_available(pod, owner.spec.min_ready_seconds, moment.now) for pod in ready),
-        current_replicas=staying.count(moment.current_revision),
-        updated_replicas=staying.count(moment.update_revision),
-        current_revision=moment.current_revision,
-        update_revision=moment.update_revision,
+        available_replicas=sum(is_available(pod, owner.spec.min_ready_seconds, observed.now) for pod in ready),
+        current_replicas=staying.count(observed.current_revision),
+        updated_replicas=staying.count(observed.update_revision),
+        current_revision=observed.current_revision,
+        update_revision=observed.update_revision,
         observed_generation=owner.metadata.generation,
         collision_count=collision_count,
         conditions=owner.status.conditions,

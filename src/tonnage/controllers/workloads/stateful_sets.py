@@ -15,12 +15,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tonnage import logs
-from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import claim_retention, stateful_set_revisions
 from tonnage.controllers.workloads.availability import next_check_s
-from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers, claim_objects
-from tonnage.controllers.workloads.expectations import Expectations
+from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
 from tonnage.controllers.workloads.stateful_identity import (
     claim_names,
     is_member,
@@ -31,58 +29,44 @@ from tonnage.controllers.workloads.stateful_identity import (
 )
 from tonnage.controllers.workloads.stateful_pod_control import StatefulPodControl
 from tonnage.controllers.workloads.stateful_set_plan import (
-    Conform,
     Create,
+    CreateClaims,
     Delete,
-    MakeClaims,
-    Moment,
+    ObservedState,
     Step,
+    UpdatePod,
     plan,
     status_of,
 )
 from tonnage.controllers.workloads.status_writes import write_status
+from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
 from tonnage.errors import AlreadyExists, NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc, same
-from tonnage.objects.meta import Key
 from tonnage.objects.selectors import selects
-
-_WORKERS = 5
-_LOOK_AGAIN_S = 1.0
-"""While own writes are not seen: their events mostly bring the key back sooner."""
 
 _log = logs.logger("tonnage.controllers.stateful-sets")
 
 
-class StatefulSetController:
-    """Brings every StatefulSet's pods and claims to what it asks for."""
+class StatefulSetController(WorkloadController[StatefulSet, Pod]):
+    """Keeps every StatefulSet's pods and claims as it asks for."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._client = context.client
-        self._informers = context.informers
-        self._clock = context.clock
         self._sets = context.informers.of(StatefulSet)
         self._pods = context.informers.of(Pod)
         self._claims = context.informers.of(PersistentVolumeClaim)
         self._revisions = context.informers.of(ControllerRevision)
-        self._pods_of = ControllerRefIndex(self._pods)
         self._revisions_of = ControllerRefIndex(self._revisions)
-        self._expectations = Expectations(context.client, context.clock)
-        self._acts = StatefulPodControl(context.client, context.recorder, self._pods, self._claims, self._expectations)
-        self._reconciler = Reconciler("stateful-sets", self._reconcile, clock=context.clock, workers=_WORKERS)
-        self._reconciler.follow(self._sets)
-        add_owned_event_handlers(self._reconciler, self._pods, self._sets, lambda owner: owner.spec.selector)
+        super().__init__(context, "stateful-sets", self._sets, self._pods)
+        self._pod_control = StatefulPodControl(
+            context.client, context.recorder, self._pods, self._claims, self._expectations
+        )
         self._claims.on_change(self._claim_changed)
         self._revisions.on_change(self._revision_changed)
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        await self._informers.wait_synced()
-        await self._reconciler.run()
-
-    # -- whom a change concerns ---------------------------------------------------------------------------------------
+    # -- event handlers -----------------------------------------------------------------------------------------------
 
     def _claim_changed(self, found: PersistentVolumeClaim) -> None:
         """`data-web-0` may be what the set `web` waits for, to come or to go; a template's name may have dashes too."""
@@ -99,13 +83,10 @@ class StatefulSetController:
 
     # -- one set ------------------------------------------------------------------------------------------------------
 
-    async def _reconcile(self, key: Key) -> float | None:
-        owner = self._sets.get(key)
-        if owner is None:
-            self._expectations.forget(key)
-            return None
-        if not self._expectations.are_met(key):
-            return _LOOK_AGAIN_S
+    async def sync(self, owner: StatefulSet, /, *, is_current: bool) -> float | None:
+        """Take the steps that the plan names, then write the status. Mirrors syncStatefulSet."""
+        if not is_current:
+            return RESYNC_S
         selector = owner.spec.selector
         revisions = stateful_set_revisions.in_order(
             await claim_objects(
@@ -115,24 +96,24 @@ class StatefulSetController:
         pods = await claim_objects(
             self._client,
             owner,
-            self._pods_of,
+            self._owned,
             lambda pod: is_member(owner, pod) and selects(selector, pod.metadata.labels),
         )
         update, collisions = await self._update_revision(owner, revisions)
         current = next((each for each in revisions if each.name == owner.status.current_revision), update)
-        moment = self._moment(owner, pods, current.name, update.name)
-        failure = await self._carry_out(owner, plan(owner, pods, moment), (current, update))
-        written = await write_status(self._client, owner, status_of(owner, pods, moment, collisions))
+        observed = self._observe(owner, pods, current.name, update.name)
+        failure = await self._carry_out(owner, plan(owner, pods, observed), (current, update))
+        written = await write_status(self._client, owner, status_of(owner, pods, observed, collisions))
         if written is not None:
-            self._expectations.wrote(key, self._sets, written)
+            self._expectations.expect_written(owner.key, self._sets, written)
         await self._forget_history(owner, revisions, {current.name, update.name, *map(revision_of, pods)})
         if failure is not None:
             raise failure
-        return next_check_s(pods, owner.spec.min_ready_seconds, moment.now)
+        return next_check_s(pods, owner.spec.min_ready_seconds, observed.now)
 
-    def _moment(self, owner: StatefulSet, pods: Sequence[Pod], current: str, update: str) -> Moment:
+    def _observe(self, owner: StatefulSet, pods: Sequence[Pod], current: str, update: str) -> ObservedState:
         there = {ordinal_of(pod.name) for pod in pods}
-        return Moment(
+        return ObservedState(
             current_revision=current,
             update_revision=update,
             now=self._clock.now(),
@@ -145,7 +126,7 @@ class StatefulSetController:
                     for found in self._claims_at(owner, ordinal)
                 )
             },
-            unkept_claims={
+            mismatched_claims={
                 pod.name
                 for pod in pods
                 if any(
@@ -171,14 +152,14 @@ class StatefulSetController:
             for step in steps:
                 match step:
                     case Create(ordinal, revision):
-                        await self._acts.create(owner, templates[revision], ordinal, revision)
+                        await self._pod_control.create(owner, templates[revision], ordinal, revision)
                     case Delete(pod):
-                        await self._acts.delete(owner, pod)
-                    case MakeClaims(pod):
-                        await self._acts.make_claims(owner, ordinal_of(pod.name))
-                        await self._acts.keep_claims(owner, pod)
-                    case Conform(pod):
-                        await self._acts.conform(owner, pod)
+                        await self._pod_control.delete(owner, pod)
+                    case CreateClaims(pod):
+                        await self._pod_control.create_claims(owner, ordinal_of(pod.name))
+                        await self._pod_control.update_claims(owner, pod)
+                    case UpdatePod(pod):
+                        await self._pod_control.update(owner, pod)
         except TonnageError as exc:
             return exc
         return None
@@ -197,7 +178,7 @@ class StatefulSetController:
             known = wanted.known
             patch: Doc = {"metadata": {"resourceVersion": known.metadata.resource_version}, "revision": wanted.number}
             renumbered = await self._client.patch(ControllerRevision, known.key, patch)
-            self._expectations.wrote(owner.key, self._revisions, renumbered)
+            self._expectations.expect_written(owner.key, self._revisions, renumbered)
             return renumbered, collisions
         return await self._new_revision(owner, wanted.number or 1, collisions)
 
@@ -211,7 +192,7 @@ class StatefulSetController:
                 if not same(made.data, doc["data"]):
                     collisions += 1
                     continue
-            self._expectations.wrote(owner.key, self._revisions, made)
+            self._expectations.expect_written(owner.key, self._revisions, made)
             return made, collisions
 
     async def _forget_history(self, owner: StatefulSet, ordered: Sequence[ControllerRevision], live: set[str]) -> None:
@@ -220,4 +201,4 @@ class StatefulSetController:
                 await self._client.delete(ControllerRevision, each.key, uid=each.uid)
             except NotFound:
                 continue
-            self._expectations.deleted(owner.key, self._revisions, each.key, each.uid)
+            self._expectations.expect_deleted(owner.key, self._revisions, each.key, each.uid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.controllers.workloads.claim_retention import (
-    has_other_controller,
+    has_unexpected_controller,
     is_stale,
     owners_at_creation,
     owners_to_set,
@@ -71,11 +71,11 @@ def test_a_claim_that_another_controller_manages_is_left_to_it() -> None:
     owner = stateful_set("db", 1, retention=(RETAIN, DELETE))
     pod = member(owner, 0)
     managed = {**OTHER, "controller": True}
-    assert has_other_controller(claim(managed), owner, pod)
+    assert has_unexpected_controller(claim(managed), owner, pod)
     assert owners_to_set(claim(managed), owner, pod) is None
     both = claim(managed, {**owned_by(owner), "controller": False})
     assert kinds(owners_to_set(both, owner, pod)) == ["ConfigMap"]
-    assert not has_other_controller(claim(managed), stateful_set("db", 1), pod)
+    assert not has_unexpected_controller(claim(managed), stateful_set("db", 1), pod)
 
 
 def test_a_claim_that_goes_with_a_pod_that_is_gone_holds_its_successor_back() -> None:

@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 
 from tonnage.controllers.workloads.deployment_status import (
+    calculate_status,
     check_after_s,
     condition_of,
-    counted,
     is_complete,
-    paused,
-    rolled,
+    paused_conditions,
+    rollout_status,
 )
 from tonnage.objects.apps_v1 import Deployment
 from tonnage.testing.builders import Doc
@@ -32,7 +32,7 @@ def told(found: Deployment, type: str = "Progressing") -> tuple[str, str, str] |
 def after(wanted: Deployment, **new: int) -> tuple[str, str, str] | None:
     """What is said of progress when the new set is as told."""
     sets = [replica_set("web-1", new["size"], available=new["available"])]
-    status = rolled(wanted, sets, sets[0], NOW)
+    status = rollout_status(wanted, sets, sets[0], NOW)
     condition = condition_of(status.conditions, "Progressing")
     return None if condition is None else (condition.status, condition.reason, condition.message)
 
@@ -41,7 +41,7 @@ def test_the_counts_are_the_sums_of_the_sets() -> None:
     wanted = deployment(replicas=10, surge=3, unavailable=2)
     new = replica_set("new", 5, available=3, status={"terminatingReplicas": 0})
     old = replica_set("old", 8, available=7, status={"terminatingReplicas": 2})
-    status = counted(wanted, [old, new], new, NOW)
+    status = calculate_status(wanted, [old, new], new, NOW)
     # 5 + 8 pods, 3 + 7 available, 13 - 10 not; 10 - 2 = 8 are the least, and 10 are.
     assert (status.replicas, status.updated_replicas, status.ready_replicas) == (13, 5, 10)
     assert (status.available_replicas, status.unavailable_replicas, status.terminating_replicas) == (10, 3, 2)
@@ -52,10 +52,10 @@ def test_the_counts_are_the_sums_of_the_sets() -> None:
 
 def test_too_few_available_pods_are_said() -> None:
     enough = [replica_set("new", 10, available=8)]
-    status = counted(deployment(replicas=10, unavailable=2), enough, enough[0], NOW)
+    status = calculate_status(deployment(replicas=10, unavailable=2), enough, enough[0], NOW)
     assert [condition.status for condition in status.conditions] == ["True"]
     sets = [replica_set("new", 10, available=7)]
-    status = counted(deployment(replicas=10, unavailable=2), sets, sets[0], NOW)
+    status = calculate_status(deployment(replicas=10, unavailable=2), sets, sets[0], NOW)
     available = condition_of(status.conditions, "Available")
     assert available is not None
     assert (available.status, available.reason, available.message) == (
@@ -67,7 +67,7 @@ def test_too_few_available_pods_are_said() -> None:
 
 def test_terminating_pods_are_not_counted_when_a_set_does_not_tell() -> None:
     sets = [replica_set("a", 1, status={"terminatingReplicas": 1}), replica_set("b", 1)]
-    assert counted(deployment(), sets, None, NOW).terminating_replicas is None
+    assert calculate_status(deployment(), sets, None, NOW).terminating_replicas is None
 
 
 def test_a_rollout_goes_from_created_over_updated_to_available() -> None:
@@ -100,7 +100,7 @@ def test_without_progress_the_deadline_passes_and_the_rollout_has_failed() -> No
 def test_progress_moves_the_deadline_and_keeps_the_time_of_the_last_change() -> None:
     going = deployment(replicas=2, status={"replicas": 2, **progressing("ReplicaSetUpdated", age_s=100)})
     sets = [replica_set("web-1", 2, available=1)]
-    condition = condition_of(rolled(going, sets, sets[0], NOW).conditions, "Progressing")
+    condition = condition_of(rollout_status(going, sets, sets[0], NOW).conditions, "Progressing")
     assert condition is not None
     assert (condition.last_update_time, condition.last_transition_time) == (NOW, NOW - timedelta(seconds=100))
 
@@ -113,34 +113,34 @@ def test_a_finished_rollout_is_not_judged_again() -> None:
 def test_without_a_deadline_nothing_is_said_of_progress() -> None:
     wanted = deployment(progressDeadlineSeconds=2**31 - 1, status=progressing("ReplicaSetUpdated"))
     assert after(wanted, size=3, available=3) is None
-    assert paused(deployment(progressDeadlineSeconds=2**31 - 1, paused=True), NOW) is None
+    assert paused_conditions(deployment(progressDeadlineSeconds=2**31 - 1, paused=True), NOW) is None
 
 
 def test_a_failure_of_the_new_set_is_passed_on_and_taken_back() -> None:
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "quota"}
     broken = replica_set("web-1", 3, available=0, status={"conditions": [failure]})
-    status = rolled(deployment(), [broken], broken, NOW)
+    status = rollout_status(deployment(), [broken], broken, NOW)
     condition = condition_of(status.conditions, "ReplicaFailure")
     assert condition is not None
     assert (condition.reason, condition.message) == ("FailedCreate", "quota")
     was = deployment(status={"conditions": [failure]})
     well = replica_set("web-1", 3)
-    assert condition_of(rolled(was, [well], well, NOW).conditions, "ReplicaFailure") is None
+    assert condition_of(rollout_status(was, [well], well, NOW).conditions, "ReplicaFailure") is None
 
 
 def test_pausing_and_resuming_are_said_once() -> None:
-    stopped = paused(deployment(paused=True), NOW)
+    stopped = paused_conditions(deployment(paused=True), NOW)
     assert stopped is not None
     assert [(c.status, c.reason, c.message) for c in stopped] == [
         ("Unknown", "DeploymentPaused", "Deployment is paused")
     ]
-    assert paused(deployment(paused=True, status=progressing("DeploymentPaused")), NOW) is None
-    resumed = paused(deployment(status=progressing("DeploymentPaused", status="Unknown")), NOW)
+    assert paused_conditions(deployment(paused=True, status=progressing("DeploymentPaused")), NOW) is None
+    resumed = paused_conditions(deployment(status=progressing("DeploymentPaused", status="Unknown")), NOW)
     assert resumed is not None
     assert [(c.status, c.reason, c.message) for c in resumed] == [
         ("Unknown", "DeploymentResumed", "Deployment is resumed")
     ]
-    assert paused(deployment(paused=True, status=progressing("ProgressDeadlineExceeded")), NOW) is None
+    assert paused_conditions(deployment(paused=True, status=progressing("ProgressDeadlineExceeded")), NOW) is None
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from tonnage.controllers.workloads.disruption_plan import (
-    Expected,
+    ExpectedPods,
     NoController,
-    disrupted,
-    expected,
+    disrupted_pods,
+    expected_pods,
     failed_status,
     stale_after_s,
     status_of,
@@ -46,17 +46,17 @@ def pods_of(*names: str) -> list[Pod]:
 def test_what_is_expected_follows_from_the_limit_and_the_workloads(
     limits: PodDisruptionBudget, pods: int, healthy: int
 ) -> None:
-    assert expected(limits.spec, pods_of("a", "a", "b"), scale_of) == Expected(pods, healthy)
+    assert expected_pods(limits.spec, pods_of("a", "a", "b"), scale_of) == ExpectedPods(pods, healthy)
 
 
 def test_pods_without_a_controller_are_named() -> None:
-    found = expected(budget(max_unavailable=1).spec, [a_pod("bare"), *pods_of("b")], scale_of)
-    assert found == Expected(3, 2, ("bare",))
+    found = expected_pods(budget(max_unavailable=1).spec, [a_pod("bare"), *pods_of("b")], scale_of)
+    assert found == ExpectedPods(3, 2, ("bare",))
 
 
 def test_a_controller_that_nobody_knows_fails_the_count() -> None:
     with pytest.raises(NoController, match='found no controllers for pod "pod-0"'):
-        expected(budget(max_unavailable=1).spec, pods_of("unknown"), scale_of)
+        expected_pods(budget(max_unavailable=1).spec, pods_of("unknown"), scale_of)
 
 
 def test_healthy_is_ready_staying_and_not_about_to_be_evicted() -> None:
@@ -67,7 +67,7 @@ def test_healthy_is_ready_staying_and_not_about_to_be_evicted() -> None:
         a_pod("unready"),
         a_pod("evicted", ready=True),
     ]
-    status = status_of(budget(), pods, Expected(5, 1), {"evicted": NOW}, NOW)
+    status = status_of(budget(), pods, ExpectedPods(5, 1), {"evicted": NOW}, NOW)
     # a and b are well, 1 is needed: 1 may go.
     assert (status.current_healthy, status.desired_healthy, status.disruptions_allowed) == (2, 1, 1)
     assert (status.expected_pods, status.observed_generation) == (5, 1)
@@ -75,7 +75,7 @@ def test_healthy_is_ready_staying_and_not_about_to_be_evicted() -> None:
 
 
 def test_nothing_may_go_while_no_pod_is_expected() -> None:
-    status = status_of(budget(), [a_pod("a", ready=True)], Expected(0, 0), {}, NOW)
+    status = status_of(budget(), [a_pod("a", ready=True)], ExpectedPods(0, 0), {}, NOW)
     assert status.disruptions_allowed == 0
     assert [(c.status, c.reason) for c in status.conditions] == [("False", "InsufficientPods")]
 
@@ -83,22 +83,22 @@ def test_nothing_may_go_while_no_pod_is_expected() -> None:
 def test_the_condition_keeps_the_time_of_its_last_change() -> None:
     said = {"type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods", "lastTransitionTime": ago(99)}
     was = budget(status={"conditions": [said]})
-    kept = status_of(was, [a_pod("a", ready=True)], Expected(1, 0), {}, NOW)
+    kept = status_of(was, [a_pod("a", ready=True)], ExpectedPods(1, 0), {}, NOW)
     assert kept.conditions[0].last_transition_time == NOW - timedelta(seconds=99)
-    changed = status_of(was, [], Expected(1, 0), {}, NOW)
+    changed = status_of(was, [], ExpectedPods(1, 0), {}, NOW)
     assert changed.conditions[0].last_transition_time == NOW
 
 
 def test_notes_of_evictions_end_with_the_pod_or_after_two_minutes() -> None:
     noted = {name: NOW - timedelta(seconds=age) for name, age in (("new", 30), ("old", 121), ("going", 5), ("gone", 5))}
     pods = [a_pod("new"), a_pod("old"), a_pod("going", going=True), a_pod("other")]
-    found = disrupted(noted, pods, NOW)
+    found = disrupted_pods(noted, pods, NOW)
     assert dict(found.waiting) == {"new": NOW - timedelta(seconds=30)}
-    assert [pod.name for pod in found.undone] == ["old"]
+    assert [pod.name for pod in found.not_deleted] == ["old"]
     assert found.recheck_s == 90.0
-    both = disrupted({"new": NOW - timedelta(seconds=30), "old": NOW - timedelta(seconds=100)}, pods, NOW)
+    both = disrupted_pods({"new": NOW - timedelta(seconds=30), "old": NOW - timedelta(seconds=100)}, pods, NOW)
     assert both.recheck_s == 20.0  # the first to end
-    assert disrupted({}, pods, NOW).recheck_s is None
+    assert disrupted_pods({}, pods, NOW).recheck_s is None
 
 
 def test_when_nothing_can_be_counted_nothing_may_go() -> None:

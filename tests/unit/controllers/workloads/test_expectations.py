@@ -63,72 +63,72 @@ Stage = tuple[Expectations, LateCache, OnePod, VirtualClock]
 
 async def test_a_write_is_seen_when_the_cache_has_come_to_its_revision(stage: Stage) -> None:
     expectations, cache, _, _ = stage
-    assert expectations.are_met(OWNER)
-    expectations.wrote(OWNER, cache, a_pod("a", resourceVersion="12"))
-    assert not expectations.are_met(OWNER)
-    assert expectations.are_met("default/other")
+    assert expectations.are_satisfied(OWNER)
+    expectations.expect_written(OWNER, cache, a_pod("a", resourceVersion="12"))
+    assert not expectations.are_satisfied(OWNER)
+    assert expectations.are_satisfied("default/other")
     cache.resource_version = "9"  # as a number less than 12
-    assert not expectations.are_met(OWNER)
+    assert not expectations.are_satisfied(OWNER)
     cache.resource_version = "12"
-    assert expectations.are_met(OWNER)
+    assert expectations.are_satisfied(OWNER)
 
 
 async def test_a_deletion_is_seen_when_that_pod_is_gone_or_going(stage: Stage) -> None:
     expectations, cache, _, _ = stage
     for later in (None, a_pod("a", uid="another"), a_pod("a", going=True, resourceVersion="2")):
         cache.put(a_pod("a", resourceVersion="1"))
-        expectations.deleted(OWNER, cache, "default/a", "default-a")
-        assert not expectations.are_met(OWNER)
+        expectations.expect_deleted(OWNER, cache, "default/a", "default-a")
+        assert not expectations.are_satisfied(OWNER)
         cache.remove("default/a")
         if later is not None:
             cache.put(later)
-        assert expectations.are_met(OWNER)
+        assert expectations.are_satisfied(OWNER)
         cache.remove("default/a")
 
 
 async def test_what_is_never_seen_is_forgotten_after_five_minutes(stage: Stage) -> None:
     expectations, cache, _, clock = stage
-    expectations.wrote(OWNER, cache, a_pod("a", resourceVersion="12"))
+    expectations.expect_written(OWNER, cache, a_pod("a", resourceVersion="12"))
     clock.advance(TIMEOUT_S)
-    assert not expectations.are_met(OWNER)
+    assert not expectations.are_satisfied(OWNER)
     clock.advance(1)
-    assert expectations.are_met(OWNER)
+    assert expectations.are_satisfied(OWNER)
 
 
 async def test_a_create_in_doubt_is_looked_up(stage: Stage) -> None:
     expectations, cache, server, _ = stage
-    expectations.doubt(OWNER, cache, "default/a")
-    assert not expectations.are_met(OWNER)
+    expectations.mark_in_doubt(OWNER, cache, "default/a")
+    assert not expectations.are_satisfied(OWNER)
     server.pod = a_pod("a", resourceVersion="7")
-    await expectations.settle(OWNER)
-    assert not expectations.are_met(OWNER)  # it was made, and the cache does not show it yet
+    await expectations.resolve_doubts(OWNER)
+    assert not expectations.are_satisfied(OWNER)  # it was made, and the cache does not show it yet
     cache.resource_version = "7"
-    assert expectations.are_met(OWNER)
+    assert expectations.are_satisfied(OWNER)
     server.pod = None
-    expectations.doubt(OWNER, cache, "default/b")
-    await expectations.settle(OWNER)
-    assert expectations.are_met(OWNER)  # it was not made
+    expectations.mark_in_doubt(OWNER, cache, "default/b")
+    await expectations.resolve_doubts(OWNER)
+    assert expectations.are_satisfied(OWNER)  # it was not made
 
 
 async def test_a_deletion_in_doubt_is_looked_up(stage: Stage) -> None:
     expectations, cache, server, _ = stage
     cache.put(a_pod("a", resourceVersion="1"))
     server.pod = a_pod("a", resourceVersion="1")
-    expectations.doubt(OWNER, cache, "default/a", "default-a")
-    await expectations.settle(OWNER)
-    assert expectations.are_met(OWNER)  # it was not deleted: whoever wants that tries again
+    expectations.mark_in_doubt(OWNER, cache, "default/a", "default-a")
+    await expectations.resolve_doubts(OWNER)
+    assert expectations.are_satisfied(OWNER)  # it was not deleted: whoever wants that tries again
     server.pod = None
-    expectations.doubt(OWNER, cache, "default/a", "default-a")
-    await expectations.settle(OWNER)
-    assert not expectations.are_met(OWNER)  # it was, and the cache still shows it
+    expectations.mark_in_doubt(OWNER, cache, "default/a", "default-a")
+    await expectations.resolve_doubts(OWNER)
+    assert not expectations.are_satisfied(OWNER)  # it was, and the cache still shows it
 
 
 async def test_an_owner_that_is_gone_waits_for_nothing(stage: Stage) -> None:
     expectations, cache, _, _ = stage
-    expectations.wrote(OWNER, cache, a_pod("a", resourceVersion="12"))
-    expectations.doubt(OWNER, cache, "default/a")
+    expectations.expect_written(OWNER, cache, a_pod("a", resourceVersion="12"))
+    expectations.mark_in_doubt(OWNER, cache, "default/a")
     expectations.forget(OWNER)
-    assert expectations.are_met(OWNER)
+    assert expectations.are_satisfied(OWNER)
 
 
 def test_a_lost_answer_and_a_server_s_fault_leave_a_write_in_doubt() -> None:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tonnage.controllers.workloads.availability import is_active, is_available, next_check_s, share
+from tonnage.controllers.workloads.availability import is_active, is_available, next_check_s, scaled_value
 from tonnage.controllers.workloads.pod_templates import generated_name, pod_from_template, revision_hash, template_hash
 from tonnage.testing.workload_builders import NOW, a_pod, owned_by, replica_set, template
 
@@ -57,8 +57,8 @@ def test_a_revision_s_hash_is_upstream_s_letter_by_letter() -> None:
     ("limit", "total", "up", "down"), [(3, 10, 3, 3), ("25%", 10, 3, 2), ("0%", 10, 0, 0), ("100%", 7, 7, 7)]
 )
 def test_a_share_is_a_count_or_a_percentage(limit: int | str, total: int, up: int, down: int) -> None:
-    assert share(limit, total, round_up=True) == up
-    assert share(limit, total, round_up=False) == down
+    assert scaled_value(limit, total, round_up=True) == up
+    assert scaled_value(limit, total, round_up=False) == down
 
 
 def test_a_pod_is_available_when_it_was_ready_for_long_enough() -> None:

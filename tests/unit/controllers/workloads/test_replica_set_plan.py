@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers.workloads.replica_set_plan import deletion_cost, missing, status_of, to_delete
+from tonnage.controllers.workloads.replica_set_plan import deletion_cost, missing_replicas, pods_to_delete, status_of
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.workload_builders import LABELS, NOW, a_pod, replica_set
 
@@ -13,14 +13,14 @@ COST = "controller.kubernetes.io/pod-deletion-cost"
 
 def first_to_go(*pods: Pod, related: tuple[Pod, ...] = ()) -> list[str]:
     """All but the last one, in the order in which they go."""
-    return [pod.name for pod in to_delete(pods, related or pods, len(pods) - 1, NOW)]
+    return [pod.name for pod in pods_to_delete(pods, related or pods, len(pods) - 1, NOW)]
 
 
 def test_what_is_missing_is_made_and_what_is_too_much_deleted_in_rounds_of_500() -> None:
     pods = [a_pod("a"), a_pod("b")]
-    assert missing(pods, 5) == 3
-    assert missing(pods, 1) == -1
-    assert missing([], 2000) == 500
+    assert missing_replicas(pods, 5) == 3
+    assert missing_replicas(pods, 1) == -1
+    assert missing_replicas([], 2000) == 500
 
 
 def test_sorting_active_pods_with_ranks() -> None:
@@ -62,7 +62,7 @@ def test_pods_without_a_time_go_before_those_that_have_one() -> None:
 
 def test_get_pods_to_delete_takes_all_without_sorting_when_all_go() -> None:
     pods = [a_pod("b", ready=True), a_pod("a")]
-    assert to_delete(pods, pods, 2, NOW) == pods
+    assert pods_to_delete(pods, pods, 2, NOW) == pods
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tonnage.controllers.workloads.stateful_set_plan import (
-    Conform,
     Create,
+    CreateClaims,
     Delete,
-    MakeClaims,
-    Moment,
+    ObservedState,
     Step,
+    UpdatePod,
     plan,
     status_of,
 )
@@ -27,14 +27,14 @@ def word(step: Step) -> str:
             return f"+{ordinal}@{revision}"
         case Delete(pod):
             return f"-{pod.name.rpartition('-')[2]}"
-        case MakeClaims(pod):
+        case CreateClaims(pod):
             return f"claims {pod.name.rpartition('-')[2]}"
-        case Conform(pod):
+        case UpdatePod(pod):
             return f"conform {pod.name.rpartition('-')[2]}"
 
 
 def steps(owner: StatefulSet, *pods: Pod, current: str = "db-1", update: str = "db-1", **more: Any) -> list[str]:
-    return [word(step) for step in plan(owner, pods, Moment(current, update, NOW, **more))]
+    return [word(step) for step in plan(owner, pods, ObservedState(current, update, NOW, **more))]
 
 
 DB = stateful_set("db", 3)
@@ -176,8 +176,8 @@ def test_a_pod_without_its_labels_or_with_unkept_claims_is_brought_in_line() -> 
     nameless = member(owner, 0, ready=True)
     nameless.metadata.labels.pop("statefulset.kubernetes.io/pod-name")  # type: ignore[attr-defined]
     assert steps(owner, nameless) == ["conform 0"]
-    assert steps(owner, *ready(owner, 0), unkept_claims={"db-0"}) == ["conform 0"]
-    assert steps(owner, *ready(owner, 0, 1), unkept_claims={"db-1"}) == ["conform 1", "-1"]
+    assert steps(owner, *ready(owner, 0), mismatched_claims={"db-0"}) == ["conform 0"]
+    assert steps(owner, *ready(owner, 0, 1), mismatched_claims={"db-1"}) == ["conform 1", "-1"]
 
 
 # -- status -----------------------------------------------------------------------------------------------------------
@@ -185,15 +185,15 @@ def test_a_pod_without_its_labels_or_with_unkept_claims_is_brought_in_line() -> 
 
 def test_the_status_counts_revisions_of_pods_that_stay() -> None:
     pods = [*ready(DB, 0), member(DB, 1, "db-2", ready=True), member(DB, 2, "db-2", on="node-1", going=True)]
-    status = status_of(DB, pods, Moment("db-1", "db-2", NOW), 0)
+    status = status_of(DB, pods, ObservedState("db-1", "db-2", NOW), 0)
     assert (status.replicas, status.ready_replicas, status.available_replicas) == (3, 2, 2)
     assert (status.current_replicas, status.updated_replicas) == (1, 1)
     assert (status.current_revision, status.update_revision) == ("db-1", "db-2")
 
 
 def test_a_finished_rolling_update_makes_its_revision_the_current_one() -> None:
-    done = status_of(DB, ready(DB, 0, 1, 2, revision="db-2"), Moment("db-1", "db-2", NOW), 0)
+    done = status_of(DB, ready(DB, 0, 1, 2, revision="db-2"), ObservedState("db-1", "db-2", NOW), 0)
     assert (done.current_revision, done.current_replicas, done.updated_replicas) == ("db-2", 3, 3)
     manual = stateful_set("db", 3, on_delete=True)
-    kept = status_of(manual, ready(manual, 0, 1, 2, revision="db-2"), Moment("db-1", "db-2", NOW), 0)
+    kept = status_of(manual, ready(manual, 0, 1, 2, revision="db-2"), ObservedState("db-1", "db-2", NOW), 0)
     assert (kept.current_revision, kept.current_replicas) == ("db-1", 0)

@@ -1,0 +1,65 @@
+"""What the controllers of Deployments, ReplicaSets and StatefulSets have in common: informers, queue, expectations.
+
+A workload is queued when it changes, and when an object that it owns or would adopt does. A worker takes its key, asks
+the server about writes whose answer was lost, and syncs the workload; whether the caches show all of the controller's
+own writes is decided before anything is read from them. Kinds differ in `sync` alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Final, Generic, TypeVar
+
+from tonnage.client.informer import Informer
+from tonnage.client.reconciler import Reconciler
+from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers
+from tonnage.controllers.workloads.expectations import Expectations
+from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
+from tonnage.objects.meta import Key, Object
+
+Workload = TypeVar("Workload", Deployment, ReplicaSet, StatefulSet)
+Dependent = TypeVar("Dependent", bound=Object)
+
+RESYNC_S: Final = 1.0
+"""After which a workload is looked at again while own writes are not seen; their events mostly come sooner."""
+_WORKERS: Final = 5
+
+
+class WorkloadController(ABC, Generic[Workload, Dependent]):
+    """Syncs the workloads of one kind, whose objects of another kind it owns."""
+
+    def __init__(
+        self, context: ControllerContext, name: str, workloads: Informer[Workload], dependents: Informer[Dependent]
+    ) -> None:
+        self._client = context.client
+        self._informers = context.informers
+        self._recorder = context.recorder
+        self._clock = context.clock
+        self._workloads: Informer[Workload] = workloads
+        self._owned = ControllerRefIndex(dependents)
+        self._expectations = Expectations(context.client, context.clock)
+        self._reconciler = Reconciler(name, self._reconcile, clock=context.clock, workers=_WORKERS)
+        self._reconciler.follow(workloads)
+        add_owned_event_handlers(self._reconciler, dependents, workloads, lambda owner: owner.spec.selector)
+
+    async def run(self) -> None:
+        """Work until cancelled, once all informers are synced: a partial state would look like missing pods."""
+        await self._informers.wait_synced()
+        await self._reconciler.run()
+
+    @abstractmethod
+    async def sync(self, workload: Workload, /, *, is_current: bool) -> float | None:
+        """Take the next step for a workload; when to be called again, None to wait for an event.
+
+        `is_current`: the caches show all that this controller has written for it.
+        """
+
+    async def _reconcile(self, key: Key) -> float | None:
+        workload = self._workloads.get(key)
+        if workload is None:
+            self._expectations.forget(key)
+            return None
+        await self._expectations.resolve_doubts(key)
+        # Asked before objects are listed: what is met now is in every list that follows.
+        return await self.sync(workload, is_current=self._expectations.are_satisfied(key))
