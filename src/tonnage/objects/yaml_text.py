@@ -3,9 +3,12 @@
 kubectl turns YAML into JSON before anything else looks at it, and so do we, with the same outcome:
 
 - Scalars mean what they mean to Go's YAML: `y` and `on` are true, `1e3`, `08` and `0o17` are numbers, `1:30` and dates
-  are text. `meaning` is that rule.
+  are text. `yaml_scalars` has that rule.
 - Keys are text, whatever they look like: `8080: web` is the key "8080".
 - Of a key that stands twice in a map the last value counts. kubectl says nothing of it; we do (`Document.repeated`).
+
+`documents` reads manifests and request bodies. `first_document` reads a configuration file: maps come as `Entries`,
+before it is settled what a repeated key means, and with the line of each key.
 
 The values are built straight from the parser's events, without PyYAML's tree in between: a manifest of 5,000 nodes is
 read in half the time. libyaml does the parsing where it is there.
@@ -14,18 +17,31 @@ read in half the time. libyaml does the parsing where it is there.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 from yaml import events
 
 from tonnage.errors import TonnageError
 from tonnage.objects.document import copy
+from tonnage.objects.yaml_scalars import meaning
 
-_Parser: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+class _PythonParser(yaml.BaseLoader):
+    """PyYAML's own parser: slower than libyaml's, with better messages. Allows tabs between a colon and a value."""
+
+    def scan_to_next_token(self) -> None:
+        super().scan_to_next_token()
+        # A tab may not indent, so it is passed over only where no field can begin. PyYAML refuses it everywhere.
+        while self.peek() == "\t" and (self.flow_level or not self.allow_simple_key):
+            self.forward()
+            super().scan_to_next_token()
+
+
+_Parser: Any = getattr(yaml, "CBaseLoader", _PythonParser)
 """Where PyYAML comes without libyaml: the same events, slower."""
 _MAX_COPIED = 1_000_000
 """Values that aliases may add to a text: beyond it the text is an attack, not a manifest."""
@@ -40,6 +56,13 @@ class InvalidYaml(TonnageError):
         super().__init__(f"yaml: line {line}: {problem}" if line else f"yaml: {problem}")
 
 
+class NestedTooDeeply(InvalidYaml):
+    """A text whose maps and lists are nested beyond what can be read."""
+
+    def __init__(self) -> None:
+        super().__init__("maps and lists are nested too deeply to be read")
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """One document of a text: its value, and the keys that stand in it more than once, as (key, line of the last)."""
@@ -50,26 +73,66 @@ class Document:
 
 def documents(text: str) -> Iterator[Document]:
     """The documents of a text, in order; an empty one has the value None. Raises InvalidYaml."""
-    parser = _Parser(text)
+    with _parser(_Parser, text) as get_event:
+        yield from _Builder(get_event).documents()
+
+
+class Entry(NamedTuple):
+    """One key of a map, and where it stands; `line` counts from 1 and is 0 when unknown."""
+
+    key: str
+    value: Any
+    line: int = 0
+
+
+class Entries(list[Entry]):
+    """A map with its keys in order, before it is settled that each stands there once; merged ones (`<<`) count."""
+
+
+def first_document(text: str) -> tuple[Any, bool]:
+    """The first document of a text, its maps as `Entries`, and whether anything follows it. Raises InvalidYaml.
+
+    What follows may be broken; it is not looked at.
+    """
+    with _parser(_PythonParser, text.removeprefix("\ufeff")) as get_event:
+        found = next(_EntriesBuilder(get_event).documents(), None)
+        try:
+            is_followed = found is not None and type(get_event()) is not events.StreamEndEvent
+        except yaml.YAMLError:
+            is_followed = True
+    return None if found is None else found.value, is_followed
+
+
+@contextmanager
+def _parser(kind: Any, text: str) -> Iterator[Callable[[], Any]]:
+    """The events of a text, one by one; what PyYAML raises becomes InvalidYaml."""
+    parser = None
     try:
-        yield from _Builder(parser.get_event).documents()
+        parser = kind(text)
+        yield parser.get_event
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         raise InvalidYaml(exc.problem or exc.context or "", line=mark.line + 1 if mark is not None else 0) from exc
     except yaml.YAMLError as exc:
         raise InvalidYaml(" ".join(str(exc).split())) from exc
     except RecursionError:
-        raise InvalidYaml("maps and lists are nested too deeply to be read") from None
+        raise NestedTooDeeply from None
     finally:
-        parser.dispose()
+        if parser is not None:
+            parser.dispose()
 
 
 class _Builder:
     """Values from events. An anchor's value is copied for each alias: whoever changes one must not change the other."""
 
+    undefined_alias = "unknown anchor '{}' referenced"
+    recursive_alias = undefined_alias
+    no_key = "a key is text"
+
     def __init__(self, get_event: Callable[[], Any]) -> None:
         self._get = get_event
         self._anchors: dict[str, Any] = {}
+        self._open_anchors: set[str] = set()
         self._repeated: list[tuple[str, int]] = []
         self._copied = 0
 
@@ -78,7 +141,9 @@ class _Builder:
             kind = type(self._get())
             if kind is events.DocumentStartEvent:
                 self._anchors, self._repeated = {}, []
-                yield Document(self._value(self._get()), tuple(self._repeated))
+                value = self._value(self._get())
+                self._get()  # the document's end
+                yield Document(value, tuple(self._repeated))
             elif kind is events.StreamEndEvent:
                 return
 
@@ -86,29 +151,33 @@ class _Builder:
         kind = type(event)
         if kind is events.ScalarEvent:
             value: Any = event.value if not event.implicit[0] and event.tag is None else _scalar(event)
-        elif kind is events.MappingStartEvent:
-            value = self._map()
-        elif kind is events.SequenceStartEvent:
-            value = []
-            while type(item := self._get()) is not events.SequenceEndEvent:
-                value.append(self._value(item))
-        else:
+        elif kind is events.AliasEvent:
             return self._alias(event)
+        else:
+            self._open_anchors.add(event.anchor)
+            value = self._map() if kind is events.MappingStartEvent else self._list()
+            self._open_anchors.discard(event.anchor)
         if event.anchor is not None:
             self._anchors[event.anchor] = value
         return value
 
-    def _map(self) -> dict[str, Any]:
+    def _list(self) -> list[Any]:
+        found: list[Any] = []
+        while type(item := self._get()) is not events.SequenceEndEvent:
+            found.append(self._value(item))
+        return found
+
+    def _map(self) -> Any:
         found: dict[str, Any] = {}
         merged: list[dict[str, Any]] = []
         get, value_of = self._get, self._value
         while type(event := get()) is not events.MappingEndEvent:
             key = value_of(event)
-            if key == "<<" and type(event) is events.ScalarEvent and event.implicit[0]:
-                merged += _maps(value_of(get()), event)
+            if key == "<<" and _is_merge(event):
+                merged += _maps(value_of(get()), dict, event)
                 continue
             if type(key) is not str:
-                key = _key(key, event)
+                key = self._key(key, event)
             if key in found:
                 self._repeated.append((key, event.start_mark.line + 1))
             found[key] = value_of(get())
@@ -117,28 +186,59 @@ class _Builder:
         return found
 
     def _alias(self, event: Any) -> Any:
+        if event.anchor in self._open_anchors:
+            _refuse(self.recursive_alias.format(event.anchor), event)
         if event.anchor not in self._anchors:
-            _refuse(f"unknown anchor '{event.anchor}' referenced", event)
+            _refuse(self.undefined_alias.format(event.anchor), event)
         value = self._anchors[event.anchor]
         self._copied += _size(value)
         if self._copied > _MAX_COPIED:
             _refuse("document contains excessive aliasing", event)
+        return self._copy(value)
+
+    def _copy(self, value: Any) -> Any:
         return copy(value)
 
+    def _key(self, value: Any, event: Any) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if not isinstance(value, (int, float)):
+            _refuse(self.no_key, event)
+        return str(value)
 
-def _maps(value: Any, event: Any) -> list[dict[str, Any]]:
-    parts = value if isinstance(value, list) else [value]
-    if not all(isinstance(part, dict) for part in parts):
+
+class _EntriesBuilder(_Builder):
+    """Maps as `Entries`, in the words of configuration files. Nobody changes entries, so that aliases share them."""
+
+    undefined_alias = "found undefined alias '{}'"
+    recursive_alias = "an anchor's value contains itself"
+    no_key = "a field's name is text"
+
+    def _map(self) -> Any:
+        found = Entries()
+        while type(event := self._get()) is not events.MappingEndEvent:
+            key = self._value(event)
+            if key == "<<" and _is_merge(event):
+                for merged in _maps(self._value(self._get()), Entries, event):
+                    found += merged
+                continue
+            name = key if type(key) is str else self._key(key, event)
+            found.append(Entry(name, self._value(self._get()), event.start_mark.line + 1))
+        return found
+
+    def _copy(self, value: Any) -> Any:
+        return value
+
+
+def _is_merge(event: Any) -> bool:
+    return type(event) is events.ScalarEvent and (event.implicit[0] or event.tag == f"{_TAG}merge")
+
+
+def _maps(value: Any, map_type: type, event: Any) -> list[Any]:
+    parts = value if isinstance(value, list) and not isinstance(value, map_type) else [value]
+    if not all(isinstance(part, map_type) for part in parts):
         _refuse("map merge requires map or sequence of maps as the value", event)
     return parts
-
-
-def _key(value: Any, event: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, (int, float)):
-        _refuse("a key is text", event)
-    return str(value)
 
 
 def _size(value: Any) -> int:
@@ -178,34 +278,3 @@ def _scalar(event: Any) -> Any:
             _refuse(f"unsupported value: {text}", event)
         return int(value) if value.is_integer() and abs(value) < 1e21 else value  # Go writes 16.0 as 16
     return value
-
-
-_MIN_INT64, _MAX_UINT64 = -(2**63), 2**64 - 1
-_WORDS: dict[str, Any] = {
-    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
-    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
-    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
-    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
-}
-_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))")
-_BASES = (16, 2, 8, 10)
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-
-
-def meaning(text: str) -> Any:
-    """What a bare word is. Mirrors resolve of go-yaml v2: the words of YAML 1.1, but no base 60 and no dates."""
-    if text in _WORDS:
-        return _WORDS[text]
-    if text[0] not in "+-.0123456789":
-        return text
-    plain = text.replace("_", "") if text[0] != "." else text
-    if found := _INTEGER.fullmatch(plain):
-        digits, base = next((digits, base) for digits, base in zip(found.groups()[1:], _BASES, strict=True) if digits)
-        number = int(f"{found[1]}{digits}", base)
-        if _MIN_INT64 <= number <= _MAX_UINT64:
-            return number
-    if _FLOAT.fullmatch(plain) and math.isfinite(value := float(plain)):
-        return value
-    return text
