@@ -1,4 +1,4 @@
-"""A driver that answers GetCapacity as it is told, over a real socket, and a capacity controller that asks it.
+"""A scripted driver that answers GetCapacity as it is told, and a capacity controller that asks it.
 
 The controller's clock is virtual, so that polls and pauses come when a test says so; the wire is real.
 """
@@ -14,24 +14,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
-from google.protobuf.wrappers_pb2 import Int64Value
 from prometheus_client import CollectorRegistry
 
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.clock import SystemClock, VirtualClock
-from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
-from tonnage.csi.csi_pb2_grpc import ControllerServicer, add_ControllerServicer_to_server
-from tonnage.csi.errors import Code
-from tonnage.csi.server import served
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
-from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.testing.eventually import eventually_async
+from tonnage.testing.scripted_driver import ScriptedDriver
 
 TOPOLOGY_KEY = "topology.tonnage.dev/node"
 _PATIENCE_S = 20.0
@@ -49,46 +43,22 @@ class WatchedClock(VirtualClock):
         await super().sleep(seconds)
 
 
-class ScriptedDriver(ControllerServicer):
-    """Says about each node, and by `kind=` about each kind of volume there, what it was told to say."""
-
-    def __init__(self) -> None:
-        self._said: dict[tuple[str, str], csi.GetCapacityResponse] = {}
-        self.refusal: Code | None = None
-        self.asked: list[tuple[str, str]] = []
-        """(node, kind) of every attempt_key."""
-        self._then: dict[tuple[str, str], csi.GetCapacityResponse] = {}
-
-    def say(self, node: str, *pools: str, total: str = "0", maximum: str | None = None, kind: str = "") -> None:
-        self._said[node, kind] = csi.GetCapacityResponse(
-            available_capacity=_bytes(total),
-            maximum_volume_size=None if maximum is None else Int64Value(value=_bytes(maximum)),
-            available_capacities=[_bytes(each) for each in pools],
-        )
-
-    def say_once(self, node: str, *, total: str) -> None:
-        """Say this the next time, and then what it says now."""
-        self._then[node, ""] = self._said[node, ""]
-        self.say(node, total=total)
-
-    async def GetCapacity(self, request: csi.GetCapacityRequest, context: Any) -> csi.GetCapacityResponse:
-        asked = (request.accessible_topology.segments.get(TOPOLOGY_KEY, ""), request.parameters.get("kind", ""))
-        self.asked.append(asked)
-        if self.refusal is not None:
-            await context.abort(self.refusal, "the driver has a bad day")
-        answer = self._said.get(asked, csi.GetCapacityResponse())
-        self._said[asked] = self._then.pop(asked, answer)
-        return answer
-
-
 class Stage:
     """One namespace, with a driver, classes and nodes of its own: all are named after it."""
 
-    def __init__(self, client: Client, ns: str, driver: ScriptedDriver, csi_address: str) -> None:
-        self.client, self.ns, self.driver, self._csi_address = client, ns, driver, csi_address
+    def __init__(self, client: Client, ns: str, driver: ScriptedDriver) -> None:
+        self.client, self.ns, self.driver = client, ns, driver
         self.clock = WatchedClock()
         self.registry = CollectorRegistry()
         self.rng = random.Random(1)
+
+    @property
+    def asked(self) -> list[tuple[str, str]]:
+        """(node, kind) of every GetCapacity since `driver.calls` was cleared."""
+        return [
+            (each.accessible_topology.segments.get(TOPOLOGY_KEY, ""), each.parameters.get("kind", ""))
+            for each in self.driver.asked("GetCapacity")
+        ]
 
     # -- what the cluster has -----------------------------------------------------------------------------------------
 
@@ -125,7 +95,7 @@ class Stage:
     ) -> AsyncIterator[CapacityController]:
         """A controller at work; unlimited, unless told otherwise."""
         informers = Informers(self.client)
-        driver = CsiClient(self._csi_address, clock=SystemClock(), rng=self.rng, timeout_s=5.0)
+        driver = CsiClient(self.driver.address, clock=SystemClock(), rng=self.rng, timeout_s=5.0)
         capacities = CapacityController(
             self.client,
             driver,
@@ -183,10 +153,10 @@ class Stage:
         await eventually_async(look)
 
     async def until_asked(self, times: int) -> None:
-        """Wait until the driver has been asked so often since `driver.asked` was cleared."""
+        """Wait until the driver has been asked so often since `driver.calls` was cleared."""
 
         async def look() -> bool:
-            return len(self.driver.asked) >= times
+            return len(self.asked) >= times
 
         await eventually_async(look)
 
@@ -206,20 +176,9 @@ async def staged(url: str, token: str, ns: str) -> AsyncIterator[Stage]:
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "c",
     }
-    driver = ScriptedDriver()
-
-    def register(server: grpc.aio.Server) -> None:
-        add_ControllerServicer_to_server(driver, server)
-
     with tempfile.TemporaryDirectory(prefix="t") as folder:
         file = Path(folder) / "kubeconfig"
         file.write_text(json.dumps(config))
-        async with (
-            served(f"unix://{folder}/csi.sock", [register]) as address,
-            Client.connect(kubeconfig.load(file)) as client,
-        ):
-            yield Stage(client, ns, driver, address)
-
-
-def _bytes(text: str) -> int:
-    return Quantity.parse(text).value()
+        driver = ScriptedDriver(f"unix://{folder}/csi.sock", topology_key=TOPOLOGY_KEY)
+        async with driver.served(), Client.connect(kubeconfig.load(file)) as client:
+            yield Stage(client, ns, driver)

@@ -41,9 +41,9 @@ async def test_each_segment_and_class_has_an_object_with_pools_and_their_sum(sta
     gold, pools = await stage.storage_class("gold", kind="gold"), await stage.storage_class()
     await stage.storage_class("at-once", delayed=False)
     a, b = await stage.node("a"), await stage.node("b")
-    stage.driver.say(a, "100Gi", "200Gi", maximum="200Gi")
-    stage.driver.say(b, total="40Gi")
-    stage.driver.say(a, "10Gi", kind="gold")
+    stage.driver.report(a, "100Gi", "200Gi", maximum="200Gi")
+    stage.driver.report(b, total="40Gi")
+    stage.driver.report(a, "10Gi", kind="gold")
     owner = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="driver", uid="u1", controller=True)
     registry = CollectorRegistry()
     async with stage.controller(more={"owner": owner, "registry": registry}) as capacities:
@@ -80,15 +80,15 @@ async def test_each_segment_and_class_has_an_object_with_pools_and_their_sum(sta
 async def test_a_poll_writes_what_changed_and_only_that(stage: Stage):
     await stage.storage_class()
     a, b = await stage.node("a"), await stage.node("b")
-    stage.driver.say(a, "100Gi", "200Gi")
-    stage.driver.say(b, "50Gi")
+    stage.driver.report(a, "100Gi", "200Gi")
+    stage.driver.report(b, "50Gi")
     async with stage.controller():
         await stage.until_published((a, "300Gi"), (b, "50Gi"))
         await stage.until_settled()
         before = {each.name: each for each in await stage.objects()}
-        stage.driver.say(a, "200Gi", "100Gi")
-        stage.driver.say(b, "30Gi")
-        stage.driver.asked.clear()
+        stage.driver.report(a, "200Gi", "100Gi")
+        stage.driver.report(b, "30Gi")
+        stage.driver.calls.clear()
         stage.clock.advance(60)
         await stage.until_asked(2)
         await stage.until_published((a, "300Gi"), (b, "30Gi"))
@@ -101,7 +101,7 @@ async def test_a_poll_writes_what_changed_and_only_that(stage: Stage):
         }
         assert {listed_pools(each) for name, each in after.items() if name in same} == {(200 * GI, 100 * GI)}
         assert {listed_pools(each) for name, each in after.items() if name not in same} == {(30 * GI,)}
-        stage.driver.say(b, total="30Gi")
+        stage.driver.report(b, total="30Gi")
         stage.clock.advance(60)
         await eventually_async(lambda: stage.have_pools(1))
 
@@ -109,32 +109,32 @@ async def test_a_poll_writes_what_changed_and_only_that(stage: Stage):
 async def test_after_a_volume_was_made_its_segment_is_asked_at_once_about_all_classes(stage: Stage):
     pools, _ = await stage.storage_class(), await stage.storage_class("gold", kind="gold")
     a, b = await stage.node("a"), await stage.node("b")
-    stage.driver.say(a, "100Gi")
+    stage.driver.report(a, "100Gi")
     async with stage.controller() as capacities:
         await stage.until_published((a, "100Gi"), (a, "0"), (b, "0"), (b, "0"))
         await stage.until_settled()
-        stage.driver.asked.clear()
-        stage.driver.say(a, "80Gi")
+        stage.driver.calls.clear()
+        stage.driver.report(a, "80Gi")
         made = volume("pv-1", class_name=pools, affinity={"key": TOPOLOGY_KEY, "operator": "In", "values": [a]})
         capacities.refresh_volume(made)
         await stage.until_published((a, "80Gi"), (a, "0"), (b, "0"), (b, "0"))
         await stage.until_settled()
-        assert sorted(stage.driver.asked) == [(a, ""), (a, "gold")]
-        stage.driver.asked.clear()
+        assert sorted(stage.asked) == [(a, ""), (a, "gold")]
+        stage.driver.calls.clear()
         capacities.refresh_volume(volume("pv-2", class_name=pools))
         await stage.until_asked(2)
         await stage.until_settled()
-        assert sorted(stage.driver.asked) == [(a, ""), (b, "")]
+        assert sorted(stage.asked) == [(a, ""), (b, "")]
 
 
 async def test_figures_say_whose_volumes_they_include(stage: Stage):
     pools, a, b = await stage.storage_class(), await stage.node("a"), await stage.node("b")
-    stage.driver.say(a, "100Gi")
-    stage.driver.say(b, "100Gi")
+    stage.driver.report(a, "100Gi")
+    stage.driver.report(b, "100Gi")
     async with stage.controller() as capacities:
         await stage.until_published((a, "100Gi"), (b, "100Gi"))
         await stage.until_settled()
-        stage.driver.say(a, "80Gi")
+        stage.driver.report(a, "80Gi")
         where = {"key": TOPOLOGY_KEY, "operator": "In", "values": [a]}
         capacities.refresh_volume(
             volume("pv-1", class_name=pools, affinity=where, claim="default/data", claim_uid="u1")
@@ -148,8 +148,8 @@ async def test_after_a_volume_was_rebuilt_elsewhere_its_new_place_and_its_class_
     stage: Stage,
 ):
     pools, a, b = await stage.storage_class(), await stage.node("a"), await stage.node("b")
-    stage.driver.say(a, "100Gi")
-    stage.driver.say(b, "80Gi")
+    stage.driver.report(a, "100Gi")
+    stage.driver.report(b, "80Gi")
     async with stage.controller():
         await stage.until_published((a, "100Gi"), (b, "80Gi"))
         spec = {
@@ -165,8 +165,8 @@ async def test_after_a_volume_was_rebuilt_elsewhere_its_new_place_and_its_class_
         )
         await stage.until_settled()
         # 20Gi go from b to a; its driver says so by the volume's node affinity.
-        stage.driver.say(a, "80Gi")
-        stage.driver.say(b, "100Gi")
+        stage.driver.report(a, "80Gi")
+        stage.driver.report(b, "100Gi")
         place = {"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": [a]}]}
         affinity = {"required": {"nodeSelectorTerms": [place]}}
         await stage.client.patch(PersistentVolume, name, {"spec": {"nodeAffinity": affinity}})
@@ -179,12 +179,12 @@ async def test_after_a_volume_was_rebuilt_elsewhere_its_new_place_and_its_class_
 async def test_objects_follow_nodes_and_drivers_as_they_come_and_go(stage: Stage):
     await stage.storage_class()
     a = await stage.node("a")
-    stage.driver.say(a, "100Gi")
+    stage.driver.report(a, "100Gi")
     async with stage.controller():
         await stage.until_published((a, "100Gi"))
         # A node without the driver, then with it but without the label, then with both.
         b = await stage.node("b", is_registered=False, is_labelled=False)
-        stage.driver.say(b, "50Gi")
+        stage.driver.report(b, "50Gi")
         await stage.client.create_doc(
             {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": b}, "spec": {"drivers": []}}
         )
@@ -202,12 +202,12 @@ async def test_objects_follow_nodes_and_drivers_as_they_come_and_go(stage: Stage
 async def test_a_class_that_was_touched_or_made_again_is_asked_about_anew(stage: Stage):
     pools = await stage.storage_class()
     a = await stage.node("a")
-    stage.driver.say(a, "100Gi")
-    stage.driver.say(a, "5Gi", kind="gold")
+    stage.driver.report(a, "100Gi")
+    stage.driver.report(a, "5Gi", kind="gold")
     async with stage.controller():
         await stage.until_published((a, "100Gi"))
         await stage.until_settled()
-        stage.driver.asked.clear()
+        stage.driver.calls.clear()
         await stage.client.patch(StorageClass, pools, {"metadata": {"labels": {"touched": "yes"}}})
         await stage.until_asked(1)
         await stage.client.delete(StorageClass, pools)
@@ -220,7 +220,7 @@ async def test_a_class_that_was_touched_or_made_again_is_asked_about_anew(stage:
 async def test_what_others_do_to_an_object_is_put_right(stage: Stage):
     await stage.storage_class()
     a = await stage.node("a")
-    stage.driver.say(a, "100Gi")
+    stage.driver.report(a, "100Gi")
     async with stage.controller():
         (first,) = await stage.until_published((a, "100Gi"))
         await stage.until_settled()
@@ -246,7 +246,7 @@ async def test_what_others_do_to_an_object_is_put_right(stage: Stage):
 async def test_duplicates_and_leftovers_go_and_what_is_not_ours_stays(stage: Stage):
     pools = await stage.storage_class()
     a = await stage.node("a")
-    stage.driver.say(a, "100Gi")
+    stage.driver.report(a, "100Gi")
     ours = {"csi.storage.k8s.io/drivername": stage.ns, "csi.storage.k8s.io/managed-by": "external-provisioner"}
     here = {"matchLabels": {TOPOLOGY_KEY: a}}
 
@@ -281,7 +281,7 @@ async def test_duplicates_and_leftovers_go_and_what_is_not_ours_stays(stage: Sta
         await stage.until_settled()
     # Killed and started again it finds them: nothing is made, nothing is written.
     before = {each.name: each.metadata.resource_version for each in await stage.objects()}
-    stage.driver.asked.clear()
+    stage.driver.calls.clear()
     async with stage.controller():
         await stage.until_asked(1)
         await stage.until_settled()
@@ -291,14 +291,14 @@ async def test_duplicates_and_leftovers_go_and_what_is_not_ours_stays(stage: Sta
 async def test_a_driver_that_fails_keeps_its_objects_and_is_asked_again_after_growing_pauses(stage: Stage):
     await stage.storage_class()
     a = await stage.node("a")
-    stage.driver.say(a, "100Gi")
+    stage.driver.report(a, "100Gi")
     async with stage.controller():
         await stage.until_published((a, "100Gi"))
         await stage.until_settled()
         before = await stage.only()
-        stage.driver.refusal = Code.INTERNAL
-        stage.driver.say(a, "60Gi")
-        stage.driver.asked.clear()
+        stage.driver.refusal = (Code.INTERNAL, "the driver has a bad day")
+        stage.driver.report(a, "60Gi")
+        stage.driver.calls.clear()
         stage.clock.naps_s.clear()
         stage.clock.advance(60)
         await stage.until_asked(1)
@@ -311,32 +311,32 @@ async def test_a_driver_that_fails_keeps_its_objects_and_is_asked_again_after_gr
         stage.driver.refusal = None
         stage.clock.advance(4.0)
         await stage.until_published((a, "60Gi"))
-        assert len(stage.driver.asked) == 4
+        assert len(stage.asked) == 4
 
 
 async def test_writes_are_rationed_and_an_answer_that_had_to_wait_is_asked_for_again(stage: Stage):
     await stage.storage_class()
     a = await stage.node("a")
-    stage.driver.say(a, total="100Gi")
+    stage.driver.report(a, total="100Gi")
     async with stage.controller(qps=0.5, burst=1) as capacities:
         await stage.until_published((a, "100Gi"))
         await stage.until_settled()
-        stage.driver.asked.clear()
-        stage.driver.say(a, total="80Gi")
-        stage.driver.say_once(a, total="90Gi")
+        stage.driver.calls.clear()
+        stage.driver.report(a, total="80Gi")
+        stage.driver.report_once(a, total="90Gi")
         capacities.refresh(f"{stage.ns}-pools")
         # 0.5 writes a second: the next one 2 s after the first.
         await stage.until_napping(2.0)
         await stage.until_published((a, "100Gi"))
         stage.clock.advance(2.0)
         await stage.until_published((a, "80Gi"))
-        assert len(stage.driver.asked) == 2
+        assert len(stage.asked) == 2
 
 
 async def test_an_old_provisioner_says_nothing_of_pools_and_takes_back_what_a_new_one_said(stage: Stage):
     await stage.storage_class()
     a = await stage.node("a")
-    stage.driver.say(a, "100Gi", "200Gi", total="123Gi", maximum="100Gi")
+    stage.driver.report(a, "100Gi", "200Gi", total="123Gi", maximum="100Gi")
     async with stage.controller():
         await stage.until_published((a, "300Gi"))
         await eventually_async(lambda: stage.have_pools(1))
@@ -349,8 +349,8 @@ async def test_an_old_provisioner_says_nothing_of_pools_and_takes_back_what_a_ne
 async def test_on_a_node_its_one_segment_is_published_under_a_manager_of_its_own(stage: Stage):
     await stage.storage_class()
     a, b = await stage.node("a"), await stage.node("b")
-    stage.driver.say(a, "100Gi")
-    stage.driver.say(b, "50Gi")
+    stage.driver.report(a, "100Gi")
+    stage.driver.report(b, "50Gi")
     segments = {node: Segment.of({TOPOLOGY_KEY: node}) for node in (a, b)}
     async with stage.controller(managed_by=manager_on(a), more={"fixed_segment": segments[a]}):
         await stage.until_published((a, "100Gi"))
@@ -362,7 +362,7 @@ async def test_on_a_node_its_one_segment_is_published_under_a_manager_of_its_own
 
 async def test_a_driver_without_topology_has_one_object_for_the_whole_cluster(stage: Stage):
     await stage.storage_class(delayed=False)
-    stage.driver.say("", total="7Gi")
+    stage.driver.report("", total="7Gi")
     async with stage.controller(for_immediate_binding=True, more={"fixed_segment": Segment()}):
         await stage.until_published(("", "7Gi"))
         topology = (await stage.only()).node_topology
@@ -372,7 +372,7 @@ async def test_a_driver_without_topology_has_one_object_for_the_whole_cluster(st
 async def test_without_its_namespace_it_says_so_and_waits_for_it(stage: Stage, caplog: pytest.LogCaptureFixture):
     await stage.storage_class()
     a = await stage.node("a")
-    stage.driver.say(a, "100Gi")
+    stage.driver.report(a, "100Gi")
     late = f"{stage.ns}-late"
     async with stage.controller(namespace=late):
         await stage.until_napping(1.0)
@@ -401,7 +401,7 @@ async def test_a_server_that_learns_the_field_gets_it_instead_of_the_annotation(
             await stage.client.create_doc({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "learns"}})
             await stage.storage_class()
             a = await stage.node("a")
-            stage.driver.say(a, "100Gi", "200Gi")
+            stage.driver.report(a, "100Gi", "200Gi")
             await stack.enter_async_context(stage.controller())
             await eventually_async(lambda: stage.have_pools(1))
             found = await stage.only()

@@ -1,100 +1,93 @@
-"""A CSI driver for tests of nodes: Identity and Node on a real socket, doing as it is told and remembering all calls.
+"""A CSI driver for tests: all three services on a real socket, doing as it is told and remembering all calls.
 
-async with ScriptedDriver(address, node_id="node-1", max_volumes=8).served() as driver:
-    driver.max_volumes = 3
-    driver.refuse("NodeStageVolume", grpc.StatusCode.RESOURCE_EXHAUSTED, "no slot left")
+    async with ScriptedDriver(address, node_id="node-1", max_volumes=8).served() as driver:
+        driver.max_volumes = 3
+        driver.refuse("NodeStageVolume", grpc.StatusCode.RESOURCE_EXHAUSTED, "no slot left")
+
+`ScriptedController` is its Controller service; Identity and Node stand here.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import grpc
-import grpc.aio
-from google.protobuf.message import Message
+from google.protobuf.wrappers_pb2 import BoolValue
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.csi_pb2_grpc import (
     IdentityServicer,
     NodeServicer,
+    add_ControllerServicer_to_server,
     add_IdentityServicer_to_server,
     add_NodeServicer_to_server,
 )
+from tonnage.csi.driver_capabilities import NodeRpc, Service
 from tonnage.csi.server import served
-
-Context = grpc.aio.ServicerContext[Any, Any]
-_Rpc = csi.NodeServiceCapability.RPC
+from tonnage.testing.scripted_controller import CONTROLLER_RPCS, Context, ScriptedController
 
 
-class ScriptedDriver(IdentityServicer, NodeServicer):
+class ScriptedDriver(IdentityServicer, ScriptedController, NodeServicer):
     """A driver of one node. Volumes are folders that it makes at the paths it is given."""
 
     def __init__(
         self,
         address: str,
         *,
-        node_id: str,
+        node_id: str = "",
         name: str = "csi.example",
         max_volumes: int = 0,
         topology: Mapping[str, str] | None = None,
+        topology_key: str = "topology.example/node",
         stages: bool = True,
+        node_rpcs: tuple[int, ...] = (NodeRpc.EXPAND_VOLUME,),
+        controller_rpcs: tuple[int, ...] = CONTROLLER_RPCS,
     ) -> None:
+        super().__init__(topology_key=topology_key, rpcs=controller_rpcs)
         self.address = address
         self.name = name
         self.node_id = node_id
         self.max_volumes = max_volumes
         self.topology = dict(topology or {})
-        self.stages = stages
-        self.calls: list[tuple[str, Message]] = []
-        """Every call, in order: the method's name and the request."""
+        self.node_rpcs = (*node_rpcs, *((NodeRpc.STAGE_UNSTAGE_VOLUME,) if stages else ()))
         self.staged: set[str] = set()
         self.published: set[tuple[str, str]] = set()
         """Handle and target path."""
-        self.delay_s = 0.0
-        self._refusals: dict[str, tuple[grpc.StatusCode, str]] = {}
-        self.before_call: Callable[[str], Awaitable[None]] | None = None
-        """Awaited with the method's name before it is answered: to look at the world in that instant."""
 
-    def refuse(self, method: str, code: grpc.StatusCode, told: str) -> None:
-        """Answer this method so, until it is allowed again."""
-        self._refusals[method] = code, told
-
-    def allow(self, method: str) -> None:
-        self._refusals.pop(method, None)
-
-    def asked(self, method: str) -> list[Any]:
-        """The requests of one method."""
-        return [request for called, request in self.calls if called == method]
+    def run_on(self, node: str) -> None:
+        """Say from now on that this is the node it runs on."""
+        self.node_id, self.topology = node, {self.topology_key: node}
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[Self]:
         """Listen while the block runs."""
         register = (
             partial(add_IdentityServicer_to_server, self),
+            partial(add_ControllerServicer_to_server, self),
             partial(add_NodeServicer_to_server, self),
         )
         async with served(self.address, register):
             yield self
-
-    async def _note(self, method: str, request: Message, context: Context) -> None:
-        self.calls.append((method, request))
-        if self.before_call is not None:
-            await self.before_call(method)
-        if self.delay_s:
-            await asyncio.sleep(self.delay_s)
-        if method in self._refusals:
-            await context.abort(*self._refusals[method])
 
     # -- Identity -----------------------------------------------------------------------------------------------------
 
     async def GetPluginInfo(self, request: csi.GetPluginInfoRequest, context: Context) -> csi.GetPluginInfoResponse:
         await self._note("GetPluginInfo", request, context)
         return csi.GetPluginInfoResponse(name=self.name, vendor_version="1")
+
+    async def GetPluginCapabilities(
+        self, request: csi.GetPluginCapabilitiesRequest, context: Context
+    ) -> csi.GetPluginCapabilitiesResponse:
+        types = (Service.CONTROLLER_SERVICE, Service.VOLUME_ACCESSIBILITY_CONSTRAINTS)
+        return csi.GetPluginCapabilitiesResponse(
+            capabilities=[csi.PluginCapability(service=Service(type=each)) for each in types]
+        )
+
+    async def Probe(self, request: csi.ProbeRequest, context: Context) -> csi.ProbeResponse:
+        return csi.ProbeResponse(ready=BoolValue(value=True))
 
     # -- Node ---------------------------------------------------------------------------------------------------------
 
@@ -109,9 +102,10 @@ class ScriptedDriver(IdentityServicer, NodeServicer):
     async def NodeGetCapabilities(
         self, request: csi.NodeGetCapabilitiesRequest, context: Context
     ) -> csi.NodeGetCapabilitiesResponse:
-        types = [_Rpc.EXPAND_VOLUME, *([_Rpc.STAGE_UNSTAGE_VOLUME] if self.stages else [])]
         return csi.NodeGetCapabilitiesResponse(
-            capabilities=[csi.NodeServiceCapability(rpc=_Rpc(type=each)) for each in types]
+            capabilities=[
+                csi.NodeServiceCapability(rpc=NodeRpc(type=NodeRpc.Type.Name(each))) for each in self.node_rpcs
+            ]
         )
 
     async def NodeStageVolume(

@@ -11,9 +11,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-import grpc
-import grpc.aio
-
 from tonnage.apiserver.server import Settings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
@@ -24,18 +21,12 @@ from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.volumes.attacher import Attacher
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
-from tonnage.csi.csi_pb2_grpc import (
-    ControllerServicer,
-    IdentityServicer,
-    add_ControllerServicer_to_server,
-    add_IdentityServicer_to_server,
-)
-from tonnage.csi.server import served
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.storage_v1 import VolumeAttachment
+from tonnage.testing.scripted_driver import ScriptedDriver
 
 DRIVER = "pools.tonnage.dev"
 _Rpc = csi.ControllerServiceCapability.RPC
@@ -43,55 +34,6 @@ _Rpc = csi.ControllerServiceCapability.RPC
 
 class Controller(Protocol):
     async def run(self) -> None: ...
-
-
-class ScriptedDriver(IdentityServicer, ControllerServicer):
-    """A driver that answers as it is told, and writes down what it was asked."""
-
-    def __init__(self, *rpcs: int) -> None:
-        self.rpcs = rpcs or (_Rpc.PUBLISH_UNPUBLISH_VOLUME, _Rpc.SINGLE_NODE_MULTI_WRITER)
-        self.calls: list[str] = []
-        self.asked: list[csi.ControllerPublishVolumeRequest] = []
-        self.published: set[tuple[str, str]] = set()
-        self.refusal: tuple[grpc.StatusCode, str] | None = None
-        """What every call is answered, while there is one."""
-
-    async def GetPluginInfo(self, request: Any, context: Any) -> csi.GetPluginInfoResponse:
-        return csi.GetPluginInfoResponse(name=DRIVER, vendor_version="1")
-
-    async def ControllerGetCapabilities(self, request: Any, context: Any) -> csi.ControllerGetCapabilitiesResponse:
-        capabilities = [csi.ControllerServiceCapability(rpc=_Rpc(type=_Rpc.Type.Name(each))) for each in self.rpcs]
-        return csi.ControllerGetCapabilitiesResponse(capabilities=capabilities)
-
-    async def ControllerPublishVolume(
-        self, request: csi.ControllerPublishVolumeRequest, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> csi.ControllerPublishVolumeResponse:
-        self.asked.append(request)
-        self.calls.append(f"publish {request.volume_id} {request.node_id}")
-        await self._refuse(context)
-        self.published.add((request.volume_id, request.node_id))
-        return csi.ControllerPublishVolumeResponse(publish_context={"device": f"/dev/{request.volume_id}"})
-
-    async def ControllerUnpublishVolume(
-        self, request: csi.ControllerUnpublishVolumeRequest, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> csi.ControllerUnpublishVolumeResponse:
-        self.calls.append(f"unpublish {request.volume_id} {request.node_id}")
-        await self._refuse(context)
-        self.published.discard((request.volume_id, request.node_id))
-        return csi.ControllerUnpublishVolumeResponse()
-
-    async def ListVolumes(self, request: Any, context: Any) -> csi.ListVolumesResponse:
-        answer = csi.ListVolumesResponse()
-        for handle in sorted({handle for handle, _ in self.published}):
-            nodes = [node for each, node in sorted(self.published) if each == handle]
-            status = csi.ListVolumesResponse.VolumeStatus(published_node_ids=nodes)
-            entry = csi.ListVolumesResponse.Entry(volume=csi.Volume(volume_id=handle), status=status)
-            answer.entries.append(entry)
-        return answer
-
-    async def _refuse(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        if self.refusal is not None:
-            await context.abort(*self.refusal)
 
 
 class StorageStage:
@@ -129,12 +71,8 @@ class StorageStage:
 
     @asynccontextmanager
     async def driver(self, *rpcs: int) -> AsyncIterator[ScriptedDriver]:
-        scripted = ScriptedDriver(*rpcs)
-        services = [
-            lambda server: add_IdentityServicer_to_server(scripted, server),
-            lambda server: add_ControllerServicer_to_server(scripted, server),
-        ]
-        async with served(self.address, services):
+        rpcs = rpcs or (_Rpc.PUBLISH_UNPUBLISH_VOLUME, _Rpc.SINGLE_NODE_MULTI_WRITER)
+        async with ScriptedDriver(self.address, name=DRIVER, controller_rpcs=rpcs).served() as scripted:
             yield scripted
 
     @asynccontextmanager

@@ -43,8 +43,8 @@ async def test_a_pods_volume_is_attached_to_its_node(stage: StorageStage) -> Non
     assert attachment.metadata.annotations == {"csi.alpha.kubernetes.io/node-id": "id-node-1"}
     assert attachment.status.attachment_metadata == {"device": "/dev/h-pv"}
     assert FINALIZER in (await stage.get_volume("pv")).metadata.finalizers
-    assert driver.calls == ["publish h-pv id-node-1"]
-    mode = driver.asked[0].volume_capability.access_mode.mode
+    assert driver.attach_calls == ["publish h-pv id-node-1"]
+    mode = driver.asked("ControllerPublishVolume")[0].volume_capability.access_mode.mode
     assert mode == csi.VolumeCapability.AccessMode.SINGLE_NODE_MULTI_WRITER
     assert await stage.told("db-0") == [
         ("Normal", "SuccessfulAttachVolume", 'AttachVolume.Attach succeeded for volume "pv" ')
@@ -68,7 +68,7 @@ async def test_a_volume_moves_only_after_the_old_node_has_let_go(stage: StorageS
         await eventually_async(lambda: _is_attached(stage, "pv on node-2"))
         await eventually_async(lambda: _lists(stage, "node-2", "h-pv"))
         assert await _lists(stage, "node-1")
-    assert driver.calls == ["publish h-pv id-node-1", "unpublish h-pv id-node-1", "publish h-pv id-node-2"]
+    assert driver.attach_calls == ["publish h-pv id-node-1", "unpublish h-pv id-node-1", "publish h-pv id-node-2"]
     assert list(await stage.attachments()) == ["pv on node-2"]
     assert (
         "Warning",
@@ -93,7 +93,7 @@ async def test_a_volume_of_a_node_that_is_gone_is_rebuilt_elsewhere_by_its_kept_
         await stage.remove_pod("db-0")
         await stage.pod("db-0", "data", on="node-2")
         await eventually_async(lambda: _is_attached(stage, "pv on node-2"))
-    assert driver.calls == ["publish h-pv id-node-1", "unpublish h-pv id-node-1", "publish h-pv id-node-2"]
+    assert driver.attach_calls == ["publish h-pv id-node-1", "unpublish h-pv id-node-1", "publish h-pv id-node-2"]
 
 
 async def test_a_node_that_is_out_of_service_is_not_asked(stage: StorageStage) -> None:
@@ -106,7 +106,7 @@ async def test_a_node_that_is_out_of_service_is_not_asked(stage: StorageStage) -
         taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
         await stage.client.patch(Node, "node-1", {"spec": {"taints": [taint]}})
         await eventually_async(lambda: _nothing_attached(stage))
-    assert driver.published == set()
+    assert driver.attached == set()
 
 
 async def test_a_node_that_is_lost_is_waited_for_and_then_not_asked(stage: StorageStage) -> None:
@@ -119,7 +119,7 @@ async def test_a_node_that_is_lost_is_waited_for_and_then_not_asked(stage: Stora
         await stage.client.patch(Node, "node-1", {"status": lost}, subresource="status")
         await stage.remove_pod("db-0")
         await eventually_async(lambda: _nothing_attached(stage))
-    assert driver.published == set()
+    assert driver.attached == set()
 
 
 async def test_a_full_node_is_told_with_its_code_and_tried_again(stage: StorageStage) -> None:
@@ -159,7 +159,7 @@ async def test_without_the_gate_an_error_has_no_code(stage: StorageStage) -> Non
         await eventually_async(lambda: stage.told("db-0"))
     assert failed.status.attach_error.error_code is None
     # What was written about the failure does not shorten the pause before the next try.
-    assert driver.calls == ["publish h-pv id-node-1"]
+    assert driver.attach_calls == ["publish h-pv id-node-1"]
 
 
 async def test_a_detach_that_fails_keeps_the_object_and_says_why(stage: StorageStage) -> None:
@@ -178,8 +178,8 @@ async def test_a_detach_that_fails_keeps_the_object_and_says_why(stage: StorageS
         assert await eventually_async(error) == "rpc error: code = Internal desc = stuck"
         driver.refusal = None
         await eventually_async(lambda: _nothing_attached(stage))
-    assert set(driver.calls[1:]) == {"unpublish h-pv id-node-1"}
-    assert driver.published == set()
+    assert set(driver.attach_calls[1:]) == {"unpublish h-pv id-node-1"}
+    assert driver.attached == set()
 
 
 async def test_work_is_taken_up_again_where_the_last_controllers_left_it(stage: StorageStage) -> None:
@@ -195,7 +195,7 @@ async def test_work_is_taken_up_again_where_the_last_controllers_left_it(stage: 
         async with stage.attaching(AttachDetachController):
             await eventually_async(lambda: _is_attached(stage, "pv on node-2"))
             assert await stage.told("db-0") == []
-    assert driver.published == {("h-pv", "id-node-2")}
+    assert driver.attached == {("h-pv", "id-node-2")}
 
 
 async def test_a_driver_that_does_not_attach_has_nothing_to_be_asked(stage: StorageStage) -> None:
@@ -206,7 +206,7 @@ async def test_a_driver_that_does_not_attach_has_nothing_to_be_asked(stage: Stor
         assert (await stage.attachments())["pv on node-1"].metadata.finalizers == ()
         await stage.remove_pod("db-0")
         await eventually_async(lambda: _nothing_attached(stage))
-    assert driver.calls == []
+    assert driver.attach_calls == []
 
 
 async def test_no_attachment_is_made_where_none_is_required(stage: StorageStage) -> None:
@@ -256,7 +256,7 @@ async def test_secrets_are_read_for_the_driver_and_a_missing_one_is_told(stage: 
         assert await eventually_async(error) == 'failed to load secret "default/key": secrets "key" not found'
         await stage.make("Secret", "key", namespace="default", stringData={"user": "ann"})
         await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
-    assert dict(driver.asked[-1].secrets) == {"user": "ann"}
+    assert dict(driver.asked("ControllerPublishVolume")[-1].secrets) == {"user": "ann"}
 
 
 async def test_a_volume_that_is_deleted_stays_until_it_is_detached(stage: StorageStage) -> None:
@@ -277,10 +277,10 @@ async def test_what_was_detached_behind_everyones_back_is_attached_again(stage: 
     async with stage.driver(*rpcs) as driver, stage.attaching(AttachDetachController, reconcile_sync_s=0.1):
         await stage.pod("db-0", "data", on="node-1")
         await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
-        driver.published.clear()
+        driver.attached.clear()
 
         async def is_back() -> bool:
-            return driver.published == {("h-pv", "id-node-1")}
+            return driver.attached == {("h-pv", "id-node-1")}
 
         await eventually_async(is_back)
 

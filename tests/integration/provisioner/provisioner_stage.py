@@ -8,25 +8,19 @@ import asyncio
 import random
 import shutil
 import tempfile
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import grpc
-from google.protobuf.wrappers_pb2 import BoolValue
 
 from tonnage.apiserver.server import Settings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import Connection
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
-from tonnage.csi import csi_pb2 as csi
-from tonnage.csi import csi_pb2_grpc as services
 from tonnage.csi.client import CsiClient
-from tonnage.csi.server import served
 from tonnage.errors import NotFound
 from tonnage.metrics import new_registry
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
@@ -39,123 +33,13 @@ from tonnage.provisioner.options import Options
 from tonnage.provisioner.program import Provisioner
 from tonnage.quantity import Quantity
 from tonnage.testing.eventually import eventually_async
+from tonnage.testing.scripted_driver import ScriptedDriver
 
 DRIVER = "pools.example"
 KEY = "topology.example/node"
 SELECTED = "volume.kubernetes.io/selected-node"
 PROVISIONER = "volume.kubernetes.io/storage-provisioner"
-Rpc = csi.ControllerServiceCapability.RPC
 Code = grpc.StatusCode
-
-
-@dataclass
-class ScriptedDriver(services.IdentityServicer, services.ControllerServicer, services.NodeServicer):
-    """A driver with so many bytes on each node. `script` says how the next calls of a method end, before they begin."""
-
-    free_bytes: dict[str, int] = field(default_factory=dict)
-    volumes: dict[str, csi.Volume] = field(default_factory=dict)
-    script: dict[str, deque[Code]] = field(default_factory=dict)
-    calls: list[tuple[str, Any]] = field(default_factory=list)
-    expands_on_node: bool = False
-    gives_less_by: int = 0
-    """Bytes that its volumes are smaller than what was asked for."""
-    runs_on: str = ""
-    gate: asyncio.Event | None = None
-    """While it is there and not set, CreateVolume has made its volume and does not answer."""
-    mood: Callable[[str], Code | None] = lambda _: None
-    """How a call ends, asked before it begins (`CreateVolume`) and after it is done (`CreateVolume answer`)."""
-
-    def asked(self, method: str) -> list[Any]:
-        return [request for name, request in self.calls if name == method]
-
-    async def _play(self, method: str, request: Any, context: Any) -> None:
-        self.calls.append((method, request))
-        if self.script.get(method):
-            await context.abort(self.script[method].popleft(), f"{method} as the script says")
-        await self._mind(method, context)
-
-    async def _mind(self, moment: str, context: Any) -> None:
-        if (code := self.mood(moment)) is not None:
-            await context.abort(code, f"{moment}: in no mood")
-
-    async def GetPluginInfo(self, request: Any, context: Any) -> csi.GetPluginInfoResponse:
-        return csi.GetPluginInfoResponse(name=DRIVER, vendor_version="1")
-
-    async def GetPluginCapabilities(self, request: Any, context: Any) -> csi.GetPluginCapabilitiesResponse:
-        service = csi.PluginCapability.Service
-        types = (service.CONTROLLER_SERVICE, service.VOLUME_ACCESSIBILITY_CONSTRAINTS)
-        return csi.GetPluginCapabilitiesResponse(
-            capabilities=[csi.PluginCapability(service=service(type=each)) for each in types]
-        )
-
-    async def Probe(self, request: Any, context: Any) -> csi.ProbeResponse:
-        return csi.ProbeResponse(ready=BoolValue(value=True))
-
-    async def ControllerGetCapabilities(self, request: Any, context: Any) -> csi.ControllerGetCapabilitiesResponse:
-        types = (Rpc.CREATE_DELETE_VOLUME, Rpc.PUBLISH_UNPUBLISH_VOLUME, Rpc.EXPAND_VOLUME, Rpc.CLONE_VOLUME)
-        return csi.ControllerGetCapabilitiesResponse(
-            capabilities=[csi.ControllerServiceCapability(rpc=Rpc(type=each)) for each in (*types, Rpc.GET_CAPACITY)]
-        )
-
-    async def NodeGetCapabilities(self, request: Any, context: Any) -> csi.NodeGetCapabilitiesResponse:
-        return csi.NodeGetCapabilitiesResponse()
-
-    async def NodeGetInfo(self, request: Any, context: Any) -> csi.NodeGetInfoResponse:
-        return csi.NodeGetInfoResponse(
-            node_id=self.runs_on, accessible_topology=csi.Topology(segments={KEY: self.runs_on})
-        )
-
-    async def GetCapacity(self, request: csi.GetCapacityRequest, context: Any) -> csi.GetCapacityResponse:
-        await self._play("GetCapacity", request, context)
-        node = request.accessible_topology.segments.get(KEY, "")
-        return csi.GetCapacityResponse(available_capacity=self.free_bytes.get(node, 0))
-
-    async def CreateVolume(self, request: csi.CreateVolumeRequest, context: Any) -> csi.CreateVolumeResponse:
-        await self._play("CreateVolume", request, context)
-        made = next((each for name, each in self.volumes.items() if name == request.name), None)
-        if made is None:
-            size = request.capacity_range.required_bytes
-            node = request.accessibility_requirements.preferred[0].segments[KEY]
-            if self.free_bytes.get(node, 0) < size:
-                await context.abort(Code.RESOURCE_EXHAUSTED, f"no pool of {node} has {size} bytes left")
-            self.free_bytes[node] -= size
-            content = request.volume_content_source if request.HasField("volume_content_source") else None
-            made = self.volumes[request.name] = csi.Volume(
-                volume_id=f"id-{request.name}",
-                capacity_bytes=size - self.gives_less_by,
-                volume_context={"pool": "0"},
-                content_source=content,
-                accessible_topology=[csi.Topology(segments={KEY: node})],
-            )
-        if self.gate is not None:
-            await self.gate.wait()
-        await self._mind("CreateVolume answer", context)
-        return csi.CreateVolumeResponse(volume=made)
-
-    async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: Any) -> csi.DeleteVolumeResponse:
-        await self._play("DeleteVolume", request, context)
-        for name, volume in list(self.volumes.items()):
-            if volume.volume_id == request.volume_id:
-                node = volume.accessible_topology[0].segments[KEY]
-                self.free_bytes[node] += volume.capacity_bytes + self.gives_less_by
-                del self.volumes[name]
-        await self._mind("DeleteVolume answer", context)
-        return csi.DeleteVolumeResponse()
-
-    async def ControllerExpandVolume(
-        self, request: csi.ControllerExpandVolumeRequest, context: Any
-    ) -> csi.ControllerExpandVolumeResponse:
-        await self._play("ControllerExpandVolume", request, context)
-        return csi.ControllerExpandVolumeResponse(
-            capacity_bytes=request.capacity_range.required_bytes, node_expansion_required=self.expands_on_node
-        )
-
-    def services(self) -> list[Callable[[Any], None]]:
-        return [
-            lambda server: services.add_IdentityServicer_to_server(self, server),
-            lambda server: services.add_ControllerServicer_to_server(self, server),
-            lambda server: services.add_NodeServicer_to_server(self, server),
-        ]
 
 
 class Stage:
@@ -297,10 +181,10 @@ async def stage() -> AsyncIterator[Stage]:
 @asynccontextmanager
 async def staged(connection: Connection) -> AsyncIterator[Stage]:
     """The same on a server that runs already."""
-    driver = ScriptedDriver()
     with short_folder() as folder:
         address = f"unix://{folder}/csi.sock"
-        async with served(address, driver.services()), Client.connect(connection) as client:
+        driver = ScriptedDriver(address, name=DRIVER, topology_key=KEY, stages=False, node_rpcs=())
+        async with driver.served(), Client.connect(connection) as client:
             found = Stage(client, driver, address)
             await found.node("node-1", "100Gi")
             await found.node("node-2", "100Gi")

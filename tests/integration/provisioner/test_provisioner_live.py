@@ -263,7 +263,7 @@ async def test_a_clone_is_made_from_its_source_which_is_protected_until_then() -
 
 async def test_a_provisioner_of_one_node_takes_its_own_claims_and_competes_for_the_rest() -> None:
     async with stage() as on:
-        on.driver.runs_on = "node-2"
+        on.driver.run_on("node-2")
         deployment = NodeDeployment(node_name="node-2", base_delay_s=0.05, max_delay_s=0.2)
         await on.storage_class("now", delayed=False)
         async with on.provisioner(Options(retry_start_s=0.05, retry_max_s=0.2, node_deployment=deployment)):

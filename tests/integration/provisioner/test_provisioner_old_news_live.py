@@ -198,7 +198,7 @@ async def test_a_node_that_is_new_to_us_is_not_taken_for_gone() -> None:
         assert pause_s is not None and 1.0 <= pause_s <= 1.2
         assert (await on.get_claim("data")).selected_node == "node-3"
         await by_hand.look()
-        await by_hand.provisioning.reconcile(claim.uid)  # the node is known: another attempt_key, asked at once
+        await by_hand.provisioning.reconcile(claim.uid)  # the node is known: another attempt, made at once
         assert on.driver.free_bytes["node-3"] == 80 * GI
 
 
@@ -253,7 +253,7 @@ async def test_after_a_refusal_a_claim_may_ask_for_less() -> None:
                 "script says",
             ),
         ]
-        await by_hand.expand("40Gi")  # the same attempt_key waits for its time
+        await by_hand.expand("40Gi")  # the same attempt waits for its time
         await by_hand.expand("25Gi")
         asked = [each.capacity_range.required_bytes // GI for each in on.driver.asked("ControllerExpandVolume")]
         assert asked == [40, 25]

@@ -80,7 +80,7 @@ async def test_a_request_that_can_never_succeed_is_not_repeated_whenever_the_cla
                     return found is not None and found.metadata.resource_version == version
 
                 await eventually_async(is_seen)
-            # Another node is another attempt_key, and is asked at once.
+            # Another node is another attempt, and made at once.
             await on.select("data", "node-2")
             await on.provisioned(claim)
         assert len(on.driver.asked("CreateVolume")) == 2
