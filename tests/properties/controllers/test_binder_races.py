@@ -15,10 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.controllers.volumes import binding_patches as patches
-from tonnage.controllers.volumes.sync_claim import Bind, Lose, StayPending, Surroundings
-from tonnage.controllers.volumes.sync_claim import step_for as step_for_claim
-from tonnage.controllers.volumes.sync_volume import Release, SetPhase, TakeBack
-from tonnage.controllers.volumes.sync_volume import step_for as step_for_volume
+from tonnage.controllers.volumes.sync_claim import Bind, ClaimInputs, MarkLost, StayPending, claim_step
+from tonnage.controllers.volumes.sync_volume import Release, SetPhase, Unbind, volume_step
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -73,7 +71,7 @@ class View:
         asked = self.claims.get(name)
         if asked is None:
             return
-        step = step_for_claim(asked, Surroundings(self.volumes.get, self.volumes.values(), None, None, lambda: ()))
+        step = claim_step(asked, ClaimInputs(self.volumes.get, self.volumes.values(), None, None, lambda: ()))
         match step:
             case Bind(found):
                 self.server.patch(found.name, patches.volume_bound(found, asked))
@@ -88,7 +86,7 @@ class View:
                     self.server.patch(name, patches.claim_status(current, "Bound", found))
             case StayPending():
                 self.server.patch(name, patches.claim_status(asked, "Pending", None))
-            case Lose():
+            case MarkLost():
                 volume = self.server.volumes().get(asked.spec.volume_name)
                 owner = volume.spec.claim_ref if volume is not None else None
                 assert owner is None or owner.uid == asked.uid, f"{name} would be lost"
@@ -101,13 +99,13 @@ class View:
         there = self.server.claims().get(owner.name) if owner is not None else None
         if there is not None and owner is not None and there.uid != owner.uid:
             there = None
-        match step_for_volume(found, there):
+        match volume_step(found, there):
             case SetPhase(phase):
                 self.server.patch(name, patches.volume_phase(found, phase))
             case Release():
                 self.server.patch(name, patches.volume_phase(found, "Released"))
-            case TakeBack():
-                self.server.patch(name, patches.volume_taken_back(found))
+            case Unbind():
+                self.server.patch(name, patches.volume_unbound(found))
         yield
 
     def _mine(self, found: PersistentVolume, asked: PersistentVolumeClaim) -> PersistentVolume:

@@ -20,7 +20,7 @@ from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import VirtualClock
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.garbage.dependency_graph import Graph, Item
+from tonnage.controllers.garbage.dependency_graph import DependencyGraph, Item
 from tonnage.controllers.garbage.garbage_collector import GarbageCollector
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.codec import convert
@@ -117,7 +117,7 @@ class Rig:
             cast(Client, self.server), cast(Informers, unused), cast(Recorder, unused), clock, rng
         )
         self.collector = GarbageCollector(context)
-        self.collector.start_judging()
+        self.collector.start_processing()
         self.clock = clock
 
     async def settle(self) -> None:
@@ -281,10 +281,10 @@ ITEMS = st.lists(
 @given(changes=ITEMS)
 @settings(max_examples=60, deadline=None)
 def test_nothing_that_needs_a_look_is_left_unnamed(changes: list[Any]) -> None:
-    graph, shown = Graph(), dict[str, Item]()
+    graph, shown = DependencyGraph(), dict[str, Item]()
     for number, owners, state in changes:
         uid = f"u{number}"
-        before = {each for each, item in shown.items() if graph.needs_a_look(item)}
+        before = {each for each, item in shown.items() if graph.needs_processing(item)}
         if state == "gone":
             named = graph.remove(uid)
             shown.pop(uid, None)
@@ -295,7 +295,7 @@ def test_nothing_that_needs_a_look_is_left_unnamed(changes: list[Any]) -> None:
             is_leaving, waits = state != "alive", state == "foreground"
             shown[uid] = Item(CONFIG_MAPS, "default", uid, uid, references, is_leaving, False, waits)
             named = graph.put(shown[uid])
-        needy = {each for each, item in shown.items() if graph.needs_a_look(item)}
+        needy = {each for each, item in shown.items() if graph.needs_processing(item)}
         assert needy - before <= named  # whoever comes to need a look by a change is named by it
         for each in shown:
             depend = {other for other, item in shown.items() if any(owner.uid == each for owner in item.owners)}

@@ -1,1 +1,1 @@
-"""What is left behind and has to go: dependents of deleted owners, pods nobody looks after, namespaces."""
+"""What is deleted because of something else: dependents of deleted owners, the content of deleted namespaces."""

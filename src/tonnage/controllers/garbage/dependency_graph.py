@@ -1,11 +1,11 @@
-"""Who belongs to whom: every object by its uid, its owners, and who depends on it.
+"""The graph of owners and dependents: every object by its uid, its owners, and the objects that name it as owner.
 
     Deployment ◄── ReplicaSet ◄── Pod          an arrow is an owner reference: from the dependent to the owner
 
 The graph is what informers have shown, no more. An owner that is not in it may be gone, or not seen yet, or described
-wrongly: only the API server can tell, and `garbage` asks it before anything is deleted. What the graph answers is whom
-to look at: `put` and `remove` name every object for which the change may matter, and `needs_a_look` says of one whether
-there may be anything to do. Where each of these is told again after a missed event, nothing is overlooked.
+wrongly: only the API server can tell, and `garbage_collector` asks it before anything is deleted. The graph answers
+which objects to process: `put` and `remove` return every object that the change may matter to, and `needs_processing`
+says of one whether there may be anything to do. Both follow from state, so that a missed event loses nothing.
 
 Pure and small: an item is a few pointers to strings that the informers hold anyway. The decision is in `garbage_rules`.
 """
@@ -25,7 +25,7 @@ FOREGROUND = "foregroundDeletion"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One object, as far as belonging goes."""
+    """One object: who it is, its owners, and how it is being deleted."""
 
     resource: Resource
     namespace: str
@@ -34,7 +34,7 @@ class Item:
     owners: tuple[OwnerReference, ...] = ()
     is_terminating: bool = False
     orphans_dependents: bool = False
-    """It is being deleted, and its dependents are to be set free first."""
+    """It is being deleted, and its dependents are to be orphaned first."""
     deletes_dependents: bool = False
     """It is being deleted in the foreground: it waits until the dependents that block it are gone."""
 
@@ -61,7 +61,7 @@ class Item:
         return any(owner.uid == owner_uid and owner.block_owner_deletion for owner in self.owners)
 
     def is_meant_by(self, reference: OwnerReference, dependent: Item) -> bool:
-        """Whether all that the reference says is true of this item: a right uid with a wrong name is a wrong owner."""
+        """Whether every field of the reference is right: a right uid with a wrong name is a wrong owner."""
         return (
             reference.uid == self.uid
             and reference.name == self.name
@@ -71,7 +71,7 @@ class Item:
         )
 
 
-class Graph:
+class DependencyGraph:
     """All items known, and their dependents, also those of owners that are not known."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Graph:
         known = self._items.get(reference.uid)
         return known if known is not None and known.is_meant_by(reference, dependent) else None
 
-    def needs_a_look(self, item: Item) -> bool:
+    def needs_processing(self, item: Item) -> bool:
         """Whether the item may have to be deleted, set free or let go. False is certain, as far as the graph knows."""
         if item.is_terminating:
             return item.orphans_dependents or item.deletes_dependents
@@ -119,14 +119,14 @@ class Graph:
         for uid in now:
             self._dependents.setdefault(uid, set()).add(new.uid)
 
-        looks = {owner.uid for owner in before if owner.block_owner_deletion and not new.blocks(owner.uid)}
-        looks = {uid for uid in looks if self._waits(uid)}
-        if self.needs_a_look(new):
-            looks.add(new.uid)
+        queued = {owner.uid for owner in before if owner.block_owner_deletion and not new.blocks(owner.uid)}
+        queued = {uid for uid in queued if self._waits(uid)}
+        if self.needs_processing(new):
+            queued.add(new.uid)
         if old is None or new.deletes_dependents != old.deletes_dependents:
             # An owner is seen for the first time, and some may have described it wrongly; or it now waits for them.
-            looks |= {each.uid for each in self.dependents(new.uid) if self.needs_a_look(each)}
-        return looks
+            queued |= {each.uid for each in self.dependents(new.uid) if self.needs_processing(each)}
+        return queued
 
     def remove(self, uid: str) -> set[str]:
         """Take an item out; the uids of those that depended on it, and of the owners that waited for it."""

@@ -1,8 +1,8 @@
-"""The garbage collector: what belongs to something that is gone goes too.
+"""The garbage collector: an object whose owners are gone is deleted.
 
-                    ┌───────── informers of every served kind: metadata alone, or the ones others use anyway
+                    ┌───────── informers of every served kind: metadata alone, or the ones that others use anyway
                     ▼
-      graph: who belongs to whom ──► whom to look at (by uid) ──► ask the server ──► judge ──► patch or delete
+      dependency graph ──► objects to process (by uid) ──► ask the server ──► decide ──► patch or delete
 
 The three ways to delete an owner. *Background*: it is gone at once; its dependents are found dangling and deleted.
 *Foreground*: it stays with the finalizer `foregroundDeletion` until every dependent that blocks it has gone. *Orphan*:
@@ -10,10 +10,10 @@ it stays with the finalizer `orphan` until no dependent names it any more.
 
 Nothing is deleted on the word of the graph: the object is read again, and an owner counts as gone only if the server
 has nothing of that name, or something with another uid. Every write carries the uid and the resourceVersion that were
-judged. An owner whose kind we do not know is taken to exist, and a cluster-scoped object that names a namespaced owner
+read. An owner whose kind we do not know is taken to exist, and a cluster-scoped object that names a namespaced owner
 (which cannot be looked up) is left alone. Events have no part in this, as upstream.
 
-The rules are in `garbage_rules`, the graph in `garbage_graph`.
+The rules are in `garbage_rules`, the graph in `dependency_graph`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tonnage.client.informer import Informer
 from tonnage.client.metadata_only import metadata_class, served_resources
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.garbage.dependency_graph import FOREGROUND, ORPHAN, Graph, Item
-from tonnage.controllers.garbage.garbage_rules import Delete, OwnerState, judge
+from tonnage.controllers.garbage.dependency_graph import FOREGROUND, ORPHAN, DependencyGraph, Item
+from tonnage.controllers.garbage.garbage_rules import Delete, OwnerState, decide
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.codec import convert
@@ -71,7 +71,7 @@ class GarbageCollector:
     """Deletes what has lost its owners, and carries out deletions in the foreground and those that orphan."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self.graph = Graph()
+        self.graph = DependencyGraph()
         self._client = context.client
         self._informers = context.informers
         self._recorder = context.recorder
@@ -79,12 +79,12 @@ class GarbageCollector:
         self._rng = context.rng
         self._reconciler = Reconciler("garbage-collector", self.reconcile, clock=context.clock, workers=8)
         self.queue = self._reconciler.queue
-        """The uids of what has to be looked at."""
+        """The uids of the objects to process."""
         self._absent: dict[tuple[str, str, str, str, str], None] = {}
-        self._is_in_step = False
+        self._is_synced = False
 
     async def run(self) -> None:
-        """Collect until cancelled. Nothing is judged before every kind is in step."""
+        """Collect until cancelled. Nothing is processed before every informer is synced."""
         whole = {resource_of(cls): cls for cls in SHARED}
         followed = []
         for resource in await self._discover():
@@ -92,7 +92,7 @@ class GarbageCollector:
                 followed.append(self._follow(resource, whole.get(resource) or metadata_class(resource)))
         for informer in followed:
             await informer.wait_synced()
-        self.start_judging()
+        self.start_processing()
         _log.info("In step", kinds=len(followed), objects=len(self.graph))
         await self._reconciler.run()
 
@@ -106,23 +106,23 @@ class GarbageCollector:
                 _log.warning("Cannot find out what is served; it is tried again", error=exc.message)
                 await self._clock.sleep(backoff.next_s())
 
-    def start_judging(self) -> None:
-        """The graph shows all there is: look at whatever may need it, and from now on at whatever changes."""
-        self._is_in_step = True
-        self._look({item.uid for item in self.graph if self.graph.needs_a_look(item)})
+    def start_processing(self) -> None:
+        """The graph is complete: process what may need it, and from now on whatever changes."""
+        self._is_synced = True
+        self._enqueue({item.uid for item in self.graph if self.graph.needs_processing(item)})
 
     def put(self, item: Item) -> None:
         """An informer has shown an object, new or changed."""
         known = self.graph.get(item.uid)
         if known == item:
             return
-        self._look(self.graph.put(item))
+        self._enqueue(self.graph.put(item))
         for each in (item, *(() if known is not None else self.graph.dependents(item.uid))):
-            self._report_foreign_owners(each)
+            self._record_invalid_owners(each)
 
     def remove(self, uid: str) -> None:
         """An informer has shown that an object is gone, or the server has said so."""
-        self._look(self.graph.remove(uid))
+        self._enqueue(self.graph.remove(uid))
 
     def _follow(self, resource: Resource, cls: type[Object]) -> Informer[Object]:
         def seen(found: Object) -> None:
@@ -134,14 +134,14 @@ class GarbageCollector:
         )
         return informer
 
-    def _look(self, uids: set[str]) -> None:
-        # Until everything is in step most owners seem to be missing; all items are looked through then.
-        if self._is_in_step:
+    def _enqueue(self, uids: set[str]) -> None:
+        # Until everything is synced most owners seem to be missing; `start_processing` goes through all items.
+        if self._is_synced:
             for uid in sorted(uids):
                 self._reconciler.add(uid)
 
-    def _report_foreign_owners(self, item: Item) -> None:
-        """Tell people of an owner in another namespace: that cannot be, and the item will be deleted for it."""
+    def _record_invalid_owners(self, item: Item) -> None:
+        """Record an event for an owner in another namespace: that is invalid, and the item will be deleted for it."""
         for reference in item.owners:
             owner = self.graph.get(reference.uid)
             if owner is not None and owner.namespace not in ("", item.namespace):
@@ -157,22 +157,22 @@ class GarbageCollector:
     async def reconcile(self, uid: str) -> float | None:
         """Do to one object what its owners, or its own deletion, ask for; safe to run twice or late."""
         item = self.graph.get(uid)
-        if item is None or not self.graph.needs_a_look(item):
+        if item is None or not self.graph.needs_processing(item):
             return None
-        metadata = await self._latest(item)
+        metadata = await self._read_metadata(item)
         if metadata is None:
             self.remove(uid)  # its informer will say so too
             return None
         finalizers = metadata.get("finalizers", ())
         if "deletionTimestamp" not in metadata:
-            return await self._judge(item, metadata)
+            return await self._attempt_to_delete(item, metadata)
         if ORPHAN in finalizers:
             await self._orphan_dependents(item, metadata)
         elif FOREGROUND in finalizers:
-            await self._let_go_when_free(item, metadata)
+            await self._process_deleting_dependents(item, metadata)
         return None
 
-    async def _latest(self, item: Item) -> Doc | None:
+    async def _read_metadata(self, item: Item) -> Doc | None:
         """The object's metadata as the server has it; None when this life of it is over."""
         try:
             metadata: Doc = (await self._client.get_doc(item.resource, item.key))["metadata"]
@@ -180,35 +180,35 @@ class GarbageCollector:
             return None
         return metadata if metadata["uid"] == item.uid else None
 
-    async def _judge(self, item: Item, metadata: Doc) -> float | None:
+    async def _attempt_to_delete(self, item: Item, metadata: Doc) -> float | None:
         owners: list[tuple[OwnerReference, OwnerState]] = []
         again_s = None
         for doc in metadata.get("ownerReferences", ()):
             reference = convert(OwnerReference, doc)
-            state = await self._state_of(reference, item)
+            state = await self._owner_state(reference, item)
             if state is None:
                 return None
             if state is OwnerState.SOLID and self.graph.get(reference.uid) is None:
                 again_s = _UNSEEN_S
             owners.append((reference, state))
         dependents = self.graph.dependents(item.uid)
-        judgement = judge(
+        decision = decide(
             owners,
             finalizers=metadata.get("finalizers", ()),
             has_dependents=bool(dependents),
-            waits_in_a_circle=any(each.deletes_dependents for each in dependents),
+            is_in_deletion_cycle=any(each.deletes_dependents for each in dependents),
         )
-        if isinstance(judgement, Delete):
-            await self._delete(item, metadata, judgement)
-        elif judgement.drop:
-            await self._drop_owners(item, metadata, judgement.drop)
+        if isinstance(decision, Delete):
+            await self._delete(item, metadata, decision)
+        elif decision.drop:
+            await self._drop_owners(item, metadata, decision.drop)
         return again_s
 
-    async def _state_of(self, reference: OwnerReference, item: Item) -> OwnerState | None:
-        """What the server says of an owner; None when the item must not be judged at all."""
+    async def _owner_state(self, reference: OwnerReference, item: Item) -> OwnerState | None:
+        """The state of an owner by the server; None when nothing may be decided about the item."""
         known = self.graph.owner(reference, item)
         if known is not None and not known.deletes_dependents:
-            return OwnerState.SOLID  # its end will be told, and then we look again
+            return OwnerState.SOLID  # its deletion will queue the item again
         resource = BY_KIND.get((reference.api_version, reference.kind))
         if resource is None:
             _log.debug("An owner of a kind we do not know is left to others", item=item.key, owner=reference.kind)
@@ -235,15 +235,15 @@ class GarbageCollector:
 
     # -- acts ---------------------------------------------------------------------------------------------------------
 
-    async def _delete(self, item: Item, metadata: Doc, judgement: Delete) -> None:
+    async def _delete(self, item: Item, metadata: Doc, decision: Delete) -> None:
         version = metadata["resourceVersion"]
-        if judgement.unblock:
+        if decision.unblock:
             owners = [{**owner, "blockOwnerDeletion": False} for owner in metadata.get("ownerReferences", ())]
             version = await self._patch(item, metadata, {"ownerReferences": owners})
-        _log.info("Deleting", resource=item.resource.qualified, object=item.key, propagation=judgement.propagation)
+        _log.info("Deleting", resource=item.resource.qualified, object=item.key, propagation=decision.propagation)
         try:
             await self._client.delete(
-                item.resource, item.key, uid=item.uid, resource_version=version, propagation=judgement.propagation
+                item.resource, item.key, uid=item.uid, resource_version=version, propagation=decision.propagation
             )
         except NotFound:
             self.remove(item.uid)
@@ -255,18 +255,18 @@ class GarbageCollector:
             await self._patch(item, metadata, {"ownerReferences": kept})
 
     async def _orphan_dependents(self, item: Item, metadata: Doc) -> None:
-        """Take the owner out of all who name it; then it may go."""
+        """Remove the owner from all objects that name it; then it may go."""
         for dependent in self.graph.dependents(item.uid):
-            found = await self._latest(dependent)
+            found = await self._read_metadata(dependent)
             if found is not None:
                 await self._drop_owners(dependent, found, frozenset((item.uid,)))
         await self._remove_finalizer(item, metadata, ORPHAN)
 
-    async def _let_go_when_free(self, item: Item, metadata: Doc) -> None:
+    async def _process_deleting_dependents(self, item: Item, metadata: Doc) -> None:
         blocking = self.graph.blocking(item.uid)
         if not blocking:
             await self._remove_finalizer(item, metadata, FOREGROUND)
-        self._look({each.uid for each in blocking if not each.deletes_dependents})
+        self._enqueue({each.uid for each in blocking if not each.deletes_dependents})
 
     async def _remove_finalizer(self, item: Item, metadata: Doc, finalizer: str) -> None:
         kept = [each for each in metadata.get("finalizers", ()) if each != finalizer]
@@ -274,7 +274,7 @@ class GarbageCollector:
         await self._patch(item, metadata, {"finalizers": kept})
 
     async def _patch(self, item: Item, metadata: Doc, change: Doc) -> str:
-        """Change the metadata that was judged, and no other; the new resourceVersion. Raises Conflict, NotFound."""
+        """Change the metadata that was read, and no other; the new resourceVersion. Raises Conflict, NotFound."""
         same = {"uid": item.uid, "resourceVersion": metadata["resourceVersion"]}
         changed = await self._client.patch_doc(item.resource, item.key, {"metadata": {**same, **change}})
         version: str = changed["metadata"]["resourceVersion"]

@@ -1,4 +1,4 @@
-"""What becomes of an object whose owners are looked at. Pure; the states of the owners are the API server's word.
+"""Whether an object is kept or deleted, by the states of its owners. Pure; the states come from the API server.
 
 | owners                                              | then                                                    |
 | --------------------------------------------------- | ------------------------------------------------------- |
@@ -43,14 +43,14 @@ class Delete:
     unblock: bool = False
 
 
-def judge(
+def decide(
     owners: Sequence[tuple[OwnerReference, OwnerState]],
     *,
     finalizers: Collection[str],
     has_dependents: bool,
-    waits_in_a_circle: bool,
+    is_in_deletion_cycle: bool,
 ) -> Keep | Delete:
-    """`waits_in_a_circle`: one of its own dependents is being deleted in the foreground already."""
+    """Keep or delete. `is_in_deletion_cycle`: one of its own dependents is being deleted in the foreground already."""
     if not owners:
         return Keep()
     states = {state for _, state in owners}
@@ -58,7 +58,7 @@ def judge(
         # A reference to an owner that waits must go too, or the owner would wait for ever.
         return Keep(frozenset(reference.uid for reference, state in owners if state is not OwnerState.SOLID))
     if OwnerState.WAITING in states and has_dependents:
-        return Delete("Foreground", unblock=waits_in_a_circle)
+        return Delete("Foreground", unblock=is_in_deletion_cycle)
     if ORPHAN in finalizers:
         return Delete("Orphan")
     return Delete("Foreground" if FOREGROUND in finalizers else "Background")

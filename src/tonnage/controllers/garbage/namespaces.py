@@ -30,7 +30,7 @@ from tonnage.objects.scheme import resource_of
 
 _FINALIZER: Final = "kubernetes"
 _FINALIZER_ESTIMATE_S: Final = 15
-"""How long finalizers are given before anybody looks again."""
+"""How long finalizers are given before anybody queued again."""
 _PODS: Final = resource_of(Pod)
 _BACKGROUND: Final = encode({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"})
 
@@ -47,14 +47,14 @@ class NamespaceController:
         self._reconciler = Reconciler("namespaces", self._reconcile, clock=context.clock, workers=10, first_retry_s=0.1)
         self._reconciler.follow(self._namespaces, lambda each: (each.name,) if each.metadata.is_terminating else ())
         # What a namespace waits for longest; when the last of them goes it need not wait for the next look.
-        context.informers.of(Pod).add_handlers(on_delete=self._content_gone)
-        context.informers.of(PersistentVolumeClaim).add_handlers(on_delete=self._content_gone)
+        context.informers.of(Pod).add_handlers(on_delete=self._content_deleted)
+        context.informers.of(PersistentVolumeClaim).add_handlers(on_delete=self._content_deleted)
 
     async def run(self) -> None:
         """Empty namespaces until cancelled."""
         await self._reconciler.run()
 
-    def _content_gone(self, old: Object) -> None:
+    def _content_deleted(self, old: Object) -> None:
         namespace = self._namespaces.get(old.namespace)
         if namespace is not None and namespace.metadata.is_terminating:
             self._reconciler.add(namespace.name)

@@ -1,8 +1,8 @@
 """Which taints follow from a node's conditions. Pure: documents in, documents out.
 
 *NoSchedule* taints keep new pods away: one for each condition that is not as it should be, and one while the node is
-cordoned. They are set at once. *NoExecute* taints turn out the pods that are there: `not-ready` or `unreachable`, never
-both; how fast they may be set in a zone is decided in `node_zones`, and what pods make of them in `taint_eviction`.
+cordoned. They are set at once. *NoExecute* taints evict the pods that are there: `not-ready` or `unreachable`, never
+both; how fast they may be set in a zone is decided in `zones`, and which pods leave in `taint_eviction`.
 Taints that others set are not touched.
 """
 
@@ -47,12 +47,12 @@ def with_no_schedule(taints: Iterable[Doc], keys: frozenset[str], now: datetime)
 
 
 def no_execute_key(ready: NodeCondition | None) -> str:
-    """The taint by which pods are turned out of a node in this state; empty for one that is well, or not known yet."""
+    """The taint by which pods are evicted from a node in this state; empty for one that is ready, or not known yet."""
     return _CONDITION_TAINTS.get((READY, ready.status), "") if ready is not None else ""
 
 
 def with_no_execute(taints: Iterable[Doc], key: str, now: datetime) -> list[Doc]:
-    """The taints with `key` as the only one of the two that turn pods out of lost nodes; empty takes both away."""
+    """The taints with `key` as the only one of the two that evict pods from lost nodes; empty removes both."""
     kept = [
         each
         for each in taints

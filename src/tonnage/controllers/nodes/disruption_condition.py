@@ -1,7 +1,7 @@
-"""Deleting a pod that is disrupted: why, as a condition for whoever made it, then the deletion.
+"""The condition of a pod that is deleted for reasons outside of it: `DisruptionTarget`.
 
-A `DisruptionTarget` condition tells a pod's controller that it did not fail by itself. Both controllers that end pods
-for reasons outside of them (`taint_manager`, `pod_garbage`) write it through here.
+It tells a pod's controller that the pod did not fail by itself. Both controllers that delete such pods
+(`taint_eviction`, `pod_garbage_collector`) write it through here, before the deletion.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tonnage.objects.document import Doc
 _DISRUPTED = "DisruptionTarget"
 
 
-async def say_disrupted(client: Client, pod: Pod, reason: str, message: str, *, clock: Clock, failed: bool) -> None:
+async def mark_disrupted(client: Client, pod: Pod, reason: str, message: str, *, clock: Clock, failed: bool) -> None:
     """Write the condition, and the phase Failed with it where there is nobody left to do so.
 
     Writes nothing when it says so already. Raises NotFound, Conflict when this life of the pod is over.

@@ -1,9 +1,9 @@
-"""Is a node alive? What it last said, when we noticed, and what its conditions become when it falls silent. Pure.
+"""The health of a node: its last heartbeat, when it was seen, and its conditions when none comes any more. Pure.
 
-A node speaks in two ways: it renews its lease every few seconds, and it repeats the heartbeat of its Ready condition.
-Times on its side do not count, since clocks disagree: what counts is when we saw either of them change. When neither
-has for the grace period, Ready and the pressure conditions turn Unknown. Mirrors tryUpdateNodeHealth. What taints
-follow from conditions is in `node_taints`.
+A heartbeat comes in two ways: a node renews its lease every few seconds, and it repeats the time of its Ready
+condition. Times on its side do not count, since clocks disagree: what counts is when either was seen to change. When
+neither has for the grace period, Ready and the pressure conditions turn Unknown. Mirrors tryUpdateNodeHealth. What
+taints follow from conditions is in `condition_taints`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tonnage.objects.core_v1.node import NodeCondition
 from tonnage.objects.document import Doc
 
 READY: Final = "Ready"
-_SILENT_CONDITIONS: Final = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
-"""What nobody knows of a silent node. NetworkUnavailable is not among them: others look after it."""
+_MONITORED_CONDITIONS: Final = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
+"""What becomes Unknown without heartbeats. NetworkUnavailable is not among them: others set it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The last sign of life of one node: `heard_at` is when we noticed it, by our clock."""
+    """The last heartbeat of one node: `last_seen_at` is when it was seen, by our clock."""
 
     uid: str
-    heard_at: datetime
+    last_seen_at: datetime
     has_ready: bool
     heartbeat: datetime | None = None
     renewed: datetime | None = None
@@ -46,26 +46,26 @@ def observe(before: Health | None, node: Node, lease: Lease | None, now: datetim
         before = None  # another machine of the same name
     if before is None and ready is None:
         # Nobody has ever posted a status: its life begins with the object.
-        heard_at = node.metadata.creation_timestamp or now
+        last_seen_at = node.metadata.creation_timestamp or now
     elif before is None or before.has_ready != (ready is not None) or before.heartbeat != heartbeat:
-        heard_at = now
+        last_seen_at = now
     else:
-        heard_at = before.heard_at
+        last_seen_at = before.last_seen_at
     renewed = None if before is None else before.renewed
     at = None if lease is None else lease.spec.renew_time
     if at is not None and (renewed is None or at > renewed):
-        heard_at, renewed = now, at
-    return Health(node.uid, heard_at, ready is not None, heartbeat, renewed)
+        last_seen_at, renewed = now, at
+    return Health(node.uid, last_seen_at, ready is not None, heartbeat, renewed)
 
 
-def is_silent(health: Health, now: datetime, *, grace_s: float, startup_grace_s: float) -> bool:
-    """Whether it has been quiet for too long; a node that never posted a status is given longer."""
+def is_overdue(health: Health, now: datetime, *, grace_s: float, startup_grace_s: float) -> bool:
+    """Whether the grace period is over; a node that never posted a status has a longer one."""
     allowed_s = grace_s if health.has_ready else startup_grace_s
-    return (now - health.heard_at).total_seconds() > allowed_s
+    return (now - health.last_seen_at).total_seconds() > allowed_s
 
 
-def conditions_of_silence(node: Node, now: datetime) -> list[Doc]:
-    """The conditions to write on a silent node; none when they all say so already."""
+def unknown_conditions(node: Node, now: datetime) -> list[Doc]:
+    """The conditions to write when the grace period is over; none when they are Unknown already."""
     known = {each.type: each for each in node.status.conditions}
     return [
         {
@@ -76,7 +76,7 @@ def conditions_of_silence(node: Node, now: datetime) -> list[Doc]:
             "reason": "NodeStatusNeverUpdated" if was is None else "NodeStatusUnknown",
             "message": "Kubelet never posted node status." if was is None else "Kubelet stopped posting node status.",
         }
-        for type_, was in ((type_, known.get(type_)) for type_ in _SILENT_CONDITIONS)
+        for type_, was in ((type_, known.get(type_)) for type_ in _MONITORED_CONDITIONS)
         if was is None or was.status != "Unknown"
     ]
 

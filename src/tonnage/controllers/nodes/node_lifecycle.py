@@ -1,12 +1,12 @@
-"""The life of nodes: which are alive, and what that means for pods.
+"""The node lifecycle controller: which nodes are healthy, and what follows for their conditions, taints and pods.
 
-     lease and heartbeats ──► silent for --node-monitor-grace-period? ──► conditions Unknown, pods not ready
+     lease and heartbeats ──► none for --node-monitor-grace-period? ──► conditions Unknown, pods not ready
               conditions ──► NoSchedule taints, at once            (and `unschedulable` while cordoned)
-                   Ready ──► NoExecute taint, as fast as the zone allows ──► `taint_manager` turns pods out
+                   Ready ──► NoExecute taint, as fast as the zone allows ──► `taint_eviction` evicts pods
 
-Every --node-monitor-period all nodes are looked at, from what the informers show; only a change is written. What is
-remembered is when each node was last heard, so that after a start every node has the grace period once more. The rules
-are pure: `node_health` (alive or not), `node_taints` (what follows), `node_zones` (how fast).
+Every --node-monitor-period all nodes are looked at, from what the informers show; only a change is written. When each
+node was last seen is kept in memory, so that after a start every node has the grace period once more. The rules are
+pure: `node_health` (healthy or not), `condition_taints` (what follows), `zones` (how fast).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tonnage.controllers.nodes.condition_taints import (
     with_no_execute,
     with_no_schedule,
 )
-from tonnage.controllers.nodes.node_health import Health, conditions_of_silence, is_silent, observe, ready_of
+from tonnage.controllers.nodes.node_health import Health, is_overdue, observe, ready_of, unknown_conditions
 from tonnage.controllers.nodes.zones import EXCLUDED, DisruptionChange, EvictionRates, Zones, zone_of
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.coordination_v1 import Lease
@@ -113,18 +113,18 @@ class NodeLifecycleController:
         for node in nodes:
             ready = ready_of(node)
             try:
-                ready = await self._check(node)
+                ready = await self._update_health(node)
                 found.append((node, ready))
             except TonnageError as exc:
                 _log.warning("A node's health could not be written", node=node.name, error=exc.message)
             in_zone = is_ready[zone_of(node)]
             if EXCLUDED not in node.metadata.labels:
                 in_zone.append(ready is not None and ready.is_true)
-        # Only now, when it is known who else is lost, are pods turned out.
-        self._mind_disruption(self._zones.update(is_ready, self._clock.monotonic()))
+        # Only now, when it is known which other nodes are lost, are pods evicted.
+        self._handle_disruption(self._zones.update(is_ready, self._clock.monotonic()))
         for node, ready in found:
             try:
-                await self._turn_pods_out(node, ready)
+                await self._process_no_execute_taint(node, ready)
             except TonnageError as exc:
                 _log.warning("A node's taints could not be written", node=node.name, error=exc.message)
 
@@ -132,53 +132,57 @@ class NodeLifecycleController:
         found = {node.name: node.uid for node in nodes}
         for name, uid in found.items():
             if self._registered.get(name) != uid:
-                self._tell(name, uid, "RegisteredNode", f"Node {name} event: Registered Node {name} in Controller")
+                self._record_event(
+                    name, uid, "RegisteredNode", f"Node {name} event: Registered Node {name} in Controller"
+                )
         for name, uid in self._registered.items():
             if name not in found:
-                self._tell(name, uid, "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
+                self._record_event(
+                    name, uid, "RemovingNode", f"Node {name} event: Removing Node {name} from Controller"
+                )
                 self._healths.pop(name, None)
                 self._to_taint.pop(name, None)
         self._registered = found
 
-    async def _check(self, node: Node) -> NodeCondition | None:
-        """What Ready says of a node, after its silence is written down. Raises TonnageError."""
+    async def _update_health(self, node: Node) -> NodeCondition | None:
+        """The Ready condition of a node, after it was set Unknown if its grace period is over. Raises TonnageError."""
         for tries_left in reversed(range(_TRIES)):
             try:
-                return await self._check_once(node)
+                return await self._update_health_once(node)
             except Conflict:
                 if not tries_left:
                     raise
                 node = await self._client.get(Node, node.name)  # the informer lags behind somebody's write
         return None
 
-    async def _check_once(self, node: Node) -> NodeCondition | None:
+    async def _update_health_once(self, node: Node) -> NodeCondition | None:
         now = self._clock.now()
         lease = self._leases.get(f"{LEASES}/{node.name}")
         health = self._healths[node.name] = observe(self._healths.get(node.name), node, lease, now)
         ready = ready_of(node)
-        if not is_silent(
+        if not is_overdue(
             health,
             now,
             grace_s=self._configuration.node_monitor_grace_period_s,
             startup_grace_s=self._configuration.node_startup_grace_period_s,
         ):
             return ready
-        conditions = conditions_of_silence(node, now)
+        conditions = unknown_conditions(node, now)
         if conditions:
             same = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
             patch = {"metadata": same, "status": {"conditions": conditions}}
             node = await self._client.patch(Node, node.name, patch, patch_type="strategic", subresource="status")
             _log.warning("A node is silent", node=node.name, grace_s=self._configuration.node_monitor_grace_period_s)
             if ready is not None and ready.is_true:
-                self._tell(node.name, node.uid, "NodeNotReady", f"Node {node.name} status is now: NodeNotReady")
-            # That we wrote its status is no sign of life.
+                self._record_event(node.name, node.uid, "NodeNotReady", f"Node {node.name} status is now: NodeNotReady")
+            # Our own write of its status is no heartbeat.
             written = observe(health, node, lease, now)
-            self._healths[node.name] = replace(written, heard_at=health.heard_at)
+            self._healths[node.name] = replace(written, last_seen_at=health.last_seen_at)
         await self._mark_pods_not_ready(node)
         return ready_of(node)
 
     async def _mark_pods_not_ready(self, node: Node) -> None:
-        """Nobody can say of pods on a silent node that they serve."""
+        """Pods of a node without heartbeats are not known to serve."""
         for pod in self._pods_on_node(node.name):
             ready = pod.condition("Ready")
             if ready is None or not ready.is_true:
@@ -193,7 +197,7 @@ class NodeLifecycleController:
 
     # -- NoExecute, as fast as the zone allows ------------------------------------------------------------------------
 
-    async def _turn_pods_out(self, node: Node, ready: NodeCondition | None) -> None:
+    async def _process_no_execute_taint(self, node: Node, ready: NodeCondition | None) -> None:
         present = {taint.key for taint in node.spec.taints if taint.effect == NO_EXECUTE} & {NOT_READY, UNREACHABLE}
         if ready is not None and (ready.is_true or self._zones.are_all_lost):
             self._to_taint.pop(node.name, None)
@@ -232,13 +236,13 @@ class NodeLifecycleController:
         _log.info("Pods are turned out of a lost node", node=node.name, taint=key)
         self._to_taint.pop(node.name, None)
 
-    def _mind_disruption(self, change: DisruptionChange | None) -> None:
+    def _handle_disruption(self, change: DisruptionChange | None) -> None:
         if change is DisruptionChange.ENTERED:
             _log.warning("No node is ready: the fault may be ours, and no pod is turned out")
         elif change is DisruptionChange.LEFT:
             _log.info("Some nodes are ready again: pods are turned out of lost ones")
             now = self._clock.now()
-            self._healths = {name: replace(health, heard_at=now) for name, health in self._healths.items()}
+            self._healths = {name: replace(health, last_seen_at=now) for name, health in self._healths.items()}
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -260,6 +264,6 @@ class NodeLifecycleController:
                 if not tries_left:
                     raise
 
-    def _tell(self, name: str, uid: str, reason: str, note: str) -> None:
+    def _record_event(self, name: str, uid: str, reason: str, note: str) -> None:
         about = ObjectReference(api_version="v1", kind="Node", name=name, uid=uid)
         self._recorder.event(about, "Normal", reason, reason, note)

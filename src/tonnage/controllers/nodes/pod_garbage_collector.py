@@ -1,4 +1,4 @@
-"""Pods that nobody looks after any more are deleted, by force: there is no kubelet that could do it.
+"""The pod garbage collector: pods without a kubelet that could delete them are deleted by force.
 
 | pod                                                              | is deleted                                        |
 | ---------------------------------------------------------------- | ------------------------------------------------- |
@@ -22,7 +22,7 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.nodes.disruption_condition import say_disrupted
+from tonnage.controllers.nodes.disruption_condition import mark_disrupted
 from tonnage.controllers.nodes.node_health import ready_of
 from tonnage.deadline import within
 from tonnage.errors import Conflict, NotFound, TonnageError
@@ -39,7 +39,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _log = logs.logger(__name__)
 
 
-def surplus(pods: Iterable[Pod], threshold: int) -> list[Pod]:
+def surplus_terminated(pods: Iterable[Pod], threshold: int) -> list[Pod]:
     """The pods that have ended and are too many, in the order in which they go; a threshold of 0 keeps all."""
     ended = [pod for pod in pods if pod.is_terminal]
     if threshold <= 0 or len(ended) <= threshold:
@@ -54,13 +54,13 @@ def surplus(pods: Iterable[Pod], threshold: int) -> list[Pod]:
     return ended[: len(ended) - threshold]
 
 
-def out_of_service(pods: Iterable[Pod], nodes: Mapping[str, Node]) -> list[Pod]:
+def out_of_service_terminating(pods: Iterable[Pod], nodes: Mapping[str, Node]) -> list[Pod]:
     """Terminating pods on nodes that somebody has declared dead."""
     dead = {name for name, node in nodes.items() if _is_out_of_service(node)}
     return [pod for pod in pods if pod.metadata.is_terminating and pod.spec.node_name in dead]
 
 
-def unscheduled(pods: Iterable[Pod]) -> list[Pod]:
+def unscheduled_terminating(pods: Iterable[Pod]) -> list[Pod]:
     """Terminating pods that never had a node."""
     return [pod for pod in pods if pod.metadata.is_terminating and not pod.spec.node_name]
 
@@ -109,17 +109,17 @@ class PodGCController:
         pods = tuple(self._pods)
         nodes = {node.name: node for node in self._nodes}
         rounds = (
-            (surplus(pods, self._threshold), _NO_REASON),
-            (out_of_service(pods, nodes), _NO_REASON),
+            (surplus_terminated(pods, self._threshold), _NO_REASON),
+            (out_of_service_terminating(pods, nodes), _NO_REASON),
             (await self._orphans(pods, nodes), _NODE_GONE),
-            (unscheduled(pods), _NO_REASON),
+            (unscheduled_terminating(pods), _NO_REASON),
         )
         done: set[str] = set()
         for found, (reason, message) in rounds:
             for pod in found:
                 if pod.uid not in done:
                     done.add(pod.uid)
-                    await self._end(pod, reason, message)
+                    await self._delete_pod(pod, reason, message)
         return self._due_s()
 
     def _due_s(self) -> float:
@@ -150,10 +150,10 @@ class PodGCController:
             _log.warning("A node could not be asked for", node=node, error=exc.message)
         return False
 
-    async def _end(self, pod: Pod, reason: str, message: str) -> None:
+    async def _delete_pod(self, pod: Pod, reason: str, message: str) -> None:
         _log.info("PodGC is force deleting Pod", pod=pod.key, node=pod.spec.node_name)
         try:
-            await say_disrupted(self._client, pod, reason, message, clock=self._clock, failed=True)
+            await mark_disrupted(self._client, pod, reason, message, clock=self._clock, failed=True)
             await self._client.delete(Pod, pod.key, uid=pod.uid, grace_s=0)
         except (NotFound, Conflict):
             return  # it is gone, or another of its name

@@ -1,7 +1,7 @@
 """The taint eviction controller: pods leave nodes whose NoExecute taints they do not tolerate, or not any longer.
 
 A pod is looked at when it changes, when the NoExecute taints of its node change, and when its time is over. When it has
-to go is decided in `taint_eviction`; before it goes it is read again, and deleted by its uid.
+to go is decided in `taint_eviction_plan`; before it goes it is read again, and deleted by its uid.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import node_of_pod
-from tonnage.controllers.nodes.disruption_condition import say_disrupted
+from tonnage.controllers.nodes.disruption_condition import mark_disrupted
 from tonnage.controllers.nodes.taint_eviction_plan import Eviction, no_execute, plan
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, Pod
@@ -27,7 +27,7 @@ _log = logs.logger(__name__)
 
 
 class TaintEvictionController:
-    """Turns pods out of tainted nodes."""
+    """Evicts pods from tainted nodes."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._client = context.client
@@ -41,7 +41,7 @@ class TaintEvictionController:
         self._reconciler = Reconciler(
             "taint-eviction", self._reconcile, clock=context.clock, workers=8, first_retry_s=0.01
         )
-        self._pods.add_handlers(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_gone)
+        self._pods.add_handlers(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted)
         self._nodes.add_handlers(on_add=self._node_changed, on_update=self._node_updated, on_delete=self._node_changed)
 
     async def run(self) -> None:
@@ -56,7 +56,7 @@ class TaintEvictionController:
         if (old.spec.node_name, old.spec.tolerations) != (new.spec.node_name, new.spec.tolerations):
             self._reconciler.add(new.key)
 
-    def _pod_gone(self, pod: Pod) -> None:
+    def _pod_deleted(self, pod: Pod) -> None:
         self._reconciler.add(pod.key)
 
     def _node_updated(self, old: Node, new: Node) -> None:
@@ -75,7 +75,7 @@ class TaintEvictionController:
             return None
         node = self._nodes.get(pod.spec.node_name)
         if pod.metadata.is_terminating or node is None:
-            # It leaves already; or its node is gone, and the pod is the garbage collector's (`pod_garbage`).
+            # It leaves already; or its node is gone, and the pod is left to `pod_garbage_collector`.
             self.planned.pop(key, None)
             return None
         now_s = self._clock.monotonic()
@@ -92,21 +92,21 @@ class TaintEvictionController:
 
     async def _evict(self, pod: Pod) -> None:
         _log.info("Deleting pod", pod=pod.key, node=pod.spec.node_name)
-        self._tell(pod.key, "Evict", f"Marking for deletion Pod {pod.key}")
+        self._record_event(pod.key, "Evict", f"Marking for deletion Pod {pod.key}")
         try:
             latest = await self._client.get(Pod, pod.key)
             if latest.uid != pod.uid:
                 return
-            await say_disrupted(self._client, latest, _REASON, _MESSAGE, clock=self._clock, failed=False)
+            await mark_disrupted(self._client, latest, _REASON, _MESSAGE, clock=self._clock, failed=False)
             await self._client.delete(Pod, pod.key, uid=pod.uid)
         except NotFound:
             return
 
     def _cancel(self, key: Key) -> None:
         if self.planned.pop(key, None) is not None:
-            self._tell(key, "CancelEviction", f"Cancelling deletion of Pod {key}")
+            self._record_event(key, "CancelEviction", f"Cancelling deletion of Pod {key}")
 
-    def _tell(self, key: Key, action: str, note: str) -> None:
+    def _record_event(self, key: Key, action: str, note: str) -> None:
         # Two actions, because of two notes about one action only the first would be told.
         namespace, name = split_key(key)
         about = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name)

@@ -1,6 +1,6 @@
 """When a pod has to leave a node with NoExecute taints. Pure: the plan of the taint eviction controller.
 
-Each taint is looked up among the pod's tolerations. One that none tolerates turns the pod out at once. Else it may stay
+Each taint is looked up among the pod's tolerations. One that none tolerates evicts the pod at once. Else it may stay
 as long as the shortest of the tolerations used says, counted from when the taints were first seen; for ever if none
 says anything. Taints that go again take the plan with them. Mirrors processPodOnNode, but for taints or tolerations
 that change while the pod waits: upstream keeps the first plan, here the present ones count, from the same beginning.

@@ -1,4 +1,4 @@
-"""How fast pods may be turned out of lost nodes, zone by zone. Pure: states and a rate, on a clock that is handed in.
+"""How fast pods may be evicted from lost nodes, zone by zone. Pure: states and a rate, on a clock that is handed in.
 
 | a zone is          | when                               | nodes tainted a second                                |
 | ------------------ | ---------------------------------- | ----------------------------------------------------- |

@@ -1,15 +1,15 @@
-"""The attach/detach controller, live: a VolumeAttachment for every volume that a pod needs on its node.
+"""The attach/detach controller: a VolumeAttachment for every volume that a pod needs on its node.
 
-      pods, claims, volumes, nodes, drivers ──► what is wanted where ─┐
-      VolumeAttachments ──────────────────────► what is there ────────┴─► plan (attachment_rules) ─► make, delete
+      pods, claims, volumes, nodes, drivers ──► desired state ─┐
+      VolumeAttachments ──────────────────────► actual state ──┴─► plan (attach_detach_plan) ─► create, delete
 
-Work goes by volume: all its attachments and all pods that need it are looked at together. A VolumeAttachment is a wish;
-the driver's attacher (`attacher`) fulfils it and says so in its status. Names are computed, so that a second run finds
-the work of the first. All it remembers is since when an attachment is not needed and what was told; both start anew
-after a restart, as upstream's do.
+Keys are volumes: all attachments of a volume and all pods that need it are looked at together. A VolumeAttachment asks
+for an attachment; the driver's attacher (`attacher`) makes it and writes its status. Names are computed, so that a
+second run finds the work of the first. Kept in memory are since when an attachment is not needed and which events were
+recorded; both start empty after a restart, as upstream's do.
 
 Unlike upstream it needs no annotation on a node to manage it: CSI volumes are attached by controllers only. And it
-makes no wish for a node whose driver has not registered; the pod is told what upstream's attacher would say.
+creates no VolumeAttachment for a node whose driver has not registered; the pod gets the event of upstream's attacher.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from tonnage.objects.storage_v1 import (
 SYNC_PERIOD_S: Final = 60.0
 """kube-controller-manager's --attach-detach-reconcile-sync-period."""
 _UNSEEN_S: Final = 5.0
-"""After this long the server is asked about an attachment that we made and no informer has shown."""
+"""After this long the server is asked about an attachment that was created and that the informer does not show."""
 
 _log = logs.logger("tonnage.attachments")
 
 
 class AttachDetachController:
-    """Attaches and detaches until it is cancelled. `sync_period_s` 0: no look at everything every so often."""
+    """Attaches and detaches until it is cancelled. `sync_period_s` 0: volumes are not queued periodically."""
 
     def __init__(
         self,
@@ -73,41 +73,43 @@ class AttachDetachController:
         self._sync_period_s = sync_period_s
         self._max_wait_s = max_wait_for_unmount_s
         self._force_on_timeout = force_detach_on_timeout
-        self._news = AttachmentEvents(context.recorder, context.clock)
+        self._events = AttachmentEvents(context.recorder, context.clock)
         self._users = VolumeUsers(informers)
         self._volumes = informers.of(PersistentVolume)
         self._nodes = informers.of(Node)
         self._csi_nodes = informers.of(CSINode)
         self._attachments = informers.of(VolumeAttachment)
         self._of_volume = Indexer(self._attachments, volume_of_attachment)
-        self._reports = VolumesAttachedUpdater(context.client, informers, clock=context.clock)
+        self._volumes_attached = VolumesAttachedUpdater(context.client, informers, clock=context.clock)
         self._unwanted_since_s: dict[tuple[str, str], float] = {}
-        self._made: dict[str, tuple[VolumeAttachment, float]] = {}
-        """Attachments that we made and the informer does not show yet, and when."""
+        self._created: dict[str, tuple[VolumeAttachment, float]] = {}
+        """Attachments that were created and that the informer does not show yet, and when."""
         self._queue = Reconciler("attachments", self.reconcile, clock=context.clock)
         self._queue.follow(self._volumes)
-        self._attachments.add_handlers(on_add=lambda new: self._seen(new), on_delete=self._attachment_went)
+        self._attachments.add_handlers(on_add=self._attachment_added, on_delete=self._attachment_deleted)
         self._queue.follow(self._attachments, volume_of_attachment)
         claims, pods, drivers = informers.of(PersistentVolumeClaim), informers.of(Pod), informers.of(CSIDriver)
         self._queue.follow(claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
         self._queue.follow(pods, self._users.needed_by)
         self._queue.follow(drivers, self._volumes_of_driver)
-        self._nodes.add_handlers(on_add=self._look_at_node, on_update=self._node_changed, on_delete=self._look_at_node)
-        self._csi_nodes.add_handlers(on_add=self._look_at_node, on_update=self._csi_node_changed)
+        self._nodes.add_handlers(
+            on_add=self._queue_volumes_of_node, on_update=self._node_changed, on_delete=self._queue_volumes_of_node
+        )
+        self._csi_nodes.add_handlers(on_add=self._queue_volumes_of_node, on_update=self._csi_node_changed)
 
     async def run(self) -> None:
         await self._informers.wait_synced()
         async with asyncio.TaskGroup() as work:
             work.create_task(self._queue.run())
-            work.create_task(self._reports.run())
+            work.create_task(self._volumes_attached.run())
             if self._sync_period_s > 0:
                 work.create_task(self._sync())
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one volume to the nodes of its pods, and from others; when something more is due."""
+        """Attach one volume to the nodes of its pods and detach it from others; when something more is due."""
         volume = self._volumes.get(key)
         if volume is None:
-            return await self._let_go_of_lost(key)
+            return await self._detach_deleted_volume(key)
         attachments = await self._attachments_of(key)
         users = self._users.of(volume, {each.spec.node_name for each in attachments})
         wanted = list(dict.fromkeys(pod.spec.node_name for pod in users))
@@ -124,7 +126,7 @@ class AttachDetachController:
         )
         for attachment in attachments:
             there = [pod for pod in users if pod.spec.node_name == attachment.spec.node_name]
-            self._news.look_at(volume.name, attachment, there)
+            self._events.record_status(volume.name, attachment, there)
         for detachment in drawn.detach:
             await self._detach(volume, detachment)
         for node in drawn.attach:
@@ -132,10 +134,10 @@ class AttachDetachController:
         for pod in users:
             node = pod.spec.node_name
             if node in drawn.without_driver:
-                self._news.has_no_driver(volume, driver, pod)
-            elif node in drawn.taken:
-                holders = [each for each in users if each.spec.node_name in drawn.taken[node]]
-                self._news.is_taken(volume, pod, holders)
+                self._events.record_missing_driver(volume, driver, pod)
+            elif node in drawn.attached_elsewhere:
+                holders = [each for each in users if each.spec.node_name in drawn.attached_elsewhere[node]]
+                self._events.record_multi_attach(volume, pod, holders)
         return _UNSEEN_S if drawn.attach and drawn.again_s is None else drawn.again_s
 
     # -- what is there ------------------------------------------------------------------------------------------------
@@ -145,13 +147,13 @@ class AttachDetachController:
 
         Without the latter a volume could be asked for on two nodes, one right after the other.
         """
-        for name, (made, made_at_s) in tuple(self._made.items()):
+        for name, (made, made_at_s) in tuple(self._created.items()):
             if volume in volume_of_attachment(made) and self._clock.monotonic() - made_at_s > _UNSEEN_S:
                 try:
-                    self._made[name] = (await self._client.get(VolumeAttachment, name), self._clock.monotonic())
+                    self._created[name] = (await self._client.get(VolumeAttachment, name), self._clock.monotonic())
                 except NotFound:
-                    self._made.pop(name, None)
-        unseen = [made for made, _ in self._made.values() if volume in volume_of_attachment(made)]
+                    self._created.pop(name, None)
+        unseen = [made for made, _ in self._created.values() if volume in volume_of_attachment(made)]
         return [*self._of_volume(volume), *unseen]
 
     def _note_unwanted(self, volume: str, wanted: Iterable[str], attachments: Iterable[VolumeAttachment]) -> None:
@@ -163,14 +165,14 @@ class AttachDetachController:
             else:
                 self._unwanted_since_s.setdefault((volume, node), now_s)
 
-    # -- acts ---------------------------------------------------------------------------------------------------------
+    # -- writes --------------------------------------------------------------------------------------------------------
 
     async def _attach(self, volume: PersistentVolume, node: str) -> None:
         source = volume.spec.csi
         if source is None:
             return
         name = attachment_name(source.volume_handle, source.driver, node)
-        wish = VolumeAttachment(
+        attachment = VolumeAttachment(
             metadata=ObjectMeta(name=name),
             spec=VolumeAttachmentSpec(
                 attacher=source.driver,
@@ -178,38 +180,38 @@ class AttachDetachController:
                 source=VolumeAttachmentSource(persistent_volume_name=volume.name),
             ),
         )
-        self._news.attaching(name)
+        self._events.attach_requested(name)
         try:
-            made = await self._client.create(wish)
+            made = await self._client.create(attachment)
             _log.info("Attaching", volume=volume.name, node=node)
         except AlreadyExists:
             # Ours, and the informer is behind; or it is still going, and there will be another look when it is gone.
             made = await self._client.get(VolumeAttachment, name)
         if name not in self._attachments:
-            self._made[name] = (made, self._clock.monotonic())
+            self._created[name] = (made, self._clock.monotonic())
 
     async def _detach(self, volume: PersistentVolume, detachment: Detachment) -> None:
-        """Take an attachment away, unless the node turns out to use it or a pod has come meanwhile."""
+        """Delete an attachment, unless the node turns out to use it or a pod needs it meanwhile."""
         attachment, source = detachment.attachment, volume.spec.csi
         node_name = attachment.spec.node_name
-        node = await self._reports.leave(attachment)
+        node = await self._volumes_attached.remove(attachment)
         name = unique_name(source.driver, source.volume_handle) if source is not None else ""
         in_use = node is not None and name in node.status.volumes_in_use
         is_wanted = any(pod.spec.node_name == node_name for pod in self._users.of(volume, {node_name}))
         if is_wanted or (in_use and not detachment.is_forced):
-            self._reports.stay(attachment)
+            self._volumes_attached.restore(attachment)
             return
         try:
             await self._client.delete(VolumeAttachment, attachment.key, uid=attachment.uid)
         except NotFound:
             return
         except BaseException:
-            self._reports.stay(attachment)
+            self._volumes_attached.restore(attachment)
             raise
         _log.info("Detaching", volume=volume.name, node=node_name, forced=detachment.is_forced)
 
-    async def _let_go_of_lost(self, volume: str) -> float | None:
-        """Attachments of a volume that is no more: nobody can need them, but a node may still have it in use.
+    async def _detach_deleted_volume(self, volume: str) -> float | None:
+        """Delete the attachments of a volume that was deleted, unless a node still has it in use.
 
         Which volume it was can be told from what the node lists: the name of an attachment is computed from it.
         """
@@ -224,7 +226,7 @@ class AttachDetachController:
                 await self._client.delete(VolumeAttachment, attachment.key, uid=attachment.uid)
         return None
 
-    # -- who is looked at again ---------------------------------------------------------------------------------------
+    # -- event handlers -----------------------------------------------------------------------------------------------
 
     def _volumes_of_driver(self, driver: CSIDriver) -> list[Key]:
         return [
@@ -232,31 +234,31 @@ class AttachDetachController:
         ]
 
     def _node_changed(self, old: Node, new: Node) -> None:
-        """Heartbeats are no news; what a node uses, whether it is ready, and its taints are."""
-        if _news_of(old) != _news_of(new):
-            self._look_at_attached(new.name)
+        """Heartbeats do not count; what a node uses, whether it is ready, and its taints do."""
+        if _relevant_state(old) != _relevant_state(new):
+            self._queue_attached(new.name)
 
     def _csi_node_changed(self, old: CSINode, new: CSINode) -> None:
         if {each.name for each in old.spec.drivers} != {each.name for each in new.spec.drivers}:
-            self._look_at_node(new)
+            self._queue_volumes_of_node(new)
 
-    def _look_at_node(self, node: Node | CSINode) -> None:
-        self._look_at_attached(node.name)
+    def _queue_volumes_of_node(self, node: Node | CSINode) -> None:
+        self._queue_attached(node.name)
         for volume in self._users.needed_on(node.name):
             self._queue.add(volume)
 
-    def _look_at_attached(self, node: str) -> None:
-        for attachment in self._reports.on_node(node):
+    def _queue_attached(self, node: str) -> None:
+        for attachment in self._volumes_attached.on_node(node):
             for key in volume_of_attachment(attachment):
                 self._queue.add(key)
 
-    def _seen(self, attachment: VolumeAttachment) -> None:
-        self._made.pop(attachment.name, None)
+    def _attachment_added(self, attachment: VolumeAttachment) -> None:
+        self._created.pop(attachment.name, None)
 
-    def _attachment_went(self, attachment: VolumeAttachment) -> None:
+    def _attachment_deleted(self, attachment: VolumeAttachment) -> None:
         for volume in volume_of_attachment(attachment):
             self._unwanted_since_s.pop((volume, attachment.spec.node_name), None)
-        self._news.gone(attachment)
+        self._events.forget(attachment)
 
     async def _sync(self) -> None:
         while True:
@@ -266,5 +268,5 @@ class AttachDetachController:
                     self._queue.add(volume.name)
 
 
-def _news_of(node: Node) -> tuple[object, ...]:
+def _relevant_state(node: Node) -> tuple[object, ...]:
     return node.status.volumes_in_use, node.spec.taints, NodeState.of(node, None, "").is_ready

@@ -1,23 +1,23 @@
 """Which volume should be attached where: the rules of the attach/detach controller, without any I/O.
 
-Seen for one volume at a time, so that what must not happen is decided in one place: a volume that may be on one node
-only is never asked for on two. As long as any VolumeAttachment of it exists for another node, also one that is being
-deleted, no new one is made. Its object goes when the driver has said that it let go (the attacher's finalizer), so the
-order on the driver's side is always ControllerUnpublish there, then ControllerPublish here.
+A plan is made for one volume at a time, so that the rule that must not break is decided in one place: a volume that may
+be on one node only is never asked for on two. As long as any VolumeAttachment of it exists for another node, also one
+that is being deleted, none is created. Its object goes after the driver has detached the volume (the attacher's
+finalizer), so the order on the driver's side is always ControllerUnpublish there, then ControllerPublish here.
 
 That is what KEP-5925 needs of us as well. A volume that is rebuilt elsewhere is an ordinary one: its pod is gone from
 the cordoned node, or the node is gone; the old attachment is taken away, then the new one made; and inside the
 ControllerPublish for the new node the driver rebuilds. A volume that may be on many nodes (ReadWriteMany) is attached
 at once, while the old attachment still goes; whether a rebuild can live with that is for its driver to say.
 
-A node's volume is detached when no pod needs it there and the node says that it has let go (`volumesInUse`). It is
-detached without the node's word when the node
+A volume is detached from a node when no pod needs it there and the node does not list it in `volumesInUse`. It is
+detached although it is listed when the node
 
     has the taint node.kubernetes.io/out-of-service    a person vouches for it
     is gone                                            nobody is left to unmount; upstream waits six minutes here too
     is not ready and was waited for six minutes        it may never answer
 
-Mirrors attachdetach's reconciler. `attachments` does what is planned here.
+Mirrors attachdetach's reconciler. `attach_detach` carries the plan out.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ class Plan:
     detach: tuple[Detachment, ...] = ()
     attach: tuple[str, ...] = ()
     """Nodes."""
-    taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Nodes that have to wait, and the nodes that have the volume meanwhile."""
+    attached_elsewhere: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Nodes that have to wait (multi-attach), and the nodes that have the volume meanwhile."""
     without_driver: tuple[str, ...] = ()
     """Nodes that have to wait until the driver is installed on them."""
     again_s: float | None = None
-    """When an attachment is to be taken by force, if nothing happens before."""
+    """Seconds until an attachment is detached by force, if nothing happens before."""
 
 
 def plan(
@@ -135,7 +135,7 @@ def plan(
         else:
             detach.append(Detachment(attachment, is_forced=name in node_state(node).in_use))
     attach: list[str] = []
-    taken: dict[str, tuple[str, ...]] = {}
+    attached_elsewhere: dict[str, tuple[str, ...]] = {}
     without_driver: list[str] = []
     holders = {attachment.spec.node_name for attachment in attachments}
     for node in wanted:
@@ -146,12 +146,12 @@ def plan(
         if not state.is_there:
             continue
         if others and not allows_many_nodes(volume):
-            taken[node] = others
+            attached_elsewhere[node] = others
         elif not state.has_driver:
             without_driver.append(node)
         else:
             attach.append(node)
-    return Plan(tuple(detach), tuple(attach), taken, tuple(without_driver), min(waits_s, default=None))
+    return Plan(tuple(detach), tuple(attach), attached_elsewhere, tuple(without_driver), min(waits_s, default=None))
 
 
 def _wait_s(name: str, node: NodeState, unwanted_s: float, max_wait_s: float, force_on_timeout: bool) -> float | None:

@@ -1,10 +1,11 @@
-"""What pods are told about the attachment of their volumes, in upstream's words, each thing once.
+"""Events of pods about the attachment of their volumes, in upstream's words, each once.
 
-Success is told only of an attachment that was seen before it: otherwise a controller that starts would congratulate
-every pod of the cluster. Failures are told as often as they happen; why a pod waits, once a minute.
+Success is recorded only for an attachment that was seen before it was attached: otherwise a controller that starts
+would record it for every pod of the cluster. Failures are recorded as often as they happen; why a pod waits, once a
+minute.
 
-An event names the volume or the attachment beside the pod, the latter at the version at which these words were first
-said of it: two volumes and two different failures are different events, and the same failure again only counts.
+An event names the volume or the attachment as related object, the latter at the version at which this message was first
+recorded: two volumes and two different failures are different events, and the same failure again only counts.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ class AttachmentEvents:
         self._unattached: set[str] = set()
         """Names of attachments that were seen before they were attached."""
         self._failures: dict[str, tuple[VolumeError, ObjectReference]] = {}
-        """The last failure of each that was told, and the attachment when its words were new."""
+        """The last failure of each that was recorded, and the attachment at which its message was new."""
 
-    def attaching(self, name: str) -> None:
-        """An attachment was asked for: its success will be news."""
+    def attach_requested(self, name: str) -> None:
+        """An attachment is about to be created: its success will be recorded."""
         self._unattached.add(name)
 
-    def look_at(self, volume: str, attachment: VolumeAttachment, users: Iterable[Pod]) -> None:
-        """Tell the pods on its node how an attachment fares."""
+    def record_status(self, volume: str, attachment: VolumeAttachment, users: Iterable[Pod]) -> None:
+        """Record success or failure of an attachment on the pods of its node."""
         name, failure = attachment.name, attachment.status.attach_error
         if attachment.status.attached:
             self._failures.pop(name, None)
@@ -47,23 +48,23 @@ class AttachmentEvents:
                     self._recorder.event(pod, "Normal", "SuccessfulAttachVolume", _ACTION, note, attachment)
             return
         self._unattached.add(name)
-        told, beside = self._failures.get(name, (None, None))
-        if failure is None or failure == told:
+        recorded, related = self._failures.get(name, (None, None))
+        if failure is None or failure == recorded:
             return
-        if told is None or beside is None or told.message != failure.message:
-            beside = reference_to(attachment)
-        self._failures[name] = (failure, beside)
+        if recorded is None or related is None or recorded.message != failure.message:
+            related = reference_to(attachment)
+        self._failures[name] = (failure, related)
         for pod in users:
-            self._recorder.event(pod, "Warning", _FAILED, _ACTION, failed_note(volume, failure.message), beside)
+            self._recorder.event(pod, "Warning", _FAILED, _ACTION, failed_note(volume, failure.message), related)
 
-    def has_no_driver(self, volume: PersistentVolume, driver: str, pod: Pod) -> None:
+    def record_missing_driver(self, volume: PersistentVolume, driver: str, pod: Pod) -> None:
         note = failed_note(volume.name, f"CSINode {pod.spec.node_name} does not contain driver {driver}")
         self._deduplicated.event(pod, "Warning", _FAILED, _ACTION, note, volume)
 
-    def is_taken(self, volume: PersistentVolume, pod: Pod, holders: Sequence[Pod]) -> None:
-        self._deduplicated.event(pod, "Warning", _FAILED, _ACTION, taken_note(volume.name, pod, holders), volume)
+    def record_multi_attach(self, volume: PersistentVolume, pod: Pod, holders: Sequence[Pod]) -> None:
+        self._deduplicated.event(pod, "Warning", _FAILED, _ACTION, multi_attach_note(volume.name, pod, holders), volume)
 
-    def gone(self, attachment: VolumeAttachment) -> None:
+    def forget(self, attachment: VolumeAttachment) -> None:
         self._unattached.discard(attachment.name)
         self._failures.pop(attachment.name, None)
 
@@ -77,7 +78,7 @@ def failed_note(volume: str, why: str) -> str:
     return f'AttachVolume.Attach failed for volume "{volume}" : {why}'
 
 
-def taken_note(volume: str, pod: Pod, holders: Sequence[Pod]) -> str:
+def multi_attach_note(volume: str, pod: Pod, holders: Sequence[Pod]) -> str:
     """Why a pod has to wait for a volume that another node has. Names no pod of another namespace."""
     prefix = f'Waiting for detach for volume "{volume}" '
     if not holders:

@@ -1,4 +1,4 @@
-"""The changes by which a volume and a claim are bound, told apart, and given their phases: patches, and nothing else.
+"""The patches by which a volume and a claim are bound and unbound and get their phases; pure.
 
 Every patch names the resourceVersion it was thought for. Somebody who was faster makes it a Conflict, so that no volume
 is ever given to two claims and no later change is written over. None says that there is nothing to change.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.controllers.volumes.claim_matching import is_kept_for
+from tonnage.controllers.volumes.claim_matching import is_bound_to_claim
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import (
     BIND_COMPLETED,
@@ -41,13 +41,13 @@ def volume_bound(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Doc 
                 "resourceVersion": claim.metadata.resource_version,
             }
         }
-    if not is_kept_for(volume, claim) and BOUND_BY_CONTROLLER not in volume.metadata.annotations:
+    if not is_bound_to_claim(volume, claim) and BOUND_BY_CONTROLLER not in volume.metadata.annotations:
         patch["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
     return _if_more(patch)
 
 
-def volume_taken_back(volume: PersistentVolume) -> Doc:
-    """Undo our binding altogether, or leave a person's as the wish that it was. Mirrors unbindVolume."""
+def volume_unbound(volume: PersistentVolume) -> Doc:
+    """Undo our binding altogether, or leave a person's choice without the uid. Mirrors unbindVolume."""
     patch = _at(volume)
     if BOUND_BY_CONTROLLER in volume.metadata.annotations:
         patch["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: None}

@@ -45,7 +45,7 @@ class BindingWriter:
         self.claims = MutationCache(self.claim_informer, clock=context.clock)
         self._by_claim = Indexer(self.volume_informer, claim_of_volume)
         self._unbound = Indexer(self.volume_informer, lambda volume: () if volume.spec.claim_ref else (_UNBOUND,))
-        self.in_work: set[str] = set()
+        self.being_bound: set[str] = set()
         """Volumes that somebody is binding at this moment: others look further."""
 
     def volumes_for(self, claim_key: Key) -> list[PersistentVolume]:
@@ -54,24 +54,24 @@ class BindingWriter:
 
     def unbound(self) -> list[PersistentVolume]:
         """Volumes that the informer shows without a `claimRef`; look at it again, the newest may have one."""
-        return [volume for volume in self._newest(self._unbound(_UNBOUND)) if volume.name not in self.in_work]
+        return [volume for volume in self._newest(self._unbound(_UNBOUND)) if volume.name not in self.being_bound]
 
     def event(self, about: PersistentVolume | PersistentVolumeClaim, note: Note) -> None:
         self.recorder.event(about, note.type, note.reason, "Binding", note.message)
 
     async def bind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
         """Make them one, or what is missing of it."""
-        self.in_work.add(volume.name)
+        self.being_bound.add(volume.name)
         try:
             volume = await self.patch_volume(volume, patches.volume_bound(volume, claim))
             volume = await self.set_phase(volume, "Bound")
             claim = await self.patch_claim(claim, patches.claim_bound(claim, volume))
             await self.set_claim_phase(claim, "Bound", volume)
         finally:
-            self.in_work.discard(volume.name)
+            self.being_bound.discard(volume.name)
 
-    async def take_back(self, volume: PersistentVolume) -> None:
-        volume = await self.patch_volume(volume, patches.volume_taken_back(volume))
+    async def unbind(self, volume: PersistentVolume) -> None:
+        volume = await self.patch_volume(volume, patches.volume_unbound(volume))
         _log.info("Binding taken back", volume=volume.name)
         await self.set_phase(volume, AVAILABLE)
 

@@ -1,11 +1,11 @@
 """Which volume answers a claim: the rules of the PV binder, without any I/O.
 
-A volume is *kept for* a claim when its `claimRef` names it: set by a person, by the scheduler (which chose it for a
-pod), or by the provisioner (which made it for this claim alone; then the uid is there too). Such a volume is the
-answer, if it is large enough and of the right kind. Otherwise the smallest free one that suits is, unless the claim's
-class waits for its first consumer: then the scheduler chooses, and nobody else.
+A volume is bound to a claim when its `claimRef` names it: set by a person, by the scheduler (which chose it for a pod),
+or by the provisioner (which made it for this claim alone; then the uid is there too). Such a volume is the match, if it
+is large enough and of the right kind. Otherwise the smallest unbound one that suits is, unless the claim's class waits
+for its first consumer: then the scheduler chooses, and nobody else.
 
-`claim_steps` and `volume_steps` say what follows from it; `claims` and `volumes` do it. Mirrors FindMatchingVolume,
+`sync_claim` and `sync_volume` say what follows from it. Mirrors FindMatchingVolume,
 its index by access modes, and checkVolumeSatisfyClaim. Node affinity plays no part here: an immediate claim is bound
 before anybody knows its node.
 """
@@ -25,18 +25,18 @@ AVAILABLE: Final = "Available"
 _NOTHING: Final = Quantity.from_int(0)
 
 
-def is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether the volume's `claimRef` means this claim: by name, and by uid where it has one."""
+def is_bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether the volume's `claimRef` means this claim: by name, and by uid where it has one. IsVolumeBoundToClaim."""
     owner = volume.spec.claim_ref
     return owner is not None and owner.key == claim.key and owner.uid in ("", claim.uid)
 
 
-def best_match(
+def find_matching_volume(
     claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume], *, is_delayed: bool
 ) -> PersistentVolume | None:
     """The volume to bind a claim to, None while there is none.
 
-    One kept for the claim comes first, whatever its access modes offer beyond what is asked. (Upstream searches one set
+    One bound to the claim comes first, whatever its access modes offer beyond what is asked. (Upstream searches one set
     of access modes after the other and may miss it; then the claim has two volumes for a while.) Of free ones the order
     is: fewest access modes, smallest, first by name. Raises InvalidSelector.
     """
@@ -46,7 +46,7 @@ def best_match(
         if not _could_hold(volume, claim):
             continue
         if volume.spec.claim_ref is not None:
-            if is_kept_for(volume, claim):
+            if is_bound_to_claim(volume, claim):
                 return volume
             continue
         if is_delayed or not _is_free_choice(volume, claim):
@@ -90,7 +90,7 @@ def _asked_of(claim: PersistentVolumeClaim) -> Quantity:
 
 
 def _could_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """What every volume must offer, also one that is kept for the claim."""
+    """What every volume must offer, also one that is bound to the claim."""
     return (
         set(claim.spec.access_modes) <= set(volume.spec.access_modes)
         and not size_of(volume) < _asked_of(claim)

@@ -33,9 +33,9 @@ class EphemeralVolumeController:
         self._claims = context.informers.of(PersistentVolumeClaim)
         self._pods_of = Indexer(self._pods, claims_of_pod)
         self._queue = Reconciler("ephemeral-claims", self.reconcile, clock=context.clock)
-        self._pods.add_handlers(on_add=self._pod_came)
+        self._pods.add_handlers(on_add=self._pod_added)
         # A claim that was deleted from under its pod is made again; another's that is gone makes room for ours.
-        self._claims.add_handlers(on_delete=self._claim_went)
+        self._claims.add_handlers(on_delete=self._claim_deleted)
 
     async def run(self) -> None:
         await self._informers.wait_synced()
@@ -73,13 +73,13 @@ class EphemeralVolumeController:
             return ""
         return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
 
-    def _pod_came(self, pod: Pod) -> None:
+    def _pod_added(self, pod: Pod) -> None:
         if any(volume.ephemeral is not None for volume in pod.spec.volumes):
             self._queue.add(pod.key)
 
-    def _claim_went(self, claim: PersistentVolumeClaim) -> None:
+    def _claim_deleted(self, claim: PersistentVolumeClaim) -> None:
         for pod in self._pods_of(claim.key):
-            self._pod_came(pod)
+            self._pod_added(pod)
 
 
 def claim_for(pod: Pod, volume: Volume) -> Doc:

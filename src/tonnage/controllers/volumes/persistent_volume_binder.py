@@ -1,14 +1,14 @@
-"""The PV binder, live: claims get volumes, volumes and claims get their phases. Upstream's persistentvolume-controller.
+"""The PV binder: claims get volumes, volumes and claims get their phases. Upstream's persistentvolume-controller.
 
-      claims ──► PersistentVolumeBinder ─ step_for (claim_steps) ─► BindingWriter (bindings) ─► API
-      volumes ─► VolumeReconciler ─ step_for (volume_steps) ──┘
+      claims ──► PersistentVolumeBinder ── claim_step (sync_claim) ──► BindingWriter (binding_writes) ─► API
+      volumes ─► VolumeReconciler ─────── volume_step (sync_volume) ──┘
 
-Every kind of binding ends here: of volumes that exist (immediately, or chosen by a person on either side), of those
-that the scheduler chose for a pod, and of those that a provisioner made. It only ever completes what the objects say,
+Every kind of binding is completed here: of volumes that exist (immediately, or chosen by a person on either side), of
+those that the scheduler chose for a pod, and of those that a provisioner made. It only completes what the objects say,
 so that it may be killed anywhere, come late, or run twice.
 
-What makes a claim worth another look: itself, a volume that is free or kept for it, its class, a pod that mounts it.
-And every fifteen seconds while it is pending, as upstream does.
+A claim is queued when it changes, and when a volume that is unbound or names it, its class, or a pod that mounts it
+does. And every fifteen seconds while it is pending, as upstream does.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from tonnage.controllers.volumes.claim_matching import AVAILABLE, default_class
 from tonnage.controllers.volumes.sync_claim import (
     AssignClass,
     Bind,
-    Lose,
+    ClaimInputs,
+    MarkLost,
     Note,
     Provision,
+    RecordEvent,
     StayPending,
-    Surroundings,
-    Tell,
+    claim_step,
     provisioning_note,
-    step_for,
 )
-from tonnage.controllers.volumes.volume_phases import VolumeReconciler
+from tonnage.controllers.volumes.volume_reconciler import VolumeReconciler
 from tonnage.controllers.volumes.volume_users import is_pod_terminated
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
@@ -70,9 +70,9 @@ class PersistentVolumeBinder:
         self._queue = Reconciler("claims", self.reconcile, clock=context.clock)
         self._volumes = VolumeReconciler(self._bindings, self._queue.add, clock=context.clock)
         self._queue.follow(self._bindings.claim_informer)
-        self._queue.follow(self._bindings.volume_informer, self._concerned_by_volume)
+        self._queue.follow(self._bindings.volume_informer, self._claims_for_volume)
         self._queue.follow(self._classes, lambda _: self._pending_keys())
-        self._queue.follow(pods, self._concerned_by_pod)
+        self._queue.follow(pods, self._claims_for_pod)
 
     async def run(self) -> None:
         await self._informers.wait_synced()
@@ -81,12 +81,12 @@ class PersistentVolumeBinder:
             work.create_task(self._volumes.run())
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one claim a step nearer to its volume; when to look again, while it is pending."""
+        """Take the next step for one claim; when to look again, while it is pending."""
         claim = self._bindings.claims.get(key)
         if claim is None:
             return None
-        around = self._around(claim)
-        match step_for(claim, around):
+        inputs = self._inputs(claim)
+        match claim_step(claim, inputs):
             case Bind(volume):
                 await self._bindings.bind(volume, claim)
                 return None
@@ -100,25 +100,25 @@ class PersistentVolumeBinder:
                 if note is not None:
                     self._bindings.event(claim, note)
                 await self._bindings.set_claim_phase(claim, "Pending")
-            case Tell(note, is_broken):
+            case RecordEvent(note, is_broken):
                 self._bindings.event(claim, note)
                 if is_broken:
                     raise TonnageError(f"claim {key}: {note.message}")
-            case Lose(note):
+            case MarkLost(note):
                 if claim.status.phase != "Lost":
-                    await self._lose(claim, around, note)
+                    await self._mark_lost(claim, inputs, note)
                 return None
         return jittered(self._sync_period_s, 0.2, self._rng)
 
-    # -- what a step looks at -----------------------------------------------------------------------------------------
+    # -- inputs of a step --------------------------------------------------------------------------------------------
 
-    def _around(self, claim: PersistentVolumeClaim) -> Surroundings:
+    def _inputs(self, claim: PersistentVolumeClaim) -> ClaimInputs:
         storage_class = self._classes.get(claim.class_name)
         is_delayed = storage_class is not None and storage_class.waits_for_consumer
         candidates = self._bindings.volumes_for(claim.key)
         if not claim.is_bound and not is_delayed:
             candidates += self._bindings.unbound()
-        return Surroundings(
+        return ClaimInputs(
             volume=self._bindings.volumes.get,
             candidates=candidates,
             storage_class=storage_class,
@@ -128,7 +128,7 @@ class PersistentVolumeBinder:
             ],
         )
 
-    async def _lose(self, claim: PersistentVolumeClaim, around: Surroundings, note: Note) -> None:
+    async def _mark_lost(self, claim: PersistentVolumeClaim, inputs: ClaimInputs, note: Note) -> None:
         """Give the claim up. Data is at stake and Lost is final, so the server is asked: informers may be behind.
 
         Raises TonnageError when the volume is there after all; the informer will show it.
@@ -138,19 +138,19 @@ class PersistentVolumeBinder:
             named = f"metadata.name={name}"
             found = (await self._bindings.client.list(PersistentVolume, field_selector=named)).items
             volume = found[0] if found else None
-            if not isinstance(step_for(claim, replace(around, volume=lambda _: volume)), Lose):
+            if not isinstance(claim_step(claim, replace(inputs, volume=lambda _: volume)), MarkLost):
                 raise TonnageError(f"claim {claim.key}: its volume {name} is not known here yet")
         claim = await self._bindings.set_claim_phase(claim, "Lost")
         self._bindings.event(claim, note)
 
-    # -- who is looked at again ---------------------------------------------------------------------------------------
+    # -- event handlers -----------------------------------------------------------------------------------------------
 
-    def _concerned_by_volume(self, volume: PersistentVolume) -> list[Key]:
+    def _claims_for_volume(self, volume: PersistentVolume) -> list[Key]:
         if volume.spec.claim_ref is not None:
             return [volume.spec.claim_ref.key]
         return self._pending_keys() if volume.status.phase == AVAILABLE else []
 
-    def _concerned_by_pod(self, pod: Pod) -> list[Key]:
+    def _claims_for_pod(self, pod: Pod) -> list[Key]:
         claims = ((key, self._bindings.claim_informer.get(key)) for key in claims_of_pod(pod))
         return [key for key, claim in claims if claim is not None and not claim.is_bound]
 

@@ -1,4 +1,4 @@
-"""Storage in use is not deleted: two finalizers, put on whatever is bound, taken off when nobody needs the thing.
+"""Storage in use is not deleted: two finalizers, added to what is bound, removed when it is not in use any more.
 
     kubernetes.io/pvc-protection   a claim that is being deleted stays while a pod that has a node mounts it
     kubernetes.io/pv-protection    a volume that is being deleted stays while it is Bound
@@ -68,10 +68,10 @@ class ProtectionController:
                     keys.discard(key)
                     continue
                 if claim.metadata.is_terminating and PVC_PROTECTION in claim.metadata.finalizers:
-                    if not any(uses(pod, claim) for pod in self._pods(key)):
+                    if not any(pod_uses_claim(pod, claim) for pod in self._pods(key)):
                         if listed is None:
                             listed = list((await self._client.list(Pod, namespace=namespace)).items)
-                        await self._release(claim, listed)
+                        await self._remove_if_unused(claim, listed)
                 elif claim.is_bound and not claim.metadata.is_terminating:
                     await self._patch(claim, add_finalizer(claim, PVC_PROTECTION))
                 keys.discard(key)
@@ -80,8 +80,8 @@ class ProtectionController:
                 self._waiting.setdefault(namespace, set()).update(keys)
         return None
 
-    async def _release(self, claim: PersistentVolumeClaim, pods: Iterable[Pod]) -> None:
-        if any(uses(pod, claim) for pod in pods):
+    async def _remove_if_unused(self, claim: PersistentVolumeClaim, pods: Iterable[Pod]) -> None:
+        if any(pod_uses_claim(pod, claim) for pod in pods):
             return  # the informer will show that pod, and tell when it goes
         await self._patch(claim, remove_finalizer(claim, PVC_PROTECTION))
         _log.debug("Claim is not in use", claim=claim.key)
@@ -97,16 +97,16 @@ class ProtectionController:
     def _claim_changed(self, claim: PersistentVolumeClaim) -> None:
         has_it = PVC_PROTECTION in claim.metadata.finalizers
         if claim.metadata.is_terminating == has_it and (has_it or claim.is_bound):
-            self._look_at(claim.key)
+            self._queue_claim(claim.key)
 
     def _pod_changed(self, pod: Pod) -> None:
         """A pod that goes, or gets its end, may set a claim free."""
         for key in claims_of_pod(pod):
             claim = self._claims.get(key)
             if claim is not None and claim.metadata.is_terminating:
-                self._look_at(key)
+                self._queue_claim(key)
 
-    def _look_at(self, key: Key) -> None:
+    def _queue_claim(self, key: Key) -> None:
         namespace = key.partition("/")[0]
         self._waiting.setdefault(namespace, set()).add(key)
         self._namespaces.add(namespace)
@@ -125,7 +125,7 @@ class ProtectionController:
         return None
 
 
-def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+def pod_uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     """Whether a pod keeps a claim from being deleted. Mirrors podUsesPVCForDeletion.
 
     An ephemeral claim counts only for the pod that it was made for, and no longer once the node is done with that pod:

@@ -1,16 +1,16 @@
-"""What to do about a claim, as upstream's syncClaim decides it; one step at a time, and no I/O.
+"""The next step for a claim, as upstream's syncClaim decides it; one at a time, and no I/O.
 
                  ┌────────────── bind-completed? ──────────────┐
                no│                                             │yes
         spec.volumeName?                              its volume, and whose is it?
       no│            │yes                         ours or nobody's │        │ gone, or another's
-    match? ─► Bind   volume free or ours ─► Bind        Bind (mends) ◄┘        └► Lose
+    match? ─► Bind   volume free or ours ─► Bind        Bind (again) ◄┘        └► MarkLost
       │no            not there, not fit, taken ─► StayPending
     class? none yet and a default exists ─► AssignClass
       │    waits for a consumer that is not placed ─► StayPending
       │    otherwise ─► Provision         none at all ─► StayPending
 
-`claims` carries the steps out. Each may be taken twice: a second time there is nothing left to do.
+`persistent_volume_binder` carries the steps out. Each may be taken twice: the second time changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tonnage.client.recorder import EventType
-from tonnage.controllers.volumes.claim_matching import best_match, is_kept_for, mismatch
+from tonnage.controllers.volumes.claim_matching import find_matching_volume, is_bound_to_claim, mismatch
 from tonnage.objects.core_v1 import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
@@ -32,7 +32,7 @@ from tonnage.objects.storage_v1 import StorageClass
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An event for people."""
+    """An event to record."""
 
     type: EventType
     reason: str
@@ -68,31 +68,31 @@ class StayPending:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """Nothing can be done but say so. `is_broken`: two objects contradict each other, and it is looked at again."""
+class RecordEvent:
+    """Only record an event. `is_broken`: two objects contradict each other, and the claim is tried again."""
 
     note: Note
     is_broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Lose:
+class MarkLost:
     """The claim was bound and its volume is not there any more. This is final."""
 
     note: Note
 
 
-ClaimStep = Bind | AssignClass | Provision | StayPending | Tell | Lose
+ClaimStep = Bind | AssignClass | Provision | StayPending | RecordEvent | MarkLost
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a claim's fate depends on, besides itself."""
+class ClaimInputs:
+    """What the next step of a claim depends on, besides the claim."""
 
     volume: Callable[[str], PersistentVolume | None]
     """A volume by name."""
     candidates: Iterable[PersistentVolume]
-    """Volumes kept for the claim, and free ones."""
+    """Volumes whose `claimRef` names the claim, and unbound ones."""
     storage_class: StorageClass | None
     """The class the claim names, None when it names none or an unknown one."""
     default_class: str | None
@@ -101,22 +101,22 @@ class Surroundings:
     """Names of the pods that mount it and have no node yet."""
 
 
-def step_for(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
+def claim_step(claim: PersistentVolumeClaim, inputs: ClaimInputs) -> ClaimStep:
     """The next step for a claim. Raises InvalidSelector."""
     if BIND_COMPLETED in claim.metadata.annotations:
-        return _step_for_bound(claim, around)
+        return _step_for_bound(claim, inputs)
     if claim.spec.volume_name:
-        return _step_for_chosen(claim, around.volume(claim.spec.volume_name))
-    is_delayed = around.storage_class is not None and around.storage_class.waits_for_consumer
-    match = best_match(claim, around.candidates, is_delayed=is_delayed)
+        return _step_for_chosen(claim, inputs.volume(claim.spec.volume_name))
+    is_delayed = inputs.storage_class is not None and inputs.storage_class.waits_for_consumer
+    match = find_matching_volume(claim, inputs.candidates, is_delayed=is_delayed)
     if match is not None:
         return Bind(match)
-    if around.default_class is not None:
-        return AssignClass(around.default_class)
+    if inputs.default_class is not None:
+        return AssignClass(inputs.default_class)
     if is_delayed and SELECTED_NODE not in claim.metadata.annotations:
-        return StayPending(_waiting_note(around.waiting_pods()))
+        return StayPending(_waiting_note(inputs.waiting_pods()))
     if claim.class_name:
-        return _provisioning(claim.class_name, around.storage_class)
+        return _provisioning(claim.class_name, inputs.storage_class)
     text = "no persistent volumes available for this claim and no storage class is set"
     return StayPending(Note("Normal", "FailedBinding", text))
 
@@ -132,18 +132,18 @@ def provisioning_note(provisioner: str) -> Note:
     )
 
 
-def _step_for_bound(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
+def _step_for_bound(claim: PersistentVolumeClaim, inputs: ClaimInputs) -> ClaimStep:
     if not claim.spec.volume_name:
         text = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
-        return Lose(Note("Warning", "ClaimLost", text))
-    volume = around.volume(claim.spec.volume_name)
+        return MarkLost(Note("Warning", "ClaimLost", text))
+    volume = inputs.volume(claim.spec.volume_name)
     if volume is None:
         text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-        return Lose(Note("Warning", "ClaimLost", text))
+        return MarkLost(Note("Warning", "ClaimLost", text))
     if volume.spec.claim_ref is None or volume.spec.claim_ref.uid == claim.uid:
         return Bind(volume)
     text = "Two claims are bound to the same volume, this one is bound incorrectly"
-    return Lose(Note("Warning", "ClaimMisbound", text))
+    return MarkLost(Note("Warning", "ClaimMisbound", text))
 
 
 def _step_for_chosen(claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> ClaimStep:
@@ -156,11 +156,11 @@ def _step_for_chosen(claim: PersistentVolumeClaim, volume: PersistentVolume | No
             text = f'Cannot bind to requested volume "{volume.name}": {why}'
             return StayPending(Note("Warning", "VolumeMismatch", text))
         return Bind(volume)
-    if is_kept_for(volume, claim):
+    if is_bound_to_claim(volume, claim):
         return Bind(volume)
     taken = Note("Warning", "FailedBinding", f'volume "{volume.name}" already bound to a different claim.')
     if BOUND_BY_CONTROLLER in claim.metadata.annotations:
-        return Tell(taken, is_broken=True)  # somebody took the claim's bind-completed annotation away
+        return RecordEvent(taken, is_broken=True)  # somebody took the claim's bind-completed annotation away
     return StayPending(taken)
 
 
@@ -174,9 +174,9 @@ def _waiting_note(pods: Sequence[str]) -> Note:
 
 def _provisioning(name: str, storage_class: StorageClass | None) -> ClaimStep:
     if storage_class is None:
-        return Tell(Note("Warning", "ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found'))
+        return RecordEvent(Note("Warning", "ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found'))
     provisioner = storage_class.provisioner
     if provisioner.startswith("kubernetes.io/"):  # the names of upstream's own plugins; none of them is left
         text = f"no volume plugin matched name: {provisioner}"
-        return Tell(Note("Warning", "ProvisioningFailed", text))
+        return RecordEvent(Note("Warning", "ProvisioningFailed", text))
     return Provision(provisioner)

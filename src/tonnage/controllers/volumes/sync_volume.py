@@ -1,11 +1,11 @@
-"""What to do about a volume, as upstream's syncVolume decides it; no I/O.
+"""The next step for a volume, as upstream's syncVolume decides it; no I/O.
 
     claimRef            its claim                          step
     none, or no uid     -                                  Available
     with uid            gone                               Released, then by reclaim policy
                         does not name a volume yet         the claim is to be looked at
                         names this one                     Bound
-                        names another                      made for it alone: Released; otherwise taken back
+                        names another                      made for it alone: Released; otherwise unbound
 
 Released volumes of policy Retain stay as they are, for a person. Those of policy Delete are the provisioner's to
 delete; a volume that no provisioner answers for becomes Failed, with an event that says so.
@@ -28,7 +28,7 @@ _MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
 
 @dataclass(frozen=True, slots=True)
 class SetPhase:
-    """Say how the volume is. The note is told when the phase changes by it."""
+    """Write the phase. The note is recorded when the phase changes by it."""
 
     phase: str
     note: Note | None = None
@@ -36,34 +36,34 @@ class SetPhase:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Its claim is gone: say so, unless it was said, and do what the reclaim policy asks."""
+    """Its claim is gone: make it Released, unless it is, and follow the reclaim policy."""
 
 
 @dataclass(frozen=True, slots=True)
-class TakeBack:
+class Unbind:
     """Undo a binding that lost: the claim got another volume."""
 
 
 @dataclass(frozen=True, slots=True)
-class AskClaim:
-    """The claim's side of the binding is missing, and the claim's step will see to it."""
+class QueueClaim:
+    """The claim's side of the binding is missing, which the claim's step completes."""
 
 
 @dataclass(frozen=True, slots=True)
-class TellBoth:
+class RecordEvents:
     """Volume and claim cannot go together."""
 
     of_volume: Note
     of_claim: Note
 
 
-VolumeStep = SetPhase | Release | TakeBack | AskClaim | TellBoth
+VolumeStep = SetPhase | Release | Unbind | QueueClaim | RecordEvents
 
 
-def step_for(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> VolumeStep:
+def volume_step(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> VolumeStep:
     """The next step for a volume; `claim` is the very claim (by uid) that its `claimRef` means, None when it is gone.
 
-    That it is gone cannot be taken back, so the caller has asked the server.
+    A release cannot be undone, so the caller has asked the server.
     """
     owner = volume.spec.claim_ref
     if owner is None or not owner.uid:
@@ -72,7 +72,7 @@ def step_for(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> V
         return Release()
     if not claim.spec.volume_name:
         if claim.spec.volume_mode == volume.spec.volume_mode:
-            return AskClaim()
+            return QueueClaim()
         of_volume = (
             f'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{claim.name}" '
             "due to incompatible volumeMode."
@@ -82,16 +82,16 @@ def step_for(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> V
             "due to incompatible volumeMode."
         )
         reason = "VolumeMismatch"
-        return TellBoth(Note("Warning", reason, of_volume), Note("Warning", reason, of_claim))
+        return RecordEvents(Note("Warning", reason, of_volume), Note("Warning", reason, of_claim))
     if claim.spec.volume_name == volume.name:
         return SetPhase(BOUND)
     is_made_for_it = PROVISIONED_BY in volume.metadata.annotations
     if is_made_for_it and volume.spec.persistent_volume_reclaim_policy == "Delete":
         return Release()
-    return TakeBack()
+    return Unbind()
 
 
-def reclaimed(volume: PersistentVolume) -> SetPhase | None:
+def reclaim_step(volume: PersistentVolume) -> SetPhase | None:
     """What a released volume becomes; None when it is left alone, for a person or for its provisioner."""
     if volume.metadata.annotations.get(_MIGRATED_TO):
         return None

@@ -1,4 +1,4 @@
-"""Who needs a volume, and where: from pods through their claims to volumes, and back.
+"""Which pods need a volume, and on which node: from pods through their claims to volumes, and back.
 
     pod ──mounts──► claim ──bound to──► volume
      └─ spec.nodeName: where it is needed

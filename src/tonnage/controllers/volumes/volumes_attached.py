@@ -1,9 +1,9 @@
-"""`node.status.volumesAttached`: what a node may mount, kept as the attachments say.
+"""`node.status.volumesAttached`: the volumes that a node may mount, as the attachments say.
 
-Node and controller shake hands over a volume that is to go: first it is taken off this list, then the node is asked
-whether it has it in use, then it is detached. A node looks at the list before it mounts and says that it uses a volume
-before it does, so that one of the two always sees the other. The answer to the write is the asking: it shows the node
-as it is after the volume went from the list.
+A detach is a handshake between node and controller: first the volume is removed from this list, then the node's
+`volumesInUse` is read, then the volume is detached. A node reads the list before it mounts, and lists a volume in use
+before it mounts it, so that one of the two always sees the other. The answer to the write of the list is what
+`volumesInUse` is read from: it shows the node as it is after the removal. Upstream's NodeStatusUpdater.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tonnage.objects.storage_v1 import VolumeAttachment
 
 
 class VolumesAttachedUpdater:
-    """Keeps the list of every node; nobody else writes it."""
+    """Writes the list of every node; nobody else does."""
 
     def __init__(self, client: Client, informers: Informers, *, clock: Clock) -> None:
         self._client = client
@@ -32,26 +32,26 @@ class VolumesAttachedUpdater:
         self._written = MutationCache(self._nodes, clock=clock)
         attachments = informers.of(VolumeAttachment)
         self.on_node = Indexer(attachments, node_of_attachment)
-        self._leaving: set[str] = set()
-        """Uids of attachments that are about to be taken away."""
+        self._removed: set[str] = set()
+        """Uids of attachments that are about to be deleted."""
         self._queue = Reconciler("attached-reports", self.reconcile, clock=clock)
         self._queue.follow(attachments, node_of_attachment)
-        attachments.add_handlers(on_delete=lambda old: self._leaving.discard(old.uid))
+        attachments.add_handlers(on_delete=lambda old: self._removed.discard(old.uid))
         self._nodes.add_handlers(on_add=lambda node: self._queue.add(node.name), on_update=self._node_changed)
 
     async def run(self) -> None:
         await self._queue.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one node's list to what is attached to it."""
+        """Write one node's list as the attachments are."""
         node = self._written.get(key)
         if node is not None:
             await self._write(node)
         return None
 
-    async def leave(self, attachment: VolumeAttachment) -> Node | None:
-        """Take a volume off its node's list for good; the node as it is after that, None when there is none."""
-        self._leaving.add(attachment.uid)
+    async def remove(self, attachment: VolumeAttachment) -> Node | None:
+        """Remove a volume from its node's list; the node as it is after that, None when there is none."""
+        self._removed.add(attachment.uid)
         name = attachment.spec.node_name
         try:
             node = self._written.get(name) or await self._client.get(Node, name)
@@ -59,9 +59,9 @@ class VolumesAttachedUpdater:
         except NotFound:
             return None
 
-    def stay(self, attachment: VolumeAttachment) -> None:
-        """It is not taken away after all."""
-        self._leaving.discard(attachment.uid)
+    def restore(self, attachment: VolumeAttachment) -> None:
+        """List it again: it is not detached after all."""
+        self._removed.discard(attachment.uid)
         self._queue.add(attachment.spec.node_name)
 
     async def _write(self, node: Node) -> Node | None:
@@ -80,7 +80,7 @@ class VolumesAttachedUpdater:
         for attachment in self.on_node(node):
             volume = self._volumes.get(attachment.spec.source.persistent_volume_name)
             source = volume.spec.csi if volume is not None else None
-            is_going = attachment.metadata.is_terminating or attachment.uid in self._leaving
+            is_going = attachment.metadata.is_terminating or attachment.uid in self._removed
             if source is not None and attachment.status.attached and not is_going:
                 names.add(unique_name(source.driver, source.volume_handle))
         return names

@@ -1,6 +1,6 @@
 """The Deployment controller: ReplicaSets for templates, the newest growing as the older ones shrink.
 
-Each look does one step and tells how far it is; the change comes back as an event and brings the next step.
+Each sync takes one step and writes the status; the change comes back as an event, which queues the next step.
 
     adopt ──► paused or resumed? ──► number the new set ──► scaled or paused? ──yes──► all sets in proportion
                                                                   │ no
@@ -254,8 +254,8 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         self, deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, *, in_rollout: bool
     ) -> float | None:
         now = self._clock.now()
-        judge = deployment_status.rollout_status if in_rollout else deployment_status.calculate_status
-        status = judge(deployment, sets, new, now)
+        calculate = deployment_status.rollout_status if in_rollout else deployment_status.calculate_status
+        status = calculate(deployment, sets, new, now)
         await self._write_status(deployment, status)
         return deployment_status.check_after_s(deployment, status, now) if in_rollout else None
 

@@ -6,7 +6,7 @@
 
 Everything has a name that follows from its set, so that nothing can be made twice: what is there already is refused,
 and looked at next time. A deletion names the uid of the pod it means. The decision is `stateful_set_plan`, names and
-documents are `stateful_identity`, the history is `set_revisions`. Events and statuses are upstream's.
+documents are `stateful_identity`, the history is `stateful_set_revisions`. Events and statuses are upstream's.
 """
 
 from __future__ import annotations

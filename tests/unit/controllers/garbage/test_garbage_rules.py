@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.controllers.garbage.dependency_graph import Item
-from tonnage.controllers.garbage.garbage_rules import Delete, Keep, OwnerState, judge
+from tonnage.controllers.garbage.garbage_rules import Delete, Keep, OwnerState, decide
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.resources import BY_PLURAL
 
@@ -22,7 +22,7 @@ def judged(
     *states: OwnerState, finalizers: tuple[str, ...] = (), dependents: bool = False, circle: bool = False
 ) -> Keep | Delete:
     owners = [(owner(f"{state}-{number}"), state) for number, state in enumerate(states)]
-    return judge(owners, finalizers=finalizers, has_dependents=dependents, waits_in_a_circle=circle)
+    return decide(owners, finalizers=finalizers, has_dependents=dependents, is_in_deletion_cycle=circle)
 
 
 def test_an_item_without_owners_stays() -> None:

@@ -16,7 +16,7 @@ from tonnage.controllers.volumes.attach_detach_plan import (
     plan,
     unique_name,
 )
-from tonnage.controllers.volumes.attachment_events import attached_note, failed_note, taken_note
+from tonnage.controllers.volumes.attachment_events import attached_note, failed_note, multi_attach_note
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
 from tonnage.testing.builders import node, pod
@@ -72,13 +72,13 @@ def test_nothing_is_attached_to_a_node_that_is_gone_or_lacks_the_driver() -> Non
 
 
 def test_a_volume_of_one_node_goes_to_the_first_that_wants_it() -> None:
-    assert drawn("a", "b") == Plan(attach=("a",), taken={"b": ("a",)})
+    assert drawn("a", "b") == Plan(attach=("a",), attached_elsewhere={"b": ("a",)})
 
 
 def test_a_volume_of_one_node_waits_until_the_other_attachment_is_really_gone() -> None:
     waiting = drawn("b", at=(on("a"),))
-    assert (waiting.attach, waiting.taken, detached(waiting)) == ((), {"b": ("a",)}, [("a", False)])
-    assert drawn("b", at=(on("a", is_going=True),)) == Plan(taken={"b": ("a",)})
+    assert (waiting.attach, waiting.attached_elsewhere, detached(waiting)) == ((), {"b": ("a",)}, [("a", False)])
+    assert drawn("b", at=(on("a", is_going=True),)) == Plan(attached_elsewhere={"b": ("a",)})
     assert drawn("b").attach == ("b",)
 
 
@@ -117,7 +117,7 @@ def test_a_node_that_is_gone_or_out_of_service_is_not_waited_for() -> None:
 
 def test_an_attachment_that_somebody_made_by_hand_is_left_alone_and_counts() -> None:
     by_hand = attachment_of("mine", "pv", "a")
-    assert drawn("b", at=(by_hand,)) == Plan(taken={"b": ("a",)})
+    assert drawn("b", at=(by_hand,)) == Plan(attached_elsewhere={"b": ("a",)})
     # A kubelet looks for the computed name, so that ours is made beside it.
     assert drawn("a", at=(by_hand,)) == Plan(attach=("a",))
 
@@ -144,13 +144,16 @@ def test_a_node_is_read_from_its_objects() -> None:
 def test_a_waiting_pod_is_told_who_has_the_volume_but_no_names_of_other_namespaces() -> None:
     waiting = pod("w")
     prefix = 'Waiting for detach for volume "pv" Volume is already'
-    assert taken_note("pv", waiting, []) == (
+    assert multi_attach_note("pv", waiting, []) == (
         f"{prefix} exclusively attached to one node, waiting on detach before it can be attached to another node"
     )
     near, far = [pod("b"), pod("a")], [pod("x", namespace="far")]
-    assert taken_note("pv", waiting, near) == f"{prefix} used by pod(s) a, b"
-    assert taken_note("pv", waiting, near + far) == f"{prefix} used by pod(s) a, b and 1 pod(s) in different namespaces"
-    assert taken_note("pv", waiting, far) == f"{prefix} used by 1 pod(s) in different namespaces"
+    assert multi_attach_note("pv", waiting, near) == f"{prefix} used by pod(s) a, b"
+    assert (
+        multi_attach_note("pv", waiting, near + far)
+        == f"{prefix} used by pod(s) a, b and 1 pod(s) in different namespaces"
+    )
+    assert multi_attach_note("pv", waiting, far) == f"{prefix} used by 1 pod(s) in different namespaces"
 
 
 def test_success_and_failure_are_told_in_upstreams_words() -> None:

@@ -40,12 +40,12 @@ def test_a_volume_that_is_bound_already_is_left_alone() -> None:
 
 def test_our_own_binding_is_undone_altogether_and_a_persons_stays_a_wish() -> None:
     ours = volume("v", claim="default/c", metadata={**VERSION, "annotations": {BOUND_BY_CONTROLLER: "yes"}})
-    assert patches.volume_taken_back(ours) == {
+    assert patches.volume_unbound(ours) == {
         "metadata": {"resourceVersion": "7", "annotations": {BOUND_BY_CONTROLLER: None}},
         "spec": {"claimRef": None},
     }
     theirs = volume("v", claim="default/c", metadata=VERSION)
-    assert patches.volume_taken_back(theirs) == {"metadata": VERSION, "spec": {"claimRef": {"uid": None}}}
+    assert patches.volume_unbound(theirs) == {"metadata": VERSION, "spec": {"claimRef": {"uid": None}}}
 
 
 def test_a_phase_is_written_when_it_changes() -> None:

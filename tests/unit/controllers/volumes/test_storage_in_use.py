@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.controllers.volumes.ephemeral_claims import claim_for
-from tonnage.controllers.volumes.protection import uses
+from tonnage.controllers.volumes.protection import pod_uses_claim
 from tonnage.controllers.volumes.volume_users import is_pod_terminated
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.testing.builders import pod
@@ -22,24 +22,24 @@ def owned(by: Pod) -> PersistentVolumeClaim:
 
 
 def test_a_pod_with_a_node_uses_its_claims_and_one_without_does_not() -> None:
-    assert uses(pod_with("p", "data", on="node-1"), claim("data"))
-    assert not uses(pod_with("p", "data"), claim("data"))
-    assert not uses(pod_with("p", "other", on="node-1"), claim("data"))
-    assert not uses(pod_with("p", "data", on="node-1", namespace="far"), claim("data"))
+    assert pod_uses_claim(pod_with("p", "data", on="node-1"), claim("data"))
+    assert not pod_uses_claim(pod_with("p", "data"), claim("data"))
+    assert not pod_uses_claim(pod_with("p", "other", on="node-1"), claim("data"))
+    assert not pod_uses_claim(pod_with("p", "data", on="node-1", namespace="far"), claim("data"))
 
 
 def test_a_pod_that_has_ended_still_uses_a_claim_that_it_names() -> None:
-    assert uses(pod_with("p", "data", on="node-1", status={"phase": "Succeeded"}), claim("data"))
+    assert pod_uses_claim(pod_with("p", "data", on="node-1", status={"phase": "Succeeded"}), claim("data"))
 
 
 def test_an_ephemeral_claim_is_used_by_its_own_pod_until_the_node_is_done_with_it() -> None:
     running = pod("p", on="node-1", spec=SCRATCH)
-    assert uses(running, owned(running))
-    assert not uses(running, claim("p-scratch"))
+    assert pod_uses_claim(running, owned(running))
+    assert not pod_uses_claim(running, claim("p-scratch"))
     shut_down = pod("p", on="node-1", spec=SCRATCH, metadata={**GOING, "deletionGracePeriodSeconds": 0})
-    assert not uses(shut_down, owned(shut_down))
+    assert not pod_uses_claim(shut_down, owned(shut_down))
     ending = pod("p", on="node-1", spec=SCRATCH, metadata={**GOING, "deletionGracePeriodSeconds": 30})
-    assert uses(ending, owned(ending))
+    assert pod_uses_claim(ending, owned(ending))
 
 
 def state(**containers: str) -> dict[str, Any]:

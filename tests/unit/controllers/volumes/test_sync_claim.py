@@ -10,15 +10,15 @@ import pytest
 from tonnage.controllers.volumes.sync_claim import (
     AssignClass,
     Bind,
+    ClaimInputs,
     ClaimStep,
-    Lose,
+    MarkLost,
     Note,
     Provision,
+    RecordEvent,
     StayPending,
-    Surroundings,
-    Tell,
+    claim_step,
     provisioning_note,
-    step_for,
 )
 from tonnage.objects.core_v1 import BIND_COMPLETED, BOUND_BY_CONTROLLER, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
@@ -54,14 +54,14 @@ def decide(
     """The name of the volume that a claim is bound to, or the step that is taken instead."""
     known = {each.name: each for each in volumes}
     named = {each.name: each for each in classes}
-    around = Surroundings(
+    inputs = ClaimInputs(
         volume=known.get,
         candidates=known.values(),
         storage_class=named.get(asked.spec.storage_class_name or ""),
         default_class=default,
         waiting_pods=lambda: pods,
     )
-    step = step_for(asked, around)
+    step = claim_step(asked, inputs)
     return step.volume.name if isinstance(step, Bind) else step
 
 
@@ -153,7 +153,7 @@ TABLE: list[tuple[str, PersistentVolumeClaim, list[PersistentVolume], str | Clai
         "2-7 - claim bound by controller to already bound volume",
         claim(volume="v", metadata={"annotations": {BOUND_BY_CONTROLLER: "yes"}}),
         [pv("v", claim="default/other")],
-        Tell(Note("Warning", "FailedBinding", 'volume "v" already bound to a different claim.'), is_broken=True),
+        RecordEvent(Note("Warning", "FailedBinding", 'volume "v" already bound to a different claim.'), is_broken=True),
     ),
     (
         "2-8 - claim prebound to unbound volume that does not match the selector",
@@ -189,7 +189,7 @@ TABLE: list[tuple[str, PersistentVolumeClaim, list[PersistentVolume], str | Clai
         "3-1 - bound claim with missing VolumeName",
         completed(),
         [],
-        Lose(
+        MarkLost(
             Note(
                 "Warning",
                 "ClaimLost",
@@ -201,14 +201,16 @@ TABLE: list[tuple[str, PersistentVolumeClaim, list[PersistentVolume], str | Clai
         "3-2 - bound claim with missing volume",
         completed("v"),
         [],
-        Lose(Note("Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")),
+        MarkLost(
+            Note("Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+        ),
     ),
     ("3-3 - bound claim with unbound volume", completed("v"), [pv("v", "10Gi")], "v"),
     (
         "3-4 - bound claim with prebound volume",
         completed("v"),
         [pv("v", "10Gi", claim="default/c", claim_uid="x")],
-        Lose(
+        MarkLost(
             Note("Warning", "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
         ),
     ),
@@ -245,7 +247,7 @@ TABLE: list[tuple[str, PersistentVolumeClaim, list[PersistentVolume], str | Clai
         "14-5 - do not bind when matching class but not volumeMode",
         claim(class_name="gold", spec=BLOCK),
         [pv("v", class_name="gold")],
-        Tell(Note("Warning", "ProvisioningFailed", 'storageclass.storage.k8s.io "gold" not found')),
+        RecordEvent(Note("Warning", "ProvisioningFailed", 'storageclass.storage.k8s.io "gold" not found')),
     ),
     (
         "14-8 - do not bind when pvc is prebound to pv with mismatching volumeModes",
@@ -315,7 +317,9 @@ def test_an_immediate_claim_is_provisioned_when_no_volume_suits() -> None:
 def test_a_class_without_a_provisioner_of_its_own_cannot_provision() -> None:
     local = storage_class("local", delayed=False, provisioner="kubernetes.io/no-provisioner")
     text = "no volume plugin matched name: kubernetes.io/no-provisioner"
-    assert decide(claim(class_name="local"), classes=[local]) == Tell(Note("Warning", "ProvisioningFailed", text))
+    assert decide(claim(class_name="local"), classes=[local]) == RecordEvent(
+        Note("Warning", "ProvisioningFailed", text)
+    )
 
 
 def test_a_claim_without_a_class_gets_the_default_only_when_no_volume_suits() -> None:

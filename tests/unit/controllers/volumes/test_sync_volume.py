@@ -8,14 +8,14 @@ import pytest
 
 from tonnage.controllers.volumes.sync_claim import Note
 from tonnage.controllers.volumes.sync_volume import (
-    AskClaim,
+    QueueClaim,
+    RecordEvents,
     Release,
     SetPhase,
-    TakeBack,
-    TellBoth,
+    Unbind,
     VolumeStep,
-    reclaimed,
-    step_for,
+    reclaim_step,
+    volume_step,
 )
 from tonnage.objects.core_v1 import PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim
 from tonnage.testing.storage_builders import claim, volume
@@ -33,9 +33,9 @@ TABLE: list[tuple[str, PersistentVolume, PersistentVolumeClaim | None, VolumeSte
     ("4-1 - pending volume", pv(phase="Pending"), None, SetPhase("Available")),
     ("4-2 - pending prebound volume", pv(claim_uid="", **OURS), None, SetPhase("Available")),
     ("4-3 - bound volume with missing claim", pv(**OURS), None, Release()),
-    ("4-5 - volume bound by controller to unbound claim", pv(**OURS), claim("c"), AskClaim()),
+    ("4-5 - volume bound by controller to unbound claim", pv(**OURS), claim("c"), QueueClaim()),
     ("4-6 - volume bound by to bound claim", pv(phase="Available", **OURS), claim("c", volume="v"), SetPhase("Bound")),
-    ("4-7 - volume bound by controller to claim bound somewhere else", pv(**OURS), claim("c", volume="x"), TakeBack()),
+    ("4-7 - volume bound by controller to claim bound somewhere else", pv(**OURS), claim("c", volume="x"), Unbind()),
     (
         "provisioned for a claim that got another volume, policy Delete",
         pv(metadata=MADE, spec={"persistentVolumeReclaimPolicy": "Delete"}, **OURS),
@@ -46,13 +46,13 @@ TABLE: list[tuple[str, PersistentVolume, PersistentVolumeClaim | None, VolumeSte
         "provisioned for a claim that got another volume, policy Retain",
         pv(metadata=MADE, spec={"persistentVolumeReclaimPolicy": "Retain"}, **OURS),
         claim("c", volume="x"),
-        TakeBack(),
+        Unbind(),
     ),
     (
         "14-13 - output warning when pv is prebound to pvc with different volumeModes",
         pv(**OURS),
         claim("c", spec=BLOCK),
-        TellBoth(
+        RecordEvents(
             Note(
                 "Warning",
                 "VolumeMismatch",
@@ -65,17 +65,17 @@ TABLE: list[tuple[str, PersistentVolume, PersistentVolumeClaim | None, VolumeSte
             ),
         ),
     ),
-    ("14-14 - wait for synClaim without warning", pv(spec=BLOCK, **OURS), claim("c", spec=BLOCK), AskClaim()),
+    ("14-14 - wait for synClaim without warning", pv(spec=BLOCK, **OURS), claim("c", spec=BLOCK), QueueClaim()),
 ]
 
 
 @pytest.mark.parametrize(("found", "owner", "expected"), [case[1:] for case in TABLE], ids=[case[0] for case in TABLE])
 def test_upstreams_case(found: PersistentVolume, owner: PersistentVolumeClaim | None, expected: VolumeStep) -> None:
-    assert step_for(found, owner) == expected
+    assert volume_step(found, owner) == expected
 
 
 def released(policy: str, **options: Any) -> SetPhase | None:
-    return reclaimed(pv(spec={"persistentVolumeReclaimPolicy": policy}, phase="Released", **OURS, **options))
+    return reclaim_step(pv(spec={"persistentVolumeReclaimPolicy": policy}, phase="Released", **OURS, **options))
 
 
 def test_a_retained_volume_is_left_to_a_person() -> None:

@@ -1,7 +1,8 @@
-"""The volumes' half of the PV binder: phases, released volumes, and bindings that lost are taken back.
+"""The volumes' half of the PV binder: phases, released volumes, and unbinding of volumes whose claim got another one.
 
 That a claim is gone is the one thing here that cannot be undone: its volume is Released, and a provisioner may delete
-the data. So the server is asked, not only the informer. See `claims` for the whole, `volume_steps` for the rules.
+the data. So the server is asked, not only the informer. `persistent_volume_binder` is the other half, `sync_volume` has
+the rules.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from tonnage.controllers.volumes.binding_writes import BindingWriter
 from tonnage.controllers.volumes.sync_volume import (
     FAILED,
     RELEASED,
-    AskClaim,
+    QueueClaim,
+    RecordEvents,
     Release,
     SetPhase,
-    TakeBack,
-    TellBoth,
-    reclaimed,
-    step_for,
+    Unbind,
+    reclaim_step,
+    volume_step,
 )
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -35,38 +36,38 @@ _log = logs.logger("tonnage.claims")
 
 
 class VolumeReconciler:
-    """Keeps every volume's phase true; `ask_claim` has a claim looked at."""
+    """Writes every volume's phase; `queue_claim` adds a claim to the binder's queue."""
 
-    def __init__(self, bindings: BindingWriter, ask_claim: Callable[[Key], None], *, clock: Clock) -> None:
+    def __init__(self, bindings: BindingWriter, queue_claim: Callable[[Key], None], *, clock: Clock) -> None:
         self._bindings = bindings
-        self._ask_claim = ask_claim
+        self._ask_claim = queue_claim
         self._queue = Reconciler("volumes", self.reconcile, clock=clock)
         self._queue.follow(bindings.volume_informer)
-        self._queue.follow(bindings.claim_informer, self._concerned_by_claim)
+        self._queue.follow(bindings.claim_informer, self._volumes_for_claim)
 
     async def run(self) -> None:
         await self._queue.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one volume's state to what its claim says."""
+        """Take the next step for one volume."""
         volume = self._bindings.volumes.get(key)
         if volume is None:
             return None
-        if key in self._bindings.in_work:
+        if key in self._bindings.being_bound:
             return _BUSY_S
         claim = await self._claim_of(volume)
-        match step_for(volume, claim):
+        match volume_step(volume, claim):
             case SetPhase(phase, note):
                 await self._bindings.set_phase(volume, phase, note)
-            case AskClaim():
+            case QueueClaim():
                 if claim is not None:
                     self._ask_claim(claim.key)
-            case TellBoth(of_volume, of_claim):
+            case RecordEvents(of_volume, of_claim):
                 self._bindings.event(volume, of_volume)
                 if claim is not None:
                     self._bindings.event(claim, of_claim)
-            case TakeBack():
-                await self._bindings.take_back(volume)
+            case Unbind():
+                await self._bindings.unbind(volume)
             case Release():
                 await self._release(volume)
         return None
@@ -80,7 +81,7 @@ class VolumeReconciler:
         if claim is not None and claim.uid == owner.uid:
             return claim
         if claim is None and volume.status.phase in (RELEASED, FAILED):
-            return None  # it was asked about before
+            return None  # the server was asked before
         try:
             claim = await self._bindings.client.get(PersistentVolumeClaim, owner.key)
         except NotFound:
@@ -92,10 +93,10 @@ class VolumeReconciler:
             policy = volume.spec.persistent_volume_reclaim_policy
             _log.info("Volume is released", volume=volume.name, reclaim_policy=policy)
             volume = await self._bindings.set_phase(volume, RELEASED)
-        outcome = reclaimed(volume)
+        outcome = reclaim_step(volume)
         if outcome is not None:
             await self._bindings.set_phase(volume, outcome.phase, outcome.note)
 
-    def _concerned_by_claim(self, claim: PersistentVolumeClaim) -> list[Key]:
+    def _volumes_for_claim(self, claim: PersistentVolumeClaim) -> list[Key]:
         keys = [volume.name for volume in self._bindings.volumes_for(claim.key)]
         return [claim.spec.volume_name, *keys] if claim.spec.volume_name else keys
