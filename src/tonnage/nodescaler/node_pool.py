@@ -116,7 +116,7 @@ class NodePool:
         """A node as it will be once it is ready."""
         doc = self.manifest(name)
         node = convert(Node, doc)
-        spec = msgspec.structs.replace(node.spec, taints=settled(node).spec.taints)
+        spec = msgspec.structs.replace(node.spec, taints=without_scaler_taints(node).spec.taints)
         return msgspec.structs.replace(node, spec=spec)
 
     def manifest(self, name: str) -> Doc:
@@ -140,7 +140,7 @@ class NodePool:
         return {**own, HOSTNAME: name, POOL_LABEL: self.name}
 
 
-def settled(node: Node) -> Node:
+def without_scaler_taints(node: Node) -> Node:
     """The node without the taints that a scaler puts on: as it is once it is ready and meant to stay."""
     return with_taints(node, tuple(taint for taint in node.spec.taints if taint.key not in (NOT_READY, TO_BE_DELETED)))
 

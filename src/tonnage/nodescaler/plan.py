@@ -2,7 +2,7 @@
 
     objects ──► pods that cannot be placed ──► trial on the nodes that are ready ──► trial on nodes to come ──► Plan
 
-A plan is drawn from state alone. What was planned before is in the state too: a pod's nomination to a node of the pool
+A plan follows from state alone. What was planned before is in the state too: a pod's nomination to a node of the pool
 that does not exist (yet) is the plan for that node, and holds until it no longer fits. So a scaler that is restarted
 goes on where it was, and one that looks twice plans the same.
 
@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool, settled, taint_of
+from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool, taint_of, without_scaler_taints
 from tonnage.nodescaler.trial import Trial
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Key, Object
@@ -35,7 +35,7 @@ BACKING_OFF: Final = "in backoff after failed scale-up"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done, and what is to be let be."""
+    """What the scaler is to do, and which nodes it must leave alone."""
 
     proposals: Mapping[Key, str] = field(default_factory=dict)
     """Nominations to write: pod -> node. They are new, or take the place of one of ours."""
@@ -47,7 +47,7 @@ class Plan:
     """Nodes, of the pool or not, that hold a pod or are expected to."""
     members: tuple[str, ...] = ()
     """The pool's nodes that exist."""
-    unplaced: Mapping[Key, str] = field(default_factory=dict)
+    remaining_unschedulable: Mapping[Key, str] = field(default_factory=dict)
     """Pods that no node of the pool can help now, each with the reason."""
 
     @property
@@ -59,7 +59,7 @@ class Plan:
 def plan(
     objects: Iterable[Object], pool: NodePool, ours: Collection[str] = (), *, is_backing_off: bool = False
 ) -> Plan:
-    """Draw a plan. `ours` are the uids of pods whose nomination we wrote; `is_backing_off` allows no node to be made.
+    """Make a plan. `ours` are the uids of pods whose nomination we wrote; `is_backing_off` allows no node to be made.
 
     `objects` are the nodes, the pods, and what placing them depends on: storage, namespaces, services, their owners.
     """
@@ -68,23 +68,23 @@ def plan(
     pods = [each for each in found if isinstance(each, Pod) and not each.is_terminal]
     members = tuple(name for name, node in sorted(nodes.items()) if pool.is_member(node))
     waiting = [pod for pod in pods if not pod.spec.node_name and not pod.metadata.is_terminating]
-    drawing = _Drawing(found, nodes, members, pool, frozenset(ours), is_backing_off)
-    if any(drawing.is_concerned(pod) for pod in waiting):
-        drawing.draw(waiting)
+    planner = _Planner(found, nodes, members, pool, frozenset(ours), is_backing_off)
+    if any(planner.needs_planning(pod) for pod in waiting):
+        planner.plan(waiting)
     # A bound pod keeps its nomination on a server that does not clear it; what we wrote is ours to clear.
     left_over = [pod.key for pod in pods if pod.spec.node_name and pod.status.nominated_node_name and pod.uid in ours]
     return Plan(
-        proposals=drawing.proposals,
-        withdrawals=(*left_over, *drawing.withdrawals),
-        wanted=drawing.wanted_nodes(),
-        in_use=nodes_used_by(pods) | drawing.placed_on,
+        proposals=planner.proposals,
+        withdrawals=(*left_over, *planner.withdrawals),
+        wanted=planner.wanted_nodes(),
+        in_use=nodes_used_by(pods) | planner.placed_on,
         members=members,
-        unplaced=drawing.unplaced,
+        remaining_unschedulable=planner.remaining_unschedulable,
     )
 
 
-def is_unplaceable(pod: Pod) -> bool:
-    """The scheduler has looked and found no node; a pod that nobody looked at, or that is gated, is not meant."""
+def is_unschedulable(pod: Pod) -> bool:
+    """The scheduler has tried it and found no node; not a pod that was never tried, or that is gated."""
     condition = pod.condition("PodScheduled")
     return (
         condition is not None
@@ -93,8 +93,8 @@ def is_unplaceable(pod: Pod) -> bool:
     )
 
 
-def keeps_a_node(pod: Pod) -> bool:
-    """Whether a node is in use because of this pod. One that belongs to the node, or has ended, goes with it."""
+def uses_node(pod: Pod) -> bool:
+    """Whether a node is in use because of this pod; not by a mirror pod, a DaemonSet's, or one that has ended."""
     owner = pod.metadata.controller
     is_of_the_node = MIRROR in pod.metadata.annotations or (owner is not None and owner.kind == "DaemonSet")
     return not is_of_the_node and not pod.is_terminal
@@ -102,13 +102,13 @@ def keeps_a_node(pod: Pod) -> bool:
 
 def nodes_used_by(pods: Iterable[Pod]) -> frozenset[str]:
     """Every node that such a pod is on, and every node that any pod is expected on, whoever expects it."""
-    on = {pod.spec.node_name for pod in pods if keeps_a_node(pod)}
+    on = {pod.spec.node_name for pod in pods if uses_node(pod)}
     expected = {pod.status.nominated_node_name for pod in pods if not pod.spec.node_name and not pod.is_terminal}
     return frozenset(on | expected) - {""}
 
 
-class _Drawing:
-    """A plan while it is drawn: pods are put on nodes, first on those that are ready, then on those to come."""
+class _Planner:
+    """Places pods for trial, first on nodes that are ready, then on nodes to come, and keeps what follows."""
 
     def __init__(
         self,
@@ -127,48 +127,48 @@ class _Drawing:
         self._is_backing_off = is_backing_off
         self._offered = amounts(pool.node(pool.names[0]).status.allocatable) if pool.names else {}
         self._opened: set[str] = set()
-        self._haunted = {each.spec.node_name for each in objects if isinstance(each, Pod)} - nodes.keys()
-        self._guests: dict[str, list[PodInfo]] = {}  # node name -> pods that others expect there
+        self._names_with_old_pods = {each.spec.node_name for each in objects if isinstance(each, Pod)} - nodes.keys()
+        self._nominated_by_others: dict[str, list[PodInfo]] = {}  # node name -> pods that others expect there
         self.proposals: dict[Key, str] = {}
         self.withdrawals: list[Key] = []
-        self.unplaced: dict[Key, str] = {}
+        self.remaining_unschedulable: dict[Key, str] = {}
         self.placed_on: set[str] = set()
 
     def is_ours(self, pod: Pod) -> bool:
         return bool(pod.status.nominated_node_name) and pod.uid in self._ours
 
-    def is_concerned(self, pod: Pod) -> bool:
+    def needs_planning(self, pod: Pod) -> bool:
         """Whether a plan has anything to say about this waiting pod."""
-        return self.is_ours(pod) or self._waits_for_a_node_of_ours(pod) or self._may_be_proposed(pod)
+        return self.is_ours(pod) or self._waits_for_pool_node(pod) or self._may_be_proposed(pod)
 
     def _may_be_proposed(self, pod: Pod) -> bool:
-        return not pod.status.nominated_node_name and is_unplaceable(pod) and keeps_a_node(pod)
+        return not pod.status.nominated_node_name and is_unschedulable(pod) and uses_node(pod)
 
-    def _waits_for_a_node_of_ours(self, pod: Pod) -> bool:
+    def _waits_for_pool_node(self, pod: Pod) -> bool:
         """Somebody else expects it on a node of the pool that does not exist."""
         name = pod.status.nominated_node_name
-        return is_unplaceable(pod) and not self.is_ours(pod) and self._pool.is_named(name) and name not in self._nodes
+        return is_unschedulable(pod) and not self.is_ours(pod) and self._pool.is_named(name) and name not in self._nodes
 
-    def draw(self, waiting: Iterable[Pod]) -> None:
+    def plan(self, waiting: Iterable[Pod]) -> None:
         infos = sorted(map(PodInfo, waiting), key=self._order)
         trial = self._trial = Trial(snapshot_of(self._objects).cluster)
         for info in infos:
             node_name = info.pod.status.nominated_node_name
             if node_name and not self.is_ours(info.pod):
-                self._guests.setdefault(node_name, []).append(info)
-        for node_name in self._guests.keys() & self._nodes.keys():
-            self._seat_guests(node_name)
-        left = [info for info in infos if not self._goes_to_a_ready_node(info)]
+                self._nominated_by_others.setdefault(node_name, []).append(info)
+        for node_name in self._nominated_by_others.keys() & self._nodes.keys():
+            self._add_nominated_pods(node_name)
+        left = [info for info in infos if not self._fits_a_ready_node(info)]
         for name in self._members:
-            trial.cluster.put_node(settled(self._nodes[name]))
+            trial.cluster.put_node(without_scaler_taints(self._nodes[name]))
             for each in self._unpublished(name):
                 trial.cluster.storage.put(each)
         for info in left:  # what others expect stands whatever we plan, so it comes first
-            if self._waits_for_a_node_of_ours(info.pod):
-                self._honour(info)
+            if self._waits_for_pool_node(info.pod):
+                self._place_nominated(info)
         for info in left:
             if self.is_ours(info.pod) or self._may_be_proposed(info.pod):
-                self._send(info)
+                self._place_on_pool(info)
 
     def _order(self, info: PodInfo) -> tuple[int, bool, float, Key]:
         """Higher priority first; then what is proposed already, so that it stays; then the larger, which packs best."""
@@ -177,7 +177,7 @@ class _Drawing:
 
     # -- the nodes that are ready -------------------------------------------------------------------------------------
 
-    def _goes_to_a_ready_node(self, info: PodInfo) -> bool:
+    def _fits_a_ready_node(self, info: PodInfo) -> bool:
         """Whether the scheduler can place it as things are; then that is left to it, and the room counts as taken."""
         node_name = info.pod.status.nominated_node_name
         if not self.is_ours(info.pod) and not self._may_be_proposed(info.pod):
@@ -206,7 +206,7 @@ class _Drawing:
 
     # -- the nodes to come --------------------------------------------------------------------------------------------
 
-    def _send(self, info: PodInfo) -> None:
+    def _place_on_pool(self, info: PodInfo) -> None:
         """Find a node of the pool for a pod that we may nominate: the one it has, one that is planned, a new one."""
         before = info.pod.status.nominated_node_name
         opened = before if before and self._open(before) else ""
@@ -233,23 +233,23 @@ class _Drawing:
                 return name
             refusal = self._trial.refusal
             self._close(name)
-            if name not in self._haunted and name not in selected:  # all other empty nodes are alike
+            if name not in self._names_with_old_pods and name not in selected:  # all other empty nodes are alike
                 break
-        self.unplaced[info.key] = refusal
+        self.remaining_unschedulable[info.key] = refusal
         return ""
 
-    def _honour(self, info: PodInfo) -> None:
+    def _place_nominated(self, info: PodInfo) -> None:
         """Want the node that somebody else expects a pod on, if the pod would fit there alone."""
         name = info.pod.status.nominated_node_name
-        if not self._open(name, with_guests=False):
+        if not self._open(name, with_nominated=False):
             return
         if self._trial.place(info, only=name):
             self.placed_on.add(name)
-            self._seat_guests(name)
+            self._add_nominated_pods(name)
         else:
             self._close(name)
 
-    def _open(self, name: str, *, with_guests: bool = True) -> bool:
+    def _open(self, name: str, *, with_nominated: bool = True) -> bool:
         """Put a node to come on the trial's cluster; False when it is there, has no name, or would be one too many."""
         if name in self._nodes or name in self._opened or name not in self._pool.names:
             return False
@@ -259,27 +259,29 @@ class _Drawing:
         self._trial.cluster.put_node(self._pool.node(name))
         for each in self._unpublished(name):
             self._trial.cluster.storage.put(each)
-        if with_guests:
-            self._seat_guests(name)
+        if with_nominated:
+            self._add_nominated_pods(name)
         return True
 
-    def _seat_guests(self, name: str) -> None:
-        """Put those whom others expect on a node there. Fit or not, the scheduler leaves room for them."""
-        for guest in self._guests.get(name, ()):
-            self._trial.cluster.put_pod(guest, name)
+    def _add_nominated_pods(self, name: str) -> None:
+        """Put the pods there that others nominated to a node. Fit or not, the scheduler leaves room for them."""
+        for info in self._nominated_by_others.get(name, ()):
+            self._trial.cluster.put_pod(info, name)
 
     def _close(self, name: str) -> None:
         self._opened.discard(name)
-        for guest in self._guests.get(name, ()):
-            self._trial.cluster.remove_pod(guest.uid)
+        for info in self._nominated_by_others.get(name, ()):
+            self._trial.cluster.remove_pod(info.uid)
         for each in self._pool.storage.of(name):
             self._trial.cluster.storage.remove(each)
         self._trial.cluster.remove_node(name)
 
     def _names_to_give(self) -> list[str]:
         """The names no node has and nobody else expects; at the end those with pods of an earlier node of that name."""
-        taken = self._nodes.keys() | self._opened | self._guests.keys()
-        return sorted((name for name in self._pool.names if name not in taken), key=self._haunted.__contains__)
+        taken = self._nodes.keys() | self._opened | self._nominated_by_others.keys()
+        return sorted(
+            (name for name in self._pool.names if name not in taken), key=self._names_with_old_pods.__contains__
+        )
 
     def wanted_nodes(self) -> tuple[str, ...]:
         """The nodes pods are planned for, and as many more as the pool has at least."""

@@ -1,4 +1,4 @@
-"""The node scaler, live: informers in, a plan drawn from what they show, acts out. `tonnage node-scaler` is this.
+"""`tonnage node-scaler`: a plan is made from what the informers show, and carried out.
 
     look ──► whose nominations are ours? ──► plan ──► propose, withdraw ──► make nodes ──► make ready ──► mark, remove
       ▲                                                                                                        │
@@ -6,8 +6,8 @@
 
 It plays the cluster autoscaler of KEP-5278's stories. Proposals are written before the node they name exists (story
 3); a node that anybody expects a pod on is in use and stays (story 1). Every round starts from what the server shows,
-so that it may be killed anywhere and started again; it remembers only since when nodes are wanted or idle, and what it
-told people.
+so that it may be killed anywhere and started again; in memory it keeps only since when nodes are wanted or idle, and
+which events it recorded.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class NodeScaler:
         self._idle = IdleSince()
         self._wanted_since_s: dict[str, float] = {}
         self._refused_until_s = 0.0
-        self._told: dict[Key, str] = {}
+        self._recorded: dict[Key, str] = {}
         self._changed = asyncio.Event()
         followed: list[Any] = [self._pods, self._nodes, *self._others]
         for informer in followed:
@@ -114,7 +114,7 @@ class NodeScaler:
     # -- one round ----------------------------------------------------------------------------------------------------
 
     async def reconcile(self) -> float:
-        """Bring the pool one round closer to what its pods need; seconds until something more is due.
+        """Take one round towards what the pool's pods need; seconds until something more is due.
 
         Safe to run at any time and to stop at any point. Raises TonnageError when the server cannot be asked or told.
         """
@@ -125,9 +125,9 @@ class NodeScaler:
         if not await self._nominate(drawn):
             return _REST_S  # somebody was faster: what is planned for those pods does not hold
         dues_s = [_LOOK_EVERY_S]
-        dues_s += await self._make(drawn)
+        dues_s += await self._create_nodes(drawn)
         dues_s += await self._make_ready(nodes[name] for name in drawn.members if name in nodes)
-        dues_s += await self._remove(drawn, nodes)
+        dues_s += await self._scale_down(drawn, nodes)
         return min(dues_s)
 
     def _objects(self) -> Iterable[Object]:
@@ -150,24 +150,24 @@ class NodeScaler:
             if pod is None or not await self._proposals.propose(pod, node_name):
                 holds = False
             elif node_name in drawn.wanted:
-                self._tell(pod, "TriggeredScaleUp", f"pod triggered scale-up: {growth}", about=node_name)
-        for key, reason in drawn.unplaced.items():
+                self._record_once(pod, "TriggeredScaleUp", f"pod triggered scale-up: {growth}", about=node_name)
+        for key, reason in drawn.remaining_unschedulable.items():
             pod = self._pods.get(key)
             if pod is not None:
                 note = f"pod didn't trigger scale-up: 1 {reason}"
-                self._tell(pod, "NotTriggerScaleUp", note, about=note)
-        self._told = {key: told for key, told in self._told.items() if key in self._pods}
+                self._record_once(pod, "NotTriggerScaleUp", note, about=note)
+        self._recorded = {key: told for key, told in self._recorded.items() if key in self._pods}
         return holds
 
-    def _tell(self, pod: Pod, reason: str, note: str, *, about: str) -> None:
-        """An event, once: a pod is told again when something else is to be said."""
+    def _record_once(self, pod: Pod, reason: str, note: str, *, about: str) -> None:
+        """Record an event once: again only when another one was recorded meanwhile."""
         said = f"{pod.uid} {reason} {about}"
-        if self._told.get(pod.key) != said:
-            self._told[pod.key] = said
+        if self._recorded.get(pod.key) != said:
+            self._recorded[pod.key] = said
             _log.info(reason, pod=pod.key, note=note)
             self.recorder.event(pod, "Normal", reason, "ScaleUp", note)
 
-    async def _make(self, drawn: Plan) -> list[float]:
+    async def _create_nodes(self, drawn: Plan) -> list[float]:
         """Make the nodes that have been wanted for long enough; when the others are due."""
         now_s = self._clock.monotonic()
         since_s = self._wanted_since_s = {name: self._wanted_since_s.get(name, now_s) for name in drawn.wanted}
@@ -194,7 +194,7 @@ class NodeScaler:
                 await self._pool_nodes.make_ready(node)
         return dues_s
 
-    async def _remove(self, drawn: Plan, nodes: Mapping[str, Node]) -> list[float]:
+    async def _scale_down(self, drawn: Plan, nodes: Mapping[str, Node]) -> list[float]:
         now_s, time_s = self._clock.monotonic(), self._clock.now().timestamp()
         self._idle.note(drawn.idle, now_s)
         todo = removals(drawn, nodes, self.pool, self._idle, now_s=now_s, time_s=time_s)
@@ -202,14 +202,14 @@ class NodeScaler:
             await self._pool_nodes.unmark(nodes[name])
         for name in todo.mark:
             if await self._pool_nodes.mark(nodes[name]):
-                self._tell_of(nodes[name], "marked the node as toBeDeleted/unschedulable")
+                self._record_scale_down(nodes[name], "marked the node as toBeDeleted/unschedulable")
         for name in todo.remove:
             if not await self._pool_nodes.is_free(name):
                 await self._pool_nodes.unmark(nodes[name])
             elif await self._pool_nodes.remove(nodes[name]):
-                self._tell_of(nodes[name], "node removed by cluster autoscaler")
+                self._record_scale_down(nodes[name], "node removed by cluster autoscaler")
         return [] if todo.next_s is None else [todo.next_s]
 
-    def _tell_of(self, node: Node, note: str) -> None:
+    def _record_scale_down(self, node: Node, note: str) -> None:
         _log.info("ScaleDown", node=node.name, note=note)
         self.recorder.event(node, "Normal", "ScaleDown", "ScaleDown", note)

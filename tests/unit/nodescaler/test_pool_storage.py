@@ -33,8 +33,10 @@ def test_a_pod_that_needs_room_is_planned_for_when_the_template_promises_it():
     objects = [*CLASS, claim("db", "60Gi"), with_claim("db")]
     assert plan(objects, pool()).proposals == {"default/db": "burst-1"}
     bare = NodePool.of(template(), max_nodes=3)
-    assert plan(objects, bare).unplaced == {"default/db": NO_ROOM}
-    assert plan([*CLASS, claim("db", "101Gi"), with_claim("db")], pool()).unplaced == {"default/db": NO_ROOM}
+    assert plan(objects, bare).remaining_unschedulable == {"default/db": NO_ROOM}
+    assert plan([*CLASS, claim("db", "101Gi"), with_claim("db")], pool()).remaining_unschedulable == {
+        "default/db": NO_ROOM
+    }
 
 
 def test_room_is_counted_by_the_byte():

@@ -50,26 +50,26 @@ def test_there_are_never_more_nodes_than_the_limit():
     # Three pods of 3 cores need three nodes; two may be made, one is there.
     found = plan([member("burst-1"), pod("x", cpu="4", on="burst-1"), *(stuck(f"p{i}") for i in range(3))], burst())
     assert found.wanted == ("burst-2", "burst-3")
-    assert found.unplaced == {"default/p2": AT_MAXIMUM}
+    assert found.remaining_unschedulable == {"default/p2": AT_MAXIMUM}
 
 
 def test_a_pod_that_no_empty_node_would_hold_is_left_and_the_reason_told():
     found = plan([stuck("huge", "5"), stuck("fits", "4")], burst())
-    assert found.unplaced == {"default/huge": "Insufficient cpu"}
+    assert found.remaining_unschedulable == {"default/huge": "Insufficient cpu"}
     assert found.proposals == {"default/fits": "burst-1"}
     assert found.wanted == ("burst-1",)
 
 
 def test_a_pod_that_wants_other_labels_is_left():
     found = plan([stuck("picky", node_selector={"disk": "ssd"})], burst())
-    assert found.unplaced == {"default/picky": "node(s) didn't match Pod's node affinity/selector"}
+    assert found.remaining_unschedulable == {"default/picky": "node(s) didn't match Pod's node affinity/selector"}
     assert not found.wanted
 
 
 def test_a_pod_with_a_missing_claim_is_left_with_what_the_scheduler_says():
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]
     found = plan([stuck("db", spec={"volumes": volumes})], burst())
-    assert found.unplaced == {"default/db": 'persistentvolumeclaim "gone" not found'}
+    assert found.remaining_unschedulable == {"default/db": 'persistentvolumeclaim "gone" not found'}
 
 
 def test_a_pod_whose_claim_waits_for_its_node_gets_one():
@@ -99,7 +99,7 @@ def test_a_pod_whose_volume_is_being_made_for_a_node_that_went_gets_that_node_ag
 )
 def test_a_pod_that_is_none_of_our_business_is_left_alone(left_alone):
     found = plan([left_alone], burst())
-    assert (found.proposals, found.withdrawals, found.wanted, found.unplaced) == ({}, (), (), {})
+    assert (found.proposals, found.withdrawals, found.wanted, found.remaining_unschedulable) == ({}, (), (), {})
 
 
 def test_a_pod_that_fits_on_a_ready_node_by_now_is_left_to_the_scheduler():
@@ -157,7 +157,7 @@ def test_a_proposal_that_nothing_can_come_of_is_withdrawn():
     full = [member("burst-1"), pod("vip", cpu="4", on="burst-1", priority=10)]
     found = plan([*full, mine], burst(max_nodes=1), ours={mine.uid})
     assert found.withdrawals == ("default/mine",) and not found.proposals
-    assert found.unplaced == {"default/mine": AT_MAXIMUM}
+    assert found.remaining_unschedulable == {"default/mine": AT_MAXIMUM}
 
 
 def test_a_proposal_is_withdrawn_when_the_pod_can_go_elsewhere():
@@ -178,7 +178,7 @@ def test_after_a_refusal_no_node_is_wanted_and_proposals_are_taken_back():
     mine = stuck("mine", nominated="burst-1")
     found = plan([mine, stuck("new")], burst(), ours={mine.uid}, is_backing_off=True)
     assert found.withdrawals == ("default/mine",) and not found.proposals and not found.wanted
-    assert found.unplaced == {"default/mine": BACKING_OFF, "default/new": BACKING_OFF}
+    assert found.remaining_unschedulable == {"default/mine": BACKING_OFF, "default/new": BACKING_OFF}
 
 
 def test_a_missing_node_of_the_pool_that_somebody_else_expects_a_pod_on_is_wanted():
@@ -220,7 +220,9 @@ def test_a_node_that_a_waiting_pod_would_take_is_not_idle():
 
 def test_higher_priority_comes_first_when_not_all_can_be_helped():
     found = plan([stuck("low", "4"), stuck("high", "3", priority=10)], burst(max_nodes=1))
-    assert found.proposals == {"default/high": "burst-1"} and found.unplaced == {"default/low": AT_MAXIMUM}
+    assert found.proposals == {"default/high": "burst-1"} and found.remaining_unschedulable == {
+        "default/low": AT_MAXIMUM
+    }
 
 
 def test_pods_that_keep_apart_get_a_node_each():
@@ -251,7 +253,7 @@ def test_nodes_that_are_begun_are_filled_first():
 def test_nodes_beyond_a_limit_that_was_lowered_count():
     full = [member("burst-4"), pod("x", cpu="4", on="burst-4")]
     found = plan([*full, stuck("p")], burst(max_nodes=1))
-    assert found.wanted == () and found.unplaced == {"default/p": AT_MAXIMUM}
+    assert found.wanted == () and found.remaining_unschedulable == {"default/p": AT_MAXIMUM}
 
 
 def test_a_proposal_makes_way_for_somebody_elses():
@@ -270,4 +272,6 @@ def test_the_name_of_a_node_whose_pods_outlived_it_is_given_last():
     assert plan([ghost, stuck("p")], burst()).proposals == {"default/p": "burst-2"}
     # With no other name left it is that one, if the pod fits beside those that are still there.
     assert plan([ghost, stuck("p", "1")], burst(max_nodes=1)).proposals == {"default/p": "burst-1"}
-    assert plan([ghost, stuck("p", "2")], burst(max_nodes=1)).unplaced == {"default/p": "Insufficient cpu"}
+    assert plan([ghost, stuck("p", "2")], burst(max_nodes=1)).remaining_unschedulable == {
+        "default/p": "Insufficient cpu"
+    }

@@ -1,4 +1,4 @@
-"""Namespaces: one that is Terminating is emptied of everything, then let go.
+"""The namespace controller: a Terminating namespace is emptied of everything, then finalized.
 
     Terminating ──► pods asked to go, each in its own grace period ──► none left ──► all other kinds ──► none left
                          ▲    └── some left: look again when one goes, or after a while ──┐    │              │
@@ -30,7 +30,7 @@ from tonnage.objects.scheme import resource_of
 
 _FINALIZER: Final = "kubernetes"
 _FINALIZER_ESTIMATE_S: Final = 15
-"""How long finalizers are given before anybody queued again."""
+"""How long finalizers are given before the namespace is looked at again."""
 _PODS: Final = resource_of(Pod)
 _BACKGROUND: Final = encode({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"})
 
