@@ -75,10 +75,6 @@ def status_patch(node: Node, settings: NodeSettings, *, now: datetime) -> Doc | 
     return {"metadata": {"uid": node.uid}, "status": {**machine, "conditions": _conditions(shown.values(), now=now)}}
 
 
-def is_ready(node: Node) -> bool:
-    return any(each.type == "Ready" and each.is_true for each in node.status.conditions)
-
-
 def topology_patch(node: Node, topology: Mapping[str, str], node_ids: Mapping[str, str]) -> Doc | None:
     """Labels and node ids that drivers told of, as a merge patch; None when the node has them.
 

@@ -20,7 +20,6 @@ from tonnage.node.csinode.writer import CsiNodeWriter
 from tonnage.node.drivers import Driver, Drivers
 from tonnage.node.node_objects import (
     LEASE_NAMESPACE,
-    is_ready,
     missing_labels,
     new_lease,
     new_node,
@@ -112,7 +111,7 @@ class Registration:
     def _record_changes(self, before: Node | None, node: Node) -> None:
         if not self.is_registered.is_set():
             self._record(node, "Starting", "Starting kubelet.")
-        if before is None or not is_ready(before):  # it never is anything but Ready when it has written its status
+        if before is None or not before.is_ready:  # it never is anything but Ready when it has written its status
             self._record_status(node, "NodeReady")
         if node.spec.unschedulable != self._was_unschedulable:
             self._was_unschedulable = node.spec.unschedulable

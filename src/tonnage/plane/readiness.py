@@ -28,4 +28,4 @@ def is_ready(node: Node | None) -> bool:
     """Whether a node is Ready, and the controllers know it."""
     if node is None or any(taint.key in _LIFECYCLE_TAINTS for taint in node.spec.taints):
         return False
-    return any(condition.type == "Ready" and condition.is_true for condition in node.status.conditions)
+    return node.is_ready

@@ -15,7 +15,6 @@ from typing import Final
 from tonnage.clock import rfc3339
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node
-from tonnage.objects.core_v1.node import NodeCondition
 from tonnage.objects.document import Doc
 
 READY: Final = "Ready"
@@ -34,13 +33,9 @@ class Health:
     renewed: datetime | None = None
 
 
-def ready_of(node: Node) -> NodeCondition | None:
-    return next((each for each in node.status.conditions if each.type == READY), None)
-
-
 def observe(before: Health | None, node: Node, lease: Lease | None, now: datetime) -> Health:
     """What is known after a look at the node and its lease."""
-    ready = ready_of(node)
+    ready = node.condition(READY)
     heartbeat = None if ready is None else ready.last_heartbeat_time
     if before is not None and before.uid != node.uid:
         before = None  # another machine of the same name

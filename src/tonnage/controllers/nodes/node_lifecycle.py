@@ -30,7 +30,7 @@ from tonnage.controllers.nodes.condition_taints import (
     with_no_execute,
     with_no_schedule,
 )
-from tonnage.controllers.nodes.node_health import Health, is_overdue, observe, ready_of, unknown_conditions
+from tonnage.controllers.nodes.node_health import READY, Health, is_overdue, observe, unknown_conditions
 from tonnage.controllers.nodes.zones import EXCLUDED, DisruptionChange, EvictionRates, Zones, zone_of
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.coordination_v1 import Lease
@@ -111,7 +111,7 @@ class NodeLifecycleController:
         is_ready: dict[str, list[bool]] = defaultdict(list)
         found: list[tuple[Node, NodeCondition | None]] = []
         for node in nodes:
-            ready = ready_of(node)
+            ready = node.condition(READY)
             try:
                 ready = await self._update_health(node)
                 found.append((node, ready))
@@ -159,7 +159,7 @@ class NodeLifecycleController:
         now = self._clock.now()
         lease = self._leases.get(f"{LEASES}/{node.name}")
         health = self._healths[node.name] = observe(self._healths.get(node.name), node, lease, now)
-        ready = ready_of(node)
+        ready = node.condition(READY)
         if not is_overdue(
             health,
             now,
@@ -179,7 +179,7 @@ class NodeLifecycleController:
             written = observe(health, node, lease, now)
             self._healths[node.name] = replace(written, last_seen_at=health.last_seen_at)
         await self._mark_pods_not_ready(node)
-        return ready_of(node)
+        return node.condition(READY)
 
     async def _mark_pods_not_ready(self, node: Node) -> None:
         """Pods of a node without heartbeats are not known to serve."""
@@ -222,7 +222,7 @@ class NodeLifecycleController:
                 if node is None:
                     self._to_taint.pop(name, None)
                     continue
-                key = no_execute_key(ready_of(node))
+                key = no_execute_key(node.condition(READY))
                 if key and self._zones.may_taint(zone_of(node), self._clock.monotonic()):
                     await self._taint_lost_node(node, key)
             await self._clock.sleep(_TAINT_EVERY_S)

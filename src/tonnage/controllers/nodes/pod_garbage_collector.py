@@ -23,7 +23,6 @@ from typing import Final
 from tonnage import logs
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.nodes.disruption_condition import mark_disrupted
-from tonnage.controllers.nodes.node_health import ready_of
 from tonnage.deadline import within
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, Pod
@@ -66,8 +65,7 @@ def unscheduled_terminating(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _is_out_of_service(node: Node) -> bool:
-    ready = ready_of(node)
-    return (ready is None or not ready.is_true) and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
+    return not node.is_ready and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
 
 
 class PodGCController:

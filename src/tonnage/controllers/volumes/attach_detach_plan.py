@@ -68,7 +68,7 @@ class NodeState:
             return cls(is_there=False)
         return cls(
             is_there=True,
-            is_ready=any(each.type == "Ready" and each.is_true for each in node.status.conditions),
+            is_ready=node.is_ready,
             is_out_of_service=any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints),
             in_use=frozenset(node.status.volumes_in_use),
             has_driver=csi_node is not None and csi_node.driver(driver) is not None,

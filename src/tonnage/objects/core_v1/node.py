@@ -67,3 +67,13 @@ class Node(Object):
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+    def condition(self, type: str) -> NodeCondition | None:
+        """The condition of that type, such as "Ready"; None while nobody has set it."""
+        return next((each for each in self.status.conditions if each.type == type), None)
+
+    @property
+    def is_ready(self) -> bool:
+        """Its last status says so; whether it is still alive is the node lifecycle controller's to say."""
+        ready = self.condition("Ready")
+        return ready is not None and ready.is_true
