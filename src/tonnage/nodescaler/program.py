@@ -116,7 +116,7 @@ class NodeScaler:
     async def reconcile(self) -> float:
         """Take one round towards what the pool's pods need; seconds until something more is due.
 
-        Safe to run at any time and to stop at any point. Raises TonnageError when the server cannot be asked or told.
+        Safe to run at any time and to stop at any point. Raises TonnageError when the server cannot be read or written.
         """
         candidates = [pod for pod in self._pods if self.pool.is_named(pod.status.nominated_node_name)]
         ours = await self._proposals.ours(candidates)
@@ -156,7 +156,7 @@ class NodeScaler:
             if pod is not None:
                 note = f"pod didn't trigger scale-up: 1 {reason}"
                 self._record_once(pod, "NotTriggerScaleUp", note, about=note)
-        self._recorded = {key: told for key, told in self._recorded.items() if key in self._pods}
+        self._recorded = {key: each for key, each in self._recorded.items() if key in self._pods}
         return holds
 
     def _record_once(self, pod: Pod, reason: str, note: str, *, about: str) -> None:

@@ -3,7 +3,7 @@
     Deployment ◄── ReplicaSet ◄── Pod          an arrow is an owner reference: from the dependent to the owner
 
 The graph is what informers have shown, no more. An owner that is not in it may be gone, or not seen yet, or described
-wrongly: only the API server can tell, and `garbage_collector` asks it before anything is deleted. The graph answers
+wrongly: only the API server knows, and `garbage_collector` asks it before anything is deleted. The graph answers
 which objects to process: `put` and `remove` return every object that the change may matter to, and `needs_processing`
 says of one whether there may be anything to do. Both follow from state, so that a missed event loses nothing.
 

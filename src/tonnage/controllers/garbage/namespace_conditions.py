@@ -83,8 +83,8 @@ def _troubles(remains: Remains) -> dict[str, tuple[str, str]]:
     if remains.discovery_failure:
         troubles[_DISCOVERY] = ("DiscoveryFailed", remains.discovery_failure)
     if remains.failures:
-        told = ", ".join(sorted(remains.failures))
-        message = f"Failed to delete all resource types, {len(remains.failures)} remaining: {told}"
+        failures = ", ".join(sorted(remains.failures))
+        message = f"Failed to delete all resource types, {len(remains.failures)} remaining: {failures}"
         troubles[_CONTENT_FAILURE] = ("ContentDeletionFailed", message)
     if remains.by_resource:
         left = sorted(

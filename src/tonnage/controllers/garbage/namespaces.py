@@ -6,8 +6,8 @@
                                                                                            finalizer taken out, gone
 
 Pods go first, so that nothing that protects or feeds them is taken from under them while they run. The five conditions
-(`namespace_conditions`) tell people what it waits for. Every look starts from what the server holds: nothing is
-remembered between two of them.
+(`namespace_conditions`) show what it waits for. Every sync starts from what the server holds: nothing is
+kept between two of them.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class NamespaceController:
             _log.info("A namespace is empty and gone", namespace=key)
             return None
         if remains.failures or remains.discovery_failure:
-            told = remains.discovery_failure or ", ".join(remains.failures)
-            raise TonnageError(f'the namespace "{key}" could not be emptied: {told}')
+            failures = remains.discovery_failure or ", ".join(remains.failures)
+            raise TonnageError(f'the namespace "{key}" could not be emptied: {failures}')
         return estimate_s // 2 + 1
 
     async def _empty(self, doc: Doc) -> tuple[Remains, int]:

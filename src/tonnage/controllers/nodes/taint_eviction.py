@@ -107,7 +107,7 @@ class TaintEvictionController:
             self._record_event(key, "CancelEviction", f"Cancelling deletion of Pod {key}")
 
     def _record_event(self, key: Key, action: str, note: str) -> None:
-        # Two actions, because of two notes about one action only the first would be told.
+        # Two actions, because of two notes about one action only the first would be recorded.
         namespace, name = split_key(key)
         about = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name)
         self._recorder.event(about, "Normal", "TaintManagerEviction", action, note)

@@ -213,7 +213,7 @@ class AttachDetachController:
     async def _detach_deleted_volume(self, volume: str) -> float | None:
         """Delete the attachments of a volume that was deleted, unless a node still has it in use.
 
-        Which volume it was can be told from what the node lists: the name of an attachment is computed from it.
+        Which volume it was follows from what the node lists: the name of an attachment is computed from it.
         """
         for attachment in self._of_volume(volume):
             if attachment.metadata.is_terminating or not attachment.name.startswith("csi-"):

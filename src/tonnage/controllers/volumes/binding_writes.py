@@ -76,7 +76,7 @@ class BindingWriter:
         await self.set_phase(volume, AVAILABLE)
 
     async def set_phase(self, volume: PersistentVolume, phase: str, note: Note | None = None) -> PersistentVolume:
-        """Write the volume's phase if it is another, and tell of it then."""
+        """Write the volume's phase if it is another, and record the note then."""
         patch = patches.volume_phase(volume, phase, note.message if note else "")
         if patch is None:
             return volume

@@ -1,7 +1,7 @@
-"""Generic ephemeral volumes: a pod brings the template of a claim, and here the claim is made from it.
+"""Generic ephemeral volumes: a pod has the template of a claim, and here the claim is created from it.
 
 The claim is called `<pod>-<volume>` and belongs to the pod, so that it goes when the pod goes. A claim of that name
-which is somebody else's is never used: the pod is told, and waits. Mirrors the ephemeral-volume controller.
+which is somebody else's is never used: the pod gets an event, and waits. Mirrors the ephemeral-volume controller.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class ProtectionController:
 
     async def _remove_if_unused(self, claim: PersistentVolumeClaim, pods: Iterable[Pod]) -> None:
         if any(pod_uses_claim(pod, claim) for pod in pods):
-            return  # the informer will show that pod, and tell when it goes
+            return  # the informer will show that pod, and its deletion
         await self._patch(claim, remove_finalizer(claim, PVC_PROTECTION))
         _log.debug("Claim is not in use", claim=claim.key)
 

@@ -147,7 +147,7 @@ def _step_for_bound(claim: PersistentVolumeClaim, inputs: ClaimInputs) -> ClaimS
 
 
 def _step_for_chosen(claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> ClaimStep:
-    """The claim names a volume, and the binding has not been completed: a person's wish, or a bind cut short."""
+    """The claim names a volume, and the binding has not been completed: a person's choice, or a bind cut short."""
     if volume is None:
         return StayPending()
     if volume.spec.claim_ref is None:

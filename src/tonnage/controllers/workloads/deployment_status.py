@@ -71,17 +71,17 @@ def rollout_status(
     elif is_over:
         pass
     elif is_complete(deployment, status):
-        told = _progress("True", "NewReplicaSetAvailable", f"{who} has successfully progressed.", now)
-        conditions = with_condition(conditions, told)
+        condition = _progress("True", "NewReplicaSetAvailable", f"{who} has successfully progressed.", now)
+        conditions = with_condition(conditions, condition)
     elif _has_progressed(deployment.status, status):
-        told = _progress("True", "ReplicaSetUpdated", f"{who} is progressing.", now)
+        condition = _progress("True", "ReplicaSetUpdated", f"{who} is progressing.", now)
         if was is not None and was.is_true:
-            told = msgspec.structs.replace(told, last_transition_time=was.last_transition_time)
+            condition = msgspec.structs.replace(condition, last_transition_time=was.last_transition_time)
         # Set anew also when nothing but the time is new: that is what the deadline counts from.
-        conditions = (*without(conditions, _PROGRESSING), told)
+        conditions = (*without(conditions, _PROGRESSING), condition)
     elif is_timed_out(deployment, was, now):
-        told = _progress("False", "ProgressDeadlineExceeded", f"{who} has timed out progressing.", now)
-        conditions = with_condition(conditions, told)
+        condition = _progress("False", "ProgressDeadlineExceeded", f"{who} has timed out progressing.", now)
+        conditions = with_condition(conditions, condition)
     failure = _failure(sets, new)
     conditions = with_condition(conditions, failure) if failure is not None else without(conditions, _FAILURE)
     return msgspec.structs.replace(status, conditions=conditions)
@@ -99,8 +99,8 @@ def paused_conditions(deployment: Deployment, now: datetime) -> Conditions | Non
     if deployment.spec.paused == is_told:
         return None
     word = "Paused" if deployment.spec.paused else "Resumed"
-    told = _progress("Unknown", f"Deployment{word}", f"Deployment is {word.lower()}", now)
-    return with_condition(deployment.status.conditions, told)
+    condition = _progress("Unknown", f"Deployment{word}", f"Deployment is {word.lower()}", now)
+    return with_condition(deployment.status.conditions, condition)
 
 
 def with_progressing(deployment: Deployment, status: str, reason: str, message: str, now: datetime) -> Conditions:

@@ -52,7 +52,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
     # -- event handlers -----------------------------------------------------------------------------------------------
 
     def _pod_changed(self, pod: Pod) -> None:
-        """Recreate waits for the last old pod to be gone, which no ReplicaSet's status tells."""
+        """Recreate waits for the last old pod to be gone, which no ReplicaSet's status shows."""
         owner = pod.metadata.controller
         if owner is None or owner.kind != "ReplicaSet":
             return
@@ -84,7 +84,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         if conditions is not None:
             status = msgspec.structs.replace(deployment.status, conditions=conditions)
             await self._write_status(deployment, status)
-            return None  # the change brings us back
+            return None  # the write queues it again
         if new is not None:
             new = await self._update_revision(deployment, new, olds)
             if new is None:
@@ -260,7 +260,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         return deployment_status.check_after_s(deployment, status, now) if in_rollout else None
 
     async def _write_status(self, deployment: Deployment, status: DeploymentStatus, revision: str = "") -> bool:
-        """Write the status, and the revision into the annotations; whether that was news."""
+        """Write the status, and the revision into the annotations; whether anything was written."""
         annotations = {rollout_revisions.REVISION: revision} if revision else None
         written = await write_status(self._client, deployment, status, annotations=annotations)
         if written is not None:

@@ -92,7 +92,7 @@ class DisruptionController:
             note = f"Failed to calculate the number of expected pods: {exc}"
             self._recorder.event(budget, "Warning", "CalculateExpectedPodCountFailed", "Count", note)
             await self._write(budget, failed_status(budget, str(exc), now))
-            return None  # a change of the budget or of its pods brings us back
+            return None  # a change of the budget or of its pods queues it again
         if wanted.unmanaged:
             self._warn_of_unmanaged(budget)
         found = disrupted_pods(budget.status.disrupted_pods, pods, now)
@@ -159,10 +159,10 @@ class DisruptionController:
             return None
         if left_s > 0:
             return left_s
-        told = {"type": "DisruptionTarget", "status": "False", "reason": None, "message": None}
+        condition = {"type": "DisruptionTarget", "status": "False", "reason": None, "message": None}
         patch: Doc = {
             "metadata": {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version},
-            "status": {"conditions": [{**told, "lastTransitionTime": rfc3339(self._clock.now())}]},
+            "status": {"conditions": [{**condition, "lastTransitionTime": rfc3339(self._clock.now())}]},
         }
         await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
         _log.info("A pod that was to be disrupted was not", pod=key)
@@ -180,7 +180,7 @@ def _selects(budget: PodDisruptionBudget, pod: Object) -> bool:
 
 
 def _guards(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """As `_selects`; a selector that makes no sense guards nobody, and is told of when its budget is looked at."""
+    """As `_selects`; a selector that makes no sense guards nobody, and its budget gets an event for it."""
     try:
         return _selects(budget, pod)
     except InvalidSelector:

@@ -121,7 +121,7 @@ def status_of(
     )
     allowed = max(0, healthy - wanted.healthy) if wanted.pods > 0 else 0
     generation = budget.metadata.generation
-    told = PodDisruptionBudgetCondition(
+    condition = PodDisruptionBudgetCondition(
         type=_CONDITION,
         status="True" if allowed else "False",
         last_transition_time=now,
@@ -135,14 +135,14 @@ def status_of(
         expected_pods=wanted.pods,
         observed_generation=generation,
         disrupted_pods=waiting,
-        conditions=_with_condition(budget.status.conditions, told),
+        conditions=_with_condition(budget.status.conditions, condition),
     )
 
 
 def failed_status(budget: PodDisruptionBudget, message: str, now: datetime) -> PodDisruptionBudgetStatus:
     """When nothing can be counted nothing may go: the one safe answer."""
     was = budget.status
-    told = PodDisruptionBudgetCondition(
+    condition = PodDisruptionBudgetCondition(
         type=_CONDITION,
         status="False",
         last_transition_time=now,
@@ -156,7 +156,7 @@ def failed_status(budget: PodDisruptionBudget, message: str, now: datetime) -> P
         expected_pods=was.expected_pods,
         observed_generation=was.observed_generation,
         disrupted_pods=was.disrupted_pods,
-        conditions=_with_condition(was.conditions, told),
+        conditions=_with_condition(was.conditions, condition),
     )
 
 

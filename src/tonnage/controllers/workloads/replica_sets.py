@@ -1,9 +1,9 @@
 """The ReplicaSet controller: as many like pods as are asked for, from whatever state it finds.
 
-    look ──► has the cache seen all that we did? ──no──► only tell the status
+    sync ──► does the cache show all own writes? ──no──► only write the status
                           │ yes
                           ▼
-             adopt and release ──► make the missing or delete the surplus ──► tell the status
+             adopt and release ──► create the missing or delete the surplus ──► write the status
 
 Pods have random names, so nothing but the count keeps it from making one twice. It never acts on a cache that is
 behind its own writes (`expectations`), and it chooses the random part of a name itself, so that a create whose answer

@@ -82,9 +82,9 @@ def split(deployment: Deployment, sets: Iterable[ReplicaSet]) -> tuple[ReplicaSe
 
 
 def is_scaling(deployment: Deployment, sets: Iterable[ReplicaSet]) -> bool:
-    """Whether the Deployment has another size than its sets with pods were last told."""
-    told = [_noted(each, DESIRED_REPLICAS) for each in sets if each.spec.replicas > 0]
-    return any(size is not None and size != deployment.spec.replicas for size in told)
+    """Whether the Deployment has another size than its sets with pods have noted."""
+    noted = [_noted(each, DESIRED_REPLICAS) for each in sets if each.spec.replicas > 0]
+    return any(size is not None and size != deployment.spec.replicas for size in noted)
 
 
 # -- a rolling update -------------------------------------------------------------------------------------------------

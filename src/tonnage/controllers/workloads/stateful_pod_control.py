@@ -1,6 +1,6 @@
-"""What a StatefulSet does to its pods and claims, one act at a time, each with the event that tells of it.
+"""Writes of the StatefulSet controller: pods and claims, one at a time, each with its event.
 
-Claims come before the pod that mounts them. Each act may be repeated: what is there is left as it is. Mirrors
+Claims come before the pod that mounts them. Each write may be repeated: what is there is left as it is. Mirrors
 stateful_pod_control.go.
 """
 
@@ -39,7 +39,7 @@ class ClaimTerminating(TonnageError):
 
 
 class StatefulPodControl:
-    """The acts of the StatefulSet controller."""
+    """Creates, updates and deletes the pods and claims of StatefulSets."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class StatefulPodControl:
             await self.create_claims(owner, ordinal)
             made = codec.convert(Pod, await self._client.create_doc(pod_for(owner, template, ordinal, revision)))
         except AlreadyExists:
-            raise  # the cache will show it: no failure to tell people of
+            raise  # the cache will show it: no failure to record
         except TonnageError as exc:
             self._record_pod_event(owner, "Create", name, exc)
             raise
@@ -118,7 +118,7 @@ class StatefulPodControl:
             self._record_claim_event(owner, name, ordinal, None)
 
     async def update_claims(self, owner: StatefulSet, pod: Pod) -> None:
-        """Bring the claims' owners to the retention policy; those that the cache does not show come next time."""
+        """Set the claims' owners by the retention policy; those that the cache does not show come next time."""
         for name in claim_names(owner, ordinal_of(pod.name)).values():
             known = self._claims.get(f"{owner.namespace}/{name}")
             if known is None:

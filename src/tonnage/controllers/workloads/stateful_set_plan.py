@@ -2,7 +2,7 @@
 
 OrderedReady works on one ordinal at a time: each pod waits until all before it are available, scaling down starts from
 the top when all below are well, and an update replaces from the top. A pod in the way (pending, not ready, on its way
-out) ends the plan; its next change brings the next one. Parallel makes and deletes all at once, and updates one at a
+out) ends the plan; its next change queues the set again. Parallel makes and deletes all at once, and updates one at a
 time just the same. A pod that failed or succeeded is deleted; when it is gone, its ordinal is empty and filled again.
 
 The plan looks at a moment and promises nothing about the next: it is drawn anew after each change. Mirrors

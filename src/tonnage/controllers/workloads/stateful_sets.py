@@ -1,8 +1,8 @@
 """The StatefulSet controller: pods with names and claims that stay theirs.
 
-    look ──► has the cache seen all that we did? ──► adopt and release ──► which revision is the template?
+    sync ──► does the cache show all own writes? ──► adopt and release ──► which revision is the template?
                                                                                      │
-              tell the status ◄── claims, then pods, one step after the other ◄── plan
+             write the status ◄── claims, then pods, one step after the other ◄── plan
 
 Everything has a name that follows from its set, so that nothing can be made twice: what is there already is refused,
 and looked at next time. A deletion names the uid of the pod it means. The decision is `stateful_set_plan`, names and
