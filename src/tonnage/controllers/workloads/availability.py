@@ -1,7 +1,7 @@
 """When a pod counts: active, ready, available; and shares of a number, as counts or percentages.
 
-Ready is what the kubelet says. Available is ready for `minReadySeconds` without a break; as no event comes when that time
-is over, `next_check_s` says when to look again. Mirrors podutil.IsPodAvailable and intstr.GetScaledValue….
+Ready is what the kubelet says. Available is ready for `minReadySeconds` without a break; as no event comes when that
+time is over, `next_check_s` says when to look again. Mirrors podutil.IsPodAvailable and intstr.GetScaledValue….
 """
 
 from __future__ import annotations
