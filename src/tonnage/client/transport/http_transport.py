@@ -102,7 +102,7 @@ class HttpTransport:
         try:
             yield _Stream(response, request, self.server)
         finally:
-            response.close()
+            _hang_up(response)
 
     async def close(self) -> None:
         self._pool.close()
@@ -225,3 +225,11 @@ def _impersonation_headers(whom: Impersonation) -> list[tuple[str, str]]:
         for value in values
     ]
     return [(name, value) for name, value in headers if value]
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """End a stream at once: a polite end of TLS waits for the server, and may outlive the loop."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
