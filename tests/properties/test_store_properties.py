@@ -140,7 +140,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.writes_that_fit(touched)
 
     def open(self) -> None:
-        index = lambda key, document: (key, document)  # noqa: E731  facts that can be checked
+        index = lambda key, document: (key, document)  # noqa: E731  attributes that can be checked
         self.store = self.runner.run(Store.open(Path(self.folder.name), index=index, window_events=3))
 
     def teardown(self) -> None:
@@ -267,7 +267,7 @@ class StoreMachine(RuleBasedStateMachine):
         for key in KEYS:
             record = self.store.get(key)
             assert record == state.get(key)
-            assert record is None or record.facts == (key, record.document)
+            assert record is None or record.attributes == (key, record.document)
 
 
 TestStoreMachine = StoreMachine.TestCase

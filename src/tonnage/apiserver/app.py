@@ -16,12 +16,12 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
-from tonnage.apiserver import answers, bodies, request_errors, status
-from tonnage.apiserver.metrics import RequestMeter
+from tonnage.apiserver import bodies, request_errors, responses, status
+from tonnage.apiserver.metrics import RequestMetrics
 from tonnage.apiserver.options import boolean
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.requests import Answer, Call, Location, locate, verb_of
-from tonnage.apiserver.static_answers import Documents
+from tonnage.apiserver.requests import Call, Location, Response, locate, verb_of
+from tonnage.apiserver.static_documents import StaticDocuments
 from tonnage.apiserver.verbs import deleting, patching, reading, subresources, writing
 from tonnage.apiserver.verbs.watching import Watching
 from tonnage.errors import ApiError, RequestEntityTooLarge, TooManyRequests, Unauthorized
@@ -30,7 +30,7 @@ from tonnage.objects.api_verbs import verbs_of
 from tonnage.objects.document import encode
 from tonnage.store import StoreError
 
-Verb = Callable[[Registry, Call], Awaitable[Answer]]
+Verb = Callable[[Registry, Call], Awaitable[Response]]
 
 _VERBS: dict[str, Verb] = {
     "get": reading.get,
@@ -56,16 +56,16 @@ class Application:
         registry: Registry,
         *,
         tokens: Sequence[str],
-        measures: CollectorRegistry,
+        collector_registry: CollectorRegistry,
         rng: random.Random,
         address: str = "",
     ) -> None:
         self._registry = registry
         self._tokens = [token.encode() for token in tokens]
-        self._measures = measures
-        self._meter = RequestMeter(measures, lambda resource: registry.store.count(resource.store_prefix))
+        self._collector_registry = collector_registry
+        self._metrics = RequestMetrics(collector_registry, lambda resource: registry.store.count(resource.store_prefix))
         self._rng = rng
-        self._documents = Documents(address)
+        self._documents = StaticDocuments(address)
         self._watches: set[Watching] = set()
         self._reading = self._mutating = 0
         self.stopping = False
@@ -100,7 +100,7 @@ class Application:
         if not verb or verb not in verbs_of(at.resource, at.subresource):
             raise request_errors.method_not_allowed()
         call = Call(verb, at, query, request.headers)
-        answers.wanted_by(call)  # refuses what nobody could read before anything happens
+        responses.negotiated(call)  # refuses what nobody could read before anything happens
         if wrong := names.path_segment(at.name):
             raise request_errors.bad_name(at.name, wrong)
         applies = verb == "patch" and patching.is_apply(request.headers.get("Content-Type", ""))
@@ -119,9 +119,9 @@ class Application:
             code = exc.code
             return _respond(_failed(exc), call.warnings)  # what was odd about a request may be why it failed
         finally:
-            self._meter.done(call, applies, code, loop.time() - started_at)
+            self._metrics.done(call, applies, code, loop.time() - started_at)
 
-    async def _limited(self, request: web.BaseRequest, call: Call) -> Answer:
+    async def _limited(self, request: web.BaseRequest, call: Call) -> Response:
         """Run a verb unless too many are under way; every kind of failure becomes an ApiError."""
         reads = call.verb in ("get", "list")
         if (self._reading >= MAX_READING) if reads else (self._mutating >= MAX_MUTATING):
@@ -146,16 +146,16 @@ class Application:
     def _count(self, reads: bool, step: int) -> None:
         if reads:
             self._reading += step
-            self._meter.reading.set(self._reading)
+            self._metrics.reading.set(self._reading)
         else:
             self._mutating += step
-            self._meter.mutating.set(self._mutating)
+            self._metrics.mutating.set(self._mutating)
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         watching = Watching(self._registry, call, self._rng)
         response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
         response.content_type = "application/json"
-        gauge, events = self._meter.watcher(call), self._meter.events_of(call)
+        gauge, events = self._metrics.watcher(call), self._metrics.events_of(call)
         self._watches.add(watching)
         gauge.inc()
         try:
@@ -179,21 +179,21 @@ class Application:
         if path.startswith(_OPEN_TO_ALL):
             answer = self._health(path, "verbose" in request.query)
         elif path == "/metrics":
-            body, content_type = metrics.exposition(self._measures)
-            answer = Answer(body, content_type=content_type)
+            body, content_type = metrics.exposition(self._collector_registry)
+            answer = Response(body, content_type=content_type)
         else:
             found = self._documents.find(path, accept, request.headers.get("If-None-Match", ""))
             if found is None:
                 if self._documents.is_group(path):
                     raise request_errors.no_such_resource()
-                found = Answer(b"404 page not found\n", 404, "text/plain; charset=utf-8")
+                found = Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
             answer = found
         if request.method not in ("GET", "HEAD") and answer.code == 200:
             raise request_errors.method_not_allowed()
-        self._meter.other(path, request.method, answer.code)
+        self._metrics.other(path, request.method, answer.code)
         return _respond(answer)
 
-    def _health(self, path: str, verbose: bool) -> Answer:
+    def _health(self, path: str, verbose: bool) -> Response:
         """Alive as long as it answers; ready until it is told to stop."""
         name = path.strip("/").partition("/")[0]
         checks = {"ping": True, "log": True, "etcd": True} | (
@@ -201,13 +201,13 @@ class Application:
         )
         asked = path.strip("/").partition("/")[2]
         if asked and asked not in checks:
-            return Answer(b"404 page not found\n", 404, "text/plain; charset=utf-8")
+            return Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
         good = checks[asked] if asked else all(checks.values())
         text = "ok" if good else "not ok"
         if verbose or not good:
             lines = [f"[{'+' if ok else '-'}]{check} {'ok' if ok else 'failed'}" for check, ok in checks.items()]
             text = "\n".join([*lines, f"{name} check {'passed' if good else 'failed'}"]) + "\n"
-        return Answer(text.encode(), 200 if good else 500, "text/plain; charset=utf-8")
+        return Response(text.encode(), 200 if good else 500, "text/plain; charset=utf-8")
 
 
 async def _body(request: web.BaseRequest) -> bytes:
@@ -224,12 +224,12 @@ async def _body(request: web.BaseRequest) -> bytes:
     return b"".join(chunks)
 
 
-def _failed(error: ApiError) -> Answer:
+def _failed(error: ApiError) -> Response:
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
-    return Answer(encode(status.failure(error)), error.code, headers=headers)
+    return Response(encode(status.failure(error)), error.code, headers=headers)
 
 
-def _respond(answer: Answer, warnings: Sequence[str] = ()) -> web.Response:
+def _respond(answer: Response, warnings: Sequence[str] = ()) -> web.Response:
     response = web.Response(body=answer.body, status=answer.code, headers=answer.headers)
     response.headers["Content-Type"] = answer.content_type
     response.headers["Cache-Control"] = "no-cache, private"

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tonnage import KUBERNETES_VERSION
+from tonnage.apiserver.negotiation import accepted, quality
 from tonnage.objects.api_verbs import BINDINGS, subresource_named, verbs_of
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_PLURAL, RESOURCES, Resource
@@ -125,9 +126,8 @@ def _storage_version_hash(resource: Resource) -> str:
 
 def negotiates_aggregated(accept: str) -> str | None:
     """The version of apidiscovery.k8s.io that an Accept header puts first of what we serve; None for the walk."""
-    clauses = [_clause(text) for text in accept.split(",")]
-    for media_type, parameters in sorted(clauses, key=lambda clause: -_quality(clause[1])):
-        if media_type not in ("application/json", "application/*", "*/*") or not _quality(parameters):
+    for media_type, parameters in accepted(accept):
+        if media_type not in ("application/json", "application/*", "*/*") or not quality(parameters):
             continue
         if "as" not in parameters:
             return None
@@ -135,18 +135,6 @@ def negotiates_aggregated(accept: str) -> str | None:
         if asked == ("APIGroupDiscoveryList", "apidiscovery.k8s.io") and parameters.get("v") in API_DISCOVERY_VERSIONS:
             return parameters["v"]
     return None
-
-
-def _clause(text: str) -> tuple[str, dict[str, str]]:
-    media_type, *parameters = (part.strip() for part in text.split(";"))
-    return media_type, {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in parameters)}
-
-
-def _quality(parameters: dict[str, str]) -> float:
-    try:
-        return float(parameters.get("q", "1"))
-    except ValueError:
-        return 0.0
 
 
 @cache

@@ -16,7 +16,7 @@ _LABELS = ("component", "dry_run", "group", "resource", "scope", "subresource", 
 _VERBS = {"create": "POST", "update": "PUT"}
 
 
-class RequestMeter:
+class RequestMetrics:
     """Counters and histograms of one server. Children are kept by label tuple: looking one up is the hot path."""
 
     def __init__(self, registry: CollectorRegistry, count_objects: Callable[[Resource], int]) -> None:

@@ -120,7 +120,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Answer:
+class Response:
     """What a verb gives back: a code, a body, and headers beside the usual ones."""
 
     body: bytes

@@ -43,8 +43,10 @@ def matcher(strategy: Strategy, call: Call, options: ListOptions) -> Matches:
 
 
 def _is_selected(record: Record, labels: LabelSelector | None, fields: FieldSelector | None) -> bool:
-    facts = record.facts
-    return (labels is None or labels.matches(facts.labels)) and (fields is None or fields.matches(facts.fields))
+    attributes = record.attributes
+    return (labels is None or labels.matches(attributes.labels)) and (
+        fields is None or fields.matches(attributes.fields)
+    )
 
 
 def _stored_fields(strategy: Strategy, resource: Resource, fields: FieldSelector) -> FieldSelector:

@@ -21,8 +21,8 @@ from aiohttp import web
 from tonnage.apiserver.admin_credentials import ensure_token, read_tokens, write_kubeconfig
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.bootstrap import bootstrap
+from tonnage.apiserver.object_attributes import index_for
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.selectable_fields import index_for
 from tonnage.certificates import ensure_identity
 from tonnage.clock import Clock, SystemClock
 from tonnage.errors import TonnageError
@@ -76,7 +76,7 @@ async def serve(
         )
         identity = ensure_identity(folder / "pki", hosts, clock.now())
         tokens = read_tokens(settings.token_file) if settings.token_file else [ensure_token(folder / "token")]
-        application = Application(registry, tokens=tokens, measures=new_registry(), rng=rng)
+        application = Application(registry, tokens=tokens, collector_registry=new_registry(), rng=rng)
         # A client that hangs up must end its watch, also one that nothing happens on.
         listener = web.ServerRunner(
             web.Server(application.handle, handler_cancellation=True, access_log=None), shutdown_timeout=_GRACE_S

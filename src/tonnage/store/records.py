@@ -1,8 +1,8 @@
 """What the store hands out: a record is one state of one key, an event is the step from one state to the next.
 
 Both are frozen and shared: a reader of `list`, the recent events and a hundred watchers may all hold the same object,
-so nobody may change one. The document is opaque here; `facts` is whatever the store's owner wanted to know about it
-(labels, fields to select by), computed once by the function given to `Store.open`. Read next: `store.py`.
+so nobody may change one. The document is opaque here; `attributes` is whatever the store's owner wanted to know about
+it (labels, fields to select by), computed once by the function given to `Store.open`. Read next: `store.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Record(msgspec.Struct, frozen=True):
     key: str
     revision: int
     document: bytes
-    facts: Any = None
+    attributes: Any = None
 
 
 Records = list[Record]  # for classes that have a method named `list`

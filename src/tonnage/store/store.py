@@ -88,7 +88,7 @@ class Store:
     ) -> Store:
         """Open the store in `folder`, made if it is not there; one process at a time. Raises StoreError.
 
-        `index(key, document)` gives a record its `facts`. It must be a pure function: it runs on the loop for a
+        `index(key, document)` gives a record its `attributes`. It must be a pure function: it runs on the loop for a
         write, before the write is accepted, and in another thread for what is read from disk. What it raises is
         passed on. Compaction by itself keeps at least the last `keep_revisions` revisions. The window holds the
         newest events in memory, by number and by bytes; watches that start further back read the disk. `max_pages`

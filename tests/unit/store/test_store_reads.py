@@ -53,7 +53,7 @@ async def test_a_prefix_ends_in_a_slash(store: Store, prefix: str):
             ask(prefix)
 
 
-async def test_facts_are_computed_once_for_each_write_and_once_more_when_loaded(open_store):
+async def test_attributes_are_computed_once_for_each_write_and_once_more_when_loaded(open_store):
     asked: list[bytes] = []
 
     def index(key: str, document: bytes) -> int:
@@ -63,11 +63,11 @@ async def test_facts_are_computed_once_for_each_write_and_once_more_when_loaded(
     store = await open_store(index=index)
     await fill(store, "nodes/a")
     await store.update("nodes/a", says("longer"), expected=1)
-    assert [record.facts for record in store.list("nodes/")] == [8]  # "longer@2"
+    assert [record.attributes for record in store.list("nodes/")] == [8]  # "longer@2"
     assert asked == [b"x@1", b"longer@2"]
     await store.close()
     again = await open_store(index=index)
-    assert [record.facts for record in again.list("nodes/")] == [8]
+    assert [record.attributes for record in again.list("nodes/")] == [8]
     assert asked == [b"x@1", b"longer@2", b"longer@2"]  # history is not indexed until somebody reads it
 
 

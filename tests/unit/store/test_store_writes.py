@@ -116,10 +116,10 @@ async def test_an_index_that_fails_refuses_the_write_before_it_is_stored(open_st
     store = await open_store(index=index)
     with pytest.raises(UnicodeDecodeError):
         await store.create("nodes/n", lambda revision: b"\xff")
-    assert (await store.create("nodes/n", says("one"))).facts == "one@1"
+    assert (await store.create("nodes/n", says("one"))).attributes == "one@1"
     await store.close()
     again = await open_store(index=index)
-    assert [record.facts for record in again.list("nodes/")] == ["one@1"]
+    assert [record.attributes for record in again.list("nodes/")] == ["one@1"]
 
 
 async def test_a_key_must_name_a_resource_and_an_object(store: Store):

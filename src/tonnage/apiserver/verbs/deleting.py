@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tonnage.apiserver import answers, bodies, request_errors, status
+from tonnage.apiserver import bodies, request_errors, responses, status
 from tonnage.apiserver.options import boolean, dry_run_errors, integer, list_options, values
 from tonnage.apiserver.registry import Registry, Written
-from tonnage.apiserver.requests import Answer, Call
+from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.verbs.reading import select
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.deletion import check_preconditions
@@ -49,17 +49,19 @@ class DeleteOptions:
         )
 
 
-async def delete(registry: Registry, call: Call) -> Answer:
+async def delete(registry: Registry, call: Call) -> Response:
     """DELETE one object."""
     options = read_options(call)
     resource = call.resource
     written = await options.remove(registry, resource, call.namespace, call.name)
     if written.removed and not returns_deleted(resource):
-        return answers.plain(call, status.success(resource, call.name, decode(written.document)["metadata"]["uid"]))
-    return answers.one(call, written.document, now=registry.clock.now())
+        return responses.of_document(
+            call, status.success(resource, call.name, decode(written.document)["metadata"]["uid"])
+        )
+    return responses.of_object(call, written.document, now=registry.clock.now())
 
 
-async def delete_collection(registry: Registry, call: Call) -> Answer:
+async def delete_collection(registry: Registry, call: Call) -> Response:
     """DELETE everything the selectors choose; what went away meanwhile is no error. Ends at the first refusal."""
     options = read_options(call)
     records, at, _ = await select(registry, call, list_options(call.query, watch=False))
@@ -71,7 +73,7 @@ async def delete_collection(registry: Registry, call: Call) -> Answer:
         except NotFound:
             continue
         shown.append(record.document)
-    return answers.many(call, shown, {"resourceVersion": str(at)}, now=registry.clock.now())
+    return responses.of_list(call, shown, {"resourceVersion": str(at)}, now=registry.clock.now())
 
 
 def read_options(call: Call) -> DeleteOptions:

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from tonnage.apiserver import answers, bodies
+from tonnage.apiserver import bodies, responses
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Change, Registry
-from tonnage.apiserver.requests import Answer, Call
+from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.verbs.applying import APPLY, applied
 from tonnage.apiserver.verbs.writing import check_name, merge_owners
 from tonnage.documents import go_text
@@ -36,7 +36,7 @@ def is_apply(content_type: str) -> bool:
     return bodies.media_type(content_type) == APPLY
 
 
-async def patch(registry: Registry, call: Call) -> Answer:
+async def patch(registry: Registry, call: Call) -> Response:
     """PATCH one object, or its status. Raises Invalid, Conflict, NotFound, UnsupportedMediaType."""
     applies = is_apply(call.headers.get("Content-Type", ""))
     options = write_options("patch", call.query, call.headers.get("User-Agent", ""), is_apply=applies)
@@ -58,7 +58,7 @@ async def patch(registry: Registry, call: Call) -> Answer:
             call.resource, call.namespace, call.name, change, options, subresource=call.subresource
         )
     call.warnings.extend(registry.strategy(call.resource).warnings(decode(written.document), was[0] if was else None))
-    return answers.one(call, written.document, now=registry.clock.now(), code=201 if written.created else 200)
+    return responses.of_object(call, written.document, now=registry.clock.now(), code=201 if written.created else 200)
 
 
 @dataclass(frozen=True, slots=True)

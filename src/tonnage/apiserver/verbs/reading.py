@@ -6,37 +6,37 @@ and every page after the first, is read from the log at that revision, so that a
 
 from __future__ import annotations
 
-from tonnage.apiserver import answers, request_errors
+from tonnage.apiserver import request_errors, responses
+from tonnage.apiserver.continue_tokens import ContinueToken, ExpiredToken
 from tonnage.apiserver.options import ListOptions, list_options, revision
-from tonnage.apiserver.pages import ExpiredToken, Token
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.requests import Answer, Call
+from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.selection import Matches, matcher, scope
 from tonnage.errors import BadRequest
 from tonnage.objects.document import Doc
 from tonnage.store import Record, RevisionCompacted, RevisionInFuture
 
 
-async def get(registry: Registry, call: Call) -> Answer:
+async def get(registry: Registry, call: Call) -> Response:
     """GET one object."""
     asked = revision(call.query.get("resourceVersion", ""), of="get")
     if asked > registry.store.revision:
         raise request_errors.resource_version_too_large(asked, registry.store.revision)
     record = registry.read(call.resource, call.namespace, call.name)
-    return answers.one(call, record.document, now=registry.clock.now())
+    return responses.of_object(call, record.document, now=registry.clock.now())
 
 
-async def list_(registry: Registry, call: Call) -> Answer:
+async def list_(registry: Registry, call: Call) -> Response:
     """GET a collection."""
     options = list_options(call.query, watch=False)
     records, at, has_more = await select(registry, call, options)
     head: Doc = {"resourceVersion": str(at)}
     if has_more and records:
         last_key = records[-1].key
-        head["continue"] = Token(rv=at, start=last_key.removeprefix(scope(call))).text()
+        head["continue"] = ContinueToken(rv=at, start=last_key.removeprefix(scope(call))).text()
         if options.labels is None and options.fields is None:  # else the count would be a guess
             head["remainingItemCount"] = len(await registry.store.list_at(scope(call), at, after_key=last_key))
-    return answers.many(call, [record.document for record in records], head, now=registry.clock.now())
+    return responses.of_list(call, [record.document for record in records], head, now=registry.clock.now())
 
 
 async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[list[Record], int, bool]:
@@ -48,7 +48,7 @@ async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[
     asked = revision(options.resource_version, of="list")
     after_key, at = "", store.revision
     if options.token:
-        token = Token.read(options.token)
+        token = ContinueToken.read(options.token)
         after_key = scope(call) + token.start
         at = token.rv if token.rv > 0 else store.revision
         if asked:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from tonnage.apiserver import answers, bodies, request_errors, status
+from tonnage.apiserver import bodies, request_errors, responses, status
 from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.requests import Answer, Call
+from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.verbs import deleting
 from tonnage.apiserver.verbs.patching import patcher
 from tonnage.apiserver.verbs.writing import check_name
@@ -46,7 +46,7 @@ class _BudgetMoved(Exception):
     """The budget was written since it was judged: it has to be judged again."""
 
 
-async def create_binding(registry: Registry, call: Call) -> Answer:
+async def create_binding(registry: Registry, call: Call) -> Response:
     """POST pods/{name}/binding, or bindings: the scheduler's decision becomes the pod's node."""
     options = _options("create", call)
     binding = _read(call, BINDINGS, options)
@@ -59,10 +59,10 @@ async def create_binding(registry: Registry, call: Call) -> Answer:
         return bind(pod, binding, registry.gates, now=registry.now())
 
     await registry.rewrite(_PODS, call.namespace, name, bound, dry_run=options.dry_run)
-    return answers.plain(call, status.created_nothing(), 201)
+    return responses.of_document(call, status.created_nothing(), 201)
 
 
-async def create_eviction(registry: Registry, call: Call) -> Answer:
+async def create_eviction(registry: Registry, call: Call) -> Response:
     """POST pods/{name}/eviction: deletion that asks the pod's disruption budget first."""
     options = _options("create", call)
     eviction = _read(call, EVICTIONS, options)
@@ -81,7 +81,7 @@ async def create_eviction(registry: Registry, call: Call) -> Answer:
                 raise still_processing(decision.budget_name) from None
             if decision.on_conflict is OnConflict.FAIL or not tries_left:
                 raise
-    return answers.plain(call, status.created_nothing(), 201)
+    return responses.of_document(call, status.created_nothing(), 201)
 
 
 def _judge(registry: Registry, call: Call, pod: Doc, eviction: Doc, options: WriteOptions) -> Decision:
@@ -112,13 +112,13 @@ async def _carry_out(registry: Registry, call: Call, decision: Decision) -> None
     await wanted.remove(registry, _PODS, call.namespace, call.name)
 
 
-async def get_scale(registry: Registry, call: Call) -> Answer:
+async def get_scale(registry: Registry, call: Call) -> Response:
     """GET …/{name}/scale."""
     doc = decode(registry.read(call.resource, call.namespace, call.name).document)
-    return answers.plain(call, scale_of(doc, call.resource))
+    return responses.of_document(call, scale_of(doc, call.resource))
 
 
-async def update_scale(registry: Registry, call: Call) -> Answer:
+async def update_scale(registry: Registry, call: Call) -> Response:
     """PUT …/{name}/scale."""
     options = _options("update", call)
     scale = _read(call, SCALES, options)
@@ -126,7 +126,7 @@ async def update_scale(registry: Registry, call: Call) -> Answer:
     return await _change_scale(registry, call, options, lambda old: apply_scale(old, scale))
 
 
-async def patch_scale(registry: Registry, call: Call) -> Answer:
+async def patch_scale(registry: Registry, call: Call) -> Response:
     """PATCH …/{name}/scale, in any form but apply."""
     patched = patcher(call, schema_of_resource(SCALES))
 
@@ -142,12 +142,14 @@ async def patch_scale(registry: Registry, call: Call) -> Answer:
     return await _change_scale(registry, call, _options("patch", call), change)
 
 
-async def _change_scale(registry: Registry, call: Call, options: WriteOptions, change: Callable[[Doc], Doc]) -> Answer:
+async def _change_scale(
+    registry: Registry, call: Call, options: WriteOptions, change: Callable[[Doc], Doc]
+) -> Response:
     written = await registry.change(call.resource, call.namespace, call.name, change, options, subresource="scale")
-    return answers.plain(call, scale_of(decode(written.document), call.resource))
+    return responses.of_document(call, scale_of(decode(written.document), call.resource))
 
 
-async def update_finalize(registry: Registry, call: Call) -> Answer:
+async def update_finalize(registry: Registry, call: Call) -> Response:
     """PUT namespaces/{name}/finalize: the one way to take a finalizer out of a namespace's spec."""
     options = _options("update", call)
     doc = _read(call, call.resource, options)
@@ -161,7 +163,7 @@ async def update_finalize(registry: Registry, call: Call) -> Answer:
     written = await registry.change(
         call.resource, "", call.name, change, options, subresource=call.subresource, is_put=True
     )
-    return answers.one(call, written.document, now=registry.clock.now())
+    return responses.of_object(call, written.document, now=registry.clock.now())
 
 
 def _options(verb: str, call: Call) -> WriteOptions:
@@ -177,7 +179,7 @@ def _read(call: Call, kind: Resource, options: WriteOptions) -> Doc:
     return doc
 
 
-VERBS: dict[tuple[str, str], Callable[[Registry, Call], Awaitable[Answer]]] = {
+VERBS: dict[tuple[str, str], Callable[[Registry, Call], Awaitable[Response]]] = {
     ("binding", "create"): create_binding,
     ("eviction", "create"): create_eviction,
     ("scale", "get"): get_scale,

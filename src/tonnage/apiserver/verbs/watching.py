@@ -13,7 +13,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 
-from tonnage.apiserver import answers, request_errors, status, stored_documents
+from tonnage.apiserver import request_errors, responses, status, stored_documents
 from tonnage.apiserver.options import ListOptions, list_options, revision
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call
@@ -160,9 +160,9 @@ class _Encoder:
     def __init__(self, registry: Registry, call: Call) -> None:
         self._resource: Resource = call.resource
         self._now = registry.clock.now
-        form = answers.wanted_by(call).form
+        form = responses.negotiated(call).form
         self._form = "metadata" if form == "metadata list" else form  # a stream has no lists
-        self._include = answers.include_of(call) if self._form == "table" else "Metadata"
+        self._include = responses.include_of(call) if self._form == "table" else "Metadata"
         own = stored_documents.is_served_as_stored(call.resource)
         self._share_as = f"{self._form}/{self._include}/{'' if own else call.resource.group}"
         self._is_plain = own and self._form == "object"

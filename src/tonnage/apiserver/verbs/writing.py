@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tonnage.apiserver import answers, bodies, request_errors
+from tonnage.apiserver import bodies, request_errors, responses
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.requests import Answer, Call
+from tonnage.apiserver.requests import Call, Response
 from tonnage.documents.event_conversion import to_stored
 from tonnage.errors import NotFound
 from tonnage.objects.document import Doc, copy
@@ -16,16 +16,16 @@ _REPEATED_OWNERS = (
 )
 
 
-async def create(registry: Registry, call: Call) -> Answer:
+async def create(registry: Registry, call: Call) -> Response:
     """POST to a collection. Raises Invalid (422), AlreadyExists (409), Forbidden (403)."""
     options = write_options("create", call.query, call.headers.get("User-Agent", ""))
     doc = to_stored(call.resource, _read(call, options.field_validation))
     written = await registry.create(call.resource, call.namespace, doc, options)
     call.warnings.extend(registry.strategy(call.resource).warnings(doc, None))
-    return answers.one(call, written.document, now=registry.clock.now(), code=201)
+    return responses.of_object(call, written.document, now=registry.clock.now(), code=201)
 
 
-async def update(registry: Registry, call: Call) -> Answer:
+async def update(registry: Registry, call: Call) -> Response:
     """PUT one object, or its status. Raises Invalid, Conflict, NotFound."""
     options = write_options("update", call.query, call.headers.get("User-Agent", ""))
     doc = to_stored(call.resource, _read(call, options.field_validation))
@@ -48,7 +48,7 @@ async def update(registry: Registry, call: Call) -> Answer:
         doc["metadata"].pop("resourceVersion", None)
         written = await registry.create(call.resource, call.namespace, doc, options)
     call.warnings.extend(strategy.warnings(doc, was[0] if was else None))
-    return answers.one(call, written.document, now=registry.clock.now(), code=201 if written.created else 200)
+    return responses.of_object(call, written.document, now=registry.clock.now(), code=201 if written.created else 200)
 
 
 def check_name(call: Call, doc: Doc) -> None:

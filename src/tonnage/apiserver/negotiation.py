@@ -26,39 +26,46 @@ _STREAM = f"{_JSON};stream=watch"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Representation:
+    """The form of a response, and whether it is written as YAML."""
+
     form: Form = "object"
     yaml: bool = False
 
 
 @lru_cache(maxsize=256)
-def negotiate(accept: str, *, as_stream: bool = False) -> Wanted:
+def negotiate(accept: str, *, as_stream: bool = False) -> Representation:
     """The clause of an Accept header with the best quality that we can serve, the first of equals.
 
     Watches are streams, which are JSON. Raises NotAcceptable.
     """
     if not accept.strip():
-        return Wanted()
+        return Representation()
     is_known = False
-    for media, options in sorted(map(_clause, accept.split(",")), key=lambda clause: -_quality(clause[1])):
+    for media, options in accepted(accept):
         if media not in ("*/*", _JSON, _YAML):
             continue
         is_known = True
         form = _form(options)
         if form is not None and not (as_stream and media == _YAML):
-            return Wanted(form, media == _YAML)
+            return Representation(form, media == _YAML)
     if not is_known:
         raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {_JSON}, {_YAML}, {_STREAM}")
     served = _STREAM if as_stream else f"{_JSON}, {_YAML}"
     raise NotAcceptable(f"only the following media types are accepted: {served}")
 
 
+def accepted(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """The clauses of an Accept header, the best quality first: media type and parameters."""
+    return sorted(map(_clause, accept.split(",")), key=lambda clause: -quality(clause[1]))
+
+
 def _clause(text: str) -> tuple[str, dict[str, str]]:
     media, *parameters = (part.strip() for part in text.split(";"))
-    return media, dict(parameter.partition("=")[::2] for parameter in parameters)
+    return media, {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in parameters)}
 
 
-def _quality(options: dict[str, str]) -> float:
+def quality(options: dict[str, str]) -> float:
     try:
         return float(options.get("q", "1"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Stored documents as answers, in the form the client wants: object, Table or metadata; JSON or YAML."""
+"""Stored documents as responses, in the form the client asks for: object, Table or metadata; JSON or YAML."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 import yaml
 
 from tonnage.apiserver import stored_documents
-from tonnage.apiserver.negotiate import Wanted, negotiate
-from tonnage.apiserver.requests import Answer, Call
+from tonnage.apiserver.negotiation import Representation, negotiate
+from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.tables import Include, partial_metadata, partial_metadata_list, table
 from tonnage.errors import BadRequest, NotAcceptable
 from tonnage.objects.document import Doc, decode, encode
@@ -21,8 +21,8 @@ _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 """Programs behind which somebody reads: they get JSON with line breaks, as upstream gives it to them."""
 
 
-def wanted_by(call: Call) -> Wanted:
-    """The form to answer in. Raises NotAcceptable."""
+def negotiated(call: Call) -> Representation:
+    """The form to respond in. Raises NotAcceptable."""
     return negotiate(call.headers.get("Accept", ""), as_stream=call.verb == "watch")
 
 
@@ -37,19 +37,19 @@ def include_of(call: Call) -> Include:
     return cast(Include, asked)
 
 
-def one(call: Call, document: bytes, *, now: datetime, code: int = 200) -> Answer:
+def of_object(call: Call, document: bytes, *, now: datetime, code: int = 200) -> Response:
     """One object of the call's resource."""
-    wanted = wanted_by(call)
-    if wanted.form == "object":
-        return _answer(call, wanted, stored_documents.served_bytes(call.resource, document), code)
-    if wanted.form == "metadata list":
+    chosen = negotiated(call)
+    if chosen.form == "object":
+        return _response(call, chosen, stored_documents.served_bytes(call.resource, document), code)
+    if chosen.form == "metadata list":
         found = _go_type(call.resource)
         raise NotAcceptable(
             f"you requested PartialObjectMetadataList, but the requested object is not a list ({found})"
         )
     doc = decode(document)
-    if wanted.form == "metadata":
-        return _answer(call, wanted, encode(partial_metadata(doc)), code)
+    if chosen.form == "metadata":
+        return _response(call, chosen, encode(partial_metadata(doc)), code)
     head = {"resourceVersion": doc["metadata"].get("resourceVersion", "")}
     shown = table(
         call.resource,
@@ -58,43 +58,43 @@ def one(call: Call, document: bytes, *, now: datetime, code: int = 200) -> Answe
         list_metadata=head,
         include=include_of(call),
     )
-    return _answer(call, wanted, encode(shown), code)
+    return _response(call, chosen, encode(shown), code)
 
 
-def many(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime) -> Answer:
+def of_list(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime) -> Response:
     """A list of the call's resource. Stored bytes are joined, not decoded, when the client wants objects as stored.
 
     The list says of what kind its items are, so they do not repeat it.
     """
-    wanted, resource = wanted_by(call), call.resource
-    if wanted.form == "object":
+    chosen, resource = negotiated(call), call.resource
+    if chosen.form == "object":
         if not stored_documents.is_served_as_stored(resource):
             documents = [stored_documents.served_bytes(resource, document) for document in documents]
         opening = encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": head})
         items = b",".join(_without_head(document, stored_documents.opening_of(resource)) for document in documents)
-        return _answer(call, wanted, b"".join((opening[:-1], b',"items":[', items, b"]}")))
-    if wanted.form == "metadata":
+        return _response(call, chosen, b"".join((opening[:-1], b',"items":[', items, b"]}")))
+    if chosen.form == "metadata":
         raise NotAcceptable(
             f"you requested PartialObjectMetadata, but the requested object is a list ({_go_type(resource)}List)"
         )
     docs = [stored_documents.served(resource, decode(document)) for document in documents]
-    if wanted.form == "metadata list":
-        return _answer(call, wanted, encode(partial_metadata_list(docs, list_metadata=head)))
-    return _answer(call, wanted, encode(table(resource, docs, now=now, list_metadata=head, include=include_of(call))))
+    if chosen.form == "metadata list":
+        return _response(call, chosen, encode(partial_metadata_list(docs, list_metadata=head)))
+    return _response(call, chosen, encode(table(resource, docs, now=now, list_metadata=head, include=include_of(call))))
 
 
-def plain(call: Call, doc: Doc, code: int = 200) -> Answer:
+def of_document(call: Call, doc: Doc, code: int = 200) -> Response:
     """A document that is not one of the resource's own objects: a Status, a Scale."""
-    return _answer(call, Wanted(yaml=wanted_by(call).yaml), encode(doc), code)
+    return _response(call, Representation(yaml=negotiated(call).yaml), encode(doc), code)
 
 
-def _answer(call: Call, wanted: Wanted, body: bytes, code: int = 200) -> Answer:
-    if wanted.yaml:
-        return Answer(yaml.safe_dump(decode(body)).encode(), code, "application/yaml")
+def _response(call: Call, chosen: Representation, body: bytes, code: int = 200) -> Response:
+    if chosen.yaml:
+        return Response(yaml.safe_dump(decode(body)).encode(), code, "application/yaml")
     pretty = call.query.get("pretty", "")
     if pretty in ("true", "1") or (not pretty and call.headers.get("User-Agent", "").startswith(_PEOPLE)):
         body = msgspec.json.format(body, indent=2)
-    return Answer(body, code)
+    return Response(body, code)
 
 
 def _without_head(document: bytes, head: bytes) -> bytes:

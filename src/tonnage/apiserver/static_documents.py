@@ -1,4 +1,4 @@
-"""The documents that do not change while the server runs: discovery, OpenAPI, version. Path in, answer out.
+"""The documents that do not change while the server runs: discovery, OpenAPI, version. Path in, response out.
 
 Each is made when first asked for and kept. Clients cache them by ETag; a match is answered 304 without a body.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tonnage.apiserver import discovery, openapi
-from tonnage.apiserver.requests import Answer
+from tonnage.apiserver.requests import Response
 from tonnage.objects.document import encode
 from tonnage.objects.resources import group_versions
 
@@ -16,8 +16,8 @@ _OTHER_PATHS = ("/healthz", "/livez", "/metrics", "/readyz")
 """What is served beside documents and resources, for those who ask what there is."""
 
 
-class Documents:
-    """Answers by path. `address` is host:port, which the oldest discovery document tells its readers."""
+class StaticDocuments:
+    """Responses by path. `address` is host:port, which the oldest discovery document tells its readers."""
 
     def __init__(self, address: str) -> None:
         self._makers: dict[str, Callable[[], bytes]] = {
@@ -41,7 +41,7 @@ class Documents:
         parts = path.strip("/").split("/")
         return len(parts) > 1 and (parts[0] == "api" or (parts[0] == "apis" and f"/apis/{parts[1]}" in self._makers))
 
-    def find(self, path: str, accept: str, if_none_match: str) -> Answer | None:
+    def find(self, path: str, accept: str, if_none_match: str) -> Response | None:
         path = path.rstrip("/") or "/"
         if path in ("/api", "/apis"):
             form = discovery.negotiates_aggregated(accept)
@@ -66,8 +66,8 @@ class Documents:
         return _cached(body, etag, "application/json", if_none_match)
 
 
-def _cached(body: bytes, etag: str, content_type: str, if_none_match: str) -> Answer:
+def _cached(body: bytes, etag: str, content_type: str, if_none_match: str) -> Response:
     headers = {"ETag": etag, "Vary": "Accept"}
     if etag in if_none_match:
-        return Answer(b"", 304, content_type, headers)
-    return Answer(body, content_type=content_type, headers=headers)
+        return Response(b"", 304, content_type, headers)
+    return Response(body, content_type=content_type, headers=headers)

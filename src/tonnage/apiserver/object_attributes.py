@@ -1,7 +1,7 @@
-"""What lists and watches select by, kept beside each stored document.
+"""Labels and fields that selectors look at, kept beside each stored document. Upstream: storage.AttrFunc.
 
-The store calls `Facts` for every record it writes or loads. It decodes nothing until a selector looks, then once: most
-objects are listed without a selector, and every watcher of an event shares the answer.
+The store has an `Attributes` for every record it writes or loads. It decodes nothing until a selector looks, then once:
+most objects are listed without a selector, and every watcher of an event shares the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Selectable:
         return {name: _text(dig(doc, *path), self._absent[name]) for name, path in self.paths.items()}
 
 
-class Facts:
+class Attributes:
     """Labels and selectable fields of one document, read when first asked for."""
 
     __slots__ = ("_document", "_fields", "_labels", "_selectable")
@@ -61,8 +61,8 @@ class Facts:
             self._document = None  # last: another thread may be reading too, and must not see half
 
 
-def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], Facts]:
-    """The store's index: facts of a document, by the resource its key starts with."""
+def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], Attributes]:
+    """The store's index: attributes of a document, by the resource its key starts with."""
     by_resource = strategies(gates, clock)
     selectable = {
         row.store_prefix.rstrip("/"): Selectable(row, by_resource[row.group, row.plural].selectable)
@@ -70,8 +70,8 @@ def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], Facts]:
         if row.stored_as is None
     }
 
-    def index(key: str, document: bytes) -> Facts:
-        return Facts(selectable[key.partition("/")[0]], document)
+    def index(key: str, document: bytes) -> Attributes:
+        return Attributes(selectable[key.partition("/")[0]], document)
 
     return index
 

@@ -1,4 +1,4 @@
-"""The token that leads from one page of a list to the next.
+"""The continue token that leads from one page of a list to the next.
 
 It is in upstream's own form, because some clients look inside: after which key to go on, and at which revision.
 """
@@ -16,7 +16,7 @@ from tonnage.errors import BadRequest, Expired
 _VERSION = "meta.k8s.io/v1"
 
 
-class Token(msgspec.Struct):
+class ContinueToken(msgspec.Struct):
     """Where the next page starts: after the key `start`, at revision `rv` (-1: whatever is newest)."""
 
     rv: int = 0
@@ -28,7 +28,7 @@ class Token(msgspec.Struct):
         return base64.urlsafe_b64encode(msgspec.json.encode(after)).decode().rstrip("=")
 
     @classmethod
-    def read(cls, text: str) -> Token:
+    def read(cls, text: str) -> ContinueToken:
         """Raises BadRequest."""
         try:
             token = cls._decode(text)
@@ -37,7 +37,7 @@ class Token(msgspec.Struct):
         return msgspec.structs.replace(token, start=token.start.lstrip("/").removesuffix("\0"))
 
     @classmethod
-    def _decode(cls, text: str) -> Token:
+    def _decode(cls, text: str) -> ContinueToken:
         try:
             raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except binascii.Error as exc:
@@ -62,7 +62,7 @@ class Token(msgspec.Struct):
 class ExpiredToken(Expired):
     """The moment a paged list showed is gone; the answer holds a token that goes on with what is there now."""
 
-    def __init__(self, token: Token) -> None:
+    def __init__(self, token: ContinueToken) -> None:
         super().__init__(
             "The provided continue parameter is too old to display a consistent list result. You can start a new list "
             "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
