@@ -106,8 +106,7 @@ class FaultFile:
 
     def active(self, kind: str, node: str = "") -> Fault | None:
         """The fault of this kind that concerns `node`; one that names it comes before one for all."""
-        found = [fault for fault in self.all() if fault.kind == kind and fault.node in ("", node)]
-        return max(found, key=lambda fault: bool(fault.node), default=None)
+        return active_fault(self.all(), kind, node)
 
     def put(self, fault: Fault) -> None:
         """Ask for a fault; one of the same kind and for the same node is replaced."""
@@ -139,6 +138,12 @@ class FaultFile:
                 _write(self.path, change(self.all()))
         except OSError as exc:
             raise InvalidFault(f"{self.path} cannot be written: {exc.strerror}") from exc
+
+
+def active_fault(faults: Iterable[Fault], kind: str, node: str) -> Fault | None:
+    """The fault of a kind that concerns `node`, out of several; one that names it comes before one for all."""
+    found = [fault for fault in faults if fault.kind == kind and fault.node in ("", node)]
+    return max(found, key=lambda fault: bool(fault.node), default=None)
 
 
 def _others(held: Iterable[Fault], fault: Fault) -> Iterator[Fault]:

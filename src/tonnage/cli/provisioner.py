@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import re
 import secrets
 import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 import click
 
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import logging_options, start_logging
+from tonnage.cli.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
 from tonnage.cli.provisioner_gates import ProvisionerGatesType
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.http import Client
@@ -25,15 +24,12 @@ from tonnage.clock import SystemClock
 from tonnage.csi.client import CsiClient
 from tonnage.health import served
 from tonnage.metrics import new_registry
-from tonnage.provisioner.capacity.controller import CapacitySettings
 from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.options import NodeDeployment, Options
 from tonnage.provisioner.program import PROGRAM, Provisioner
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _THREADS: Final = click.IntRange(min=1)
-_SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def switch(name: str, *, default: bool, help: str) -> Callable[[F], F]:
@@ -154,100 +150,31 @@ def switch(name: str, *, default: bool, help: str) -> Callable[[F], F]:
     help="Features to turn on or off.",
 )
 @logging_options
-def provisioner(**given: Any) -> None:
+def provisioner(**flags: Unpack[Flags]) -> None:
     """Make, delete and expand the volumes of one CSI driver, and publish how much room it has.
 
     Runs beside any CSI driver and against any Kubernetes API server, with external-provisioner's flags. Prints "ready"
     once the driver has answered and the cluster is known; SIGTERM and Ctrl-C stop it.
     """
-    start_logging(given["logging_format"], given["verbosity"])
-    for warning in given["gates"].ours.warnings:
+    start_logging(flags["logging_format"], flags["verbosity"])
+    for warning in flags["gates"].ours.warnings:
         click.echo(f"warning: {warning}", err=True)
-    asyncio.run(_run(given))
+    asyncio.run(_run(flags))
 
 
-def options_of(given: dict[str, Any]) -> Options:
-    """What the flags say about volumes. Raises UsageError."""
-    own = given["gates"].own
-    deployment = None
-    if given["node_deployment"]:
-        if not given["node_name"]:
-            raise click.UsageError("--node-deployment needs the node's name: set NODE_NAME or --node-name")
-        deployment = NodeDeployment(
-            node_name=given["node_name"],
-            immediate_binding=given["node_deployment_immediate_binding"],
-            base_delay_s=given["node_deployment_base_delay"],
-            max_delay_s=given["node_deployment_max_delay"],
-        )
-    return Options(
-        volume_name_prefix=given["volume_name_prefix"],
-        volume_name_uuid_length=given["volume_name_uuid_length"],
-        strict_topology=given["strict_topology"],
-        immediate_topology=given["immediate_topology"],
-        extra_create_metadata=given["extra_create_metadata"],
-        default_fstype=given["default_fstype"],
-        controller_publish_readonly=given["controller_publish_readonly"],
-        prevent_volume_mode_conversion=given["prevent_volume_mode_conversion"],
-        worker_threads=given["worker_threads"],
-        cloning_protection_threads=given["cloning_protection_threads"],
-        retry_start_s=given["retry_interval_start"],
-        retry_max_s=given["retry_interval_max"],
-        expands=given["enable_expansion"],
-        topology=own["Topology"],
-        volume_attributes_class=own["VolumeAttributesClass"],
-        node_deployment=deployment,
-    )
-
-
-def capacity_of(given: dict[str, Any]) -> CapacitySettings | None:
-    """What the flags say about capacity; None when it is not published."""
-    if not given["enable_capacity"]:
-        return None
-    return CapacitySettings(
-        namespace=given["capacity_namespace"],
-        with_pools=given["gates"].ours.CSIStorageCapacityV2,
-        for_immediate_binding=given["capacity_for_immediate_binding"],
-        poll_interval_s=given["capacity_poll_interval"],
-        threads=given["capacity_threads"],
-        first_retry_s=given["retry_interval_start"],
-        max_retry_s=given["retry_interval_max"],
-        qps=given["kube_api_capacity_qps"],
-        burst=given["kube_api_capacity_burst"],
-    )
-
-
-def lease_of(driver_name: str, namespace: str) -> str:
-    """The lease that copies of a driver's provisioner meet at, named as upstream's sidecars name it."""
-    name = re.sub("[^a-zA-Z0-9-]", "-", driver_name)
-    return f"{namespace or _own_namespace()}/{name}{'X' if name.endswith('-') else ''}"
-
-
-def endpoint_of(http_endpoint: str, metrics_address: str) -> tuple[str, int] | None:
-    """Host and port to serve at; None for nowhere. Raises UsageError."""
-    if http_endpoint and metrics_address:
-        raise click.UsageError("only one of --metrics-address and --http-endpoint can be set")
-    told = http_endpoint or metrics_address
-    if not told:
-        return None
-    host, _, port = told.rpartition(":")
-    if not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise click.UsageError(f'"{told}" is no address to listen on; write it like ":8080" or "127.0.0.1:8080"')
-    return host.strip("[]") or "0.0.0.0", int(port)
-
-
-async def _run(given: dict[str, Any]) -> None:
-    endpoint = endpoint_of(given["http_endpoint"], given["metrics_address"])
-    options, capacity = options_of(given), capacity_of(given)
+async def _run(flags: Flags) -> None:
+    endpoint = endpoint_of(flags["http_endpoint"], flags["metrics_address"])
+    options, capacity = options_of(flags), capacity_of(flags)
     clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
     metrics = ProvisionerMetrics(registry)
     client = Client.connect(
-        connection_of(given["kubeconfig_file"]),
+        connection_of(flags["kubeconfig_file"]),
         clock=clock,
         user_agent=PROGRAM,
-        qps=given["kube_api_qps"],
-        burst=given["kube_api_burst"],
+        qps=flags["kube_api_qps"],
+        burst=flags["kube_api_burst"],
     )
-    driver = CsiClient(given["csi_address"], clock=clock, rng=rng, timeout_s=given["timeout"], on_call=metrics.calls)
+    driver = CsiClient(flags["csi_address"], clock=clock, rng=rng, timeout_s=flags["timeout"], on_call=metrics.calls)
     program = Provisioner(
         client,
         driver,
@@ -258,7 +185,7 @@ async def _run(given: dict[str, Any]) -> None:
         metrics=metrics,
         capacity=capacity,
         pod_name=os.environ.get("POD_NAME", ""),
-        owner_level=given["capacity_ownerref_level"],
+        owner_level=flags["capacity_ownerref_level"],
     )
     electors: list[LeaderElector] = []
     async with AsyncExitStack() as stack:
@@ -276,34 +203,24 @@ async def _run(given: dict[str, Any]) -> None:
                 )
             )
             click.echo(f"serving health and metrics at {address}", err=True)
-        await run_until_signalled(_work(program, client, given, electors))
+        await run_until_signalled(_work(program, client, flags, electors))
 
 
-async def _work(program: Provisioner, client: Client, given: dict[str, Any], electors: list[LeaderElector]) -> None:
+async def _work(program: Provisioner, client: Client, flags: Flags, electors: list[LeaderElector]) -> None:
     async with program:
         await program.wait_synced()
         say_ready()
-        if not given["leader_election"]:
+        if not flags["leader_election"]:
             await program.run()
             return
         elector = LeaderElector(
             client,
-            lease_of(program.driver_info.name, given["leader_election_namespace"]),
+            lease_of(program.driver_info.name, flags["leader_election_namespace"]),
             f"{socket.gethostname()}_{secrets.token_hex(8)}",
-            lease_duration_s=int(given["leader_election_lease_duration"]),
-            renew_deadline_s=given["leader_election_renew_deadline"],
-            retry_period_s=given["leader_election_retry_period"],
-            release_on_cancel=given["gates"].own["ReleaseLeaderElectionOnExit"],
+            lease_duration_s=int(flags["leader_election_lease_duration"]),
+            renew_deadline_s=flags["leader_election_renew_deadline"],
+            retry_period_s=flags["leader_election_retry_period"],
+            release_on_cancel=flags["gates"].own["ReleaseLeaderElectionOnExit"],
         )
         electors.append(elector)
         await elector.run(program.run)
-
-
-def _own_namespace() -> str:
-    """The pod's namespace, as upstream finds it."""
-    if told := os.environ.get("POD_NAMESPACE") or os.environ.get("NAMESPACE"):
-        return told
-    try:
-        return _SERVICE_ACCOUNT_NAMESPACE.read_text().strip() or "default"
-    except OSError:
-        return "default"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tonnage import logs
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
-from tonnage.faults import Fault, FaultFile, InvalidFault
+from tonnage.faults import Fault, FaultFile, InvalidFault, active_fault
 
 _log = logs.logger(__name__)
 
@@ -41,8 +41,7 @@ class NodeFaults:
         return self._faults
 
     def _active(self, kind: str, node: str) -> Fault | None:
-        found = [fault for fault in self.read() if fault.kind == kind and fault.node in ("", node)]
-        return max(found, key=lambda fault: bool(fault.node), default=None)
+        return active_fault(self.read(), kind, node)
 
     def is_removed(self, node: str) -> bool:
         return self._active("node-removed", node) is not None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import click
 import pytest
 
-from tonnage.cli.provisioner import capacity_of, endpoint_of, lease_of, options_of, provisioner
+from tonnage.cli.provisioner import provisioner
+from tonnage.cli.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
 from tonnage.provisioner.capacity.controller import CapacitySettings
 from tonnage.provisioner.options import NodeDeployment, Options
 
@@ -18,8 +19,12 @@ def no_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def given(*arguments: str) -> dict[str, Any]:
-    return provisioner.make_context("provisioner", list(arguments)).params
+def given(*arguments: str) -> Flags:
+    return cast(Flags, provisioner.make_context("provisioner", list(arguments)).params)
+
+
+def test_every_flag_is_typed() -> None:
+    assert given().keys() == Flags.__annotations__.keys()
 
 
 def test_the_defaults_are_upstreams() -> None:
@@ -27,8 +32,8 @@ def test_the_defaults_are_upstreams() -> None:
     assert options_of(said) == Options()
     assert capacity_of(said) == CapacitySettings(namespace="kube-system")
     assert (said["csi_address"], said["timeout"], said["leader_election"]) == ("/run/csi/socket", 10.0, False)
-    times = [said[f"leader_election_{name}"] for name in ("lease_duration", "renew_deadline", "retry_period")]
-    assert times == [15.0, 10.0, 5.0]
+    times = (said["leader_election_lease_duration"], said["leader_election_renew_deadline"])
+    assert (*times, said["leader_election_retry_period"]) == (15.0, 10.0, 5.0)
 
 
 def test_switches_are_read_as_go_reads_them() -> None:

@@ -1,7 +1,7 @@
-"""The attacher of one CSI driver: what VolumeAttachments wish for is done through the driver. A csi-attacher sidecar.
+"""The attacher of one CSI driver: it does through the driver what VolumeAttachments ask for. A csi-attacher sidecar.
 
                  finalizers on,         ControllerPublish
-      wished ──► node id noted ───────► attached: true            an error goes to status.attachError, and again
+      created ─► node id noted ───────► attached: true            an error goes to status.attachError, and again
       deleted ────────────────────────► ControllerUnpublish ────► finalizer off: the object goes
                                                                   an error goes to status.detachError, and again
 
@@ -92,8 +92,8 @@ class Attacher:
         self._attachments = context.informers.of(VolumeAttachment)
         self._written = MutationCache(self._attachments, clock=context.clock)
         self._of_volume = Indexer(self._attachments, volume_of_attachment)
-        self._doubted: set[Key] = set()
-        """Attachments that are done again whatever their status says: the driver knows better."""
+        self._force_sync: set[Key] = set()
+        """Attachments that are done again whatever their status says: the driver reports otherwise."""
         retries = {"first_retry_s": retry_first_s, "max_retry_s": retry_max_s}
         self._queue = Reconciler("attacher", self.reconcile, clock=context.clock, workers=workers, **retries)
         self._volume_queue = Reconciler("attacher-volumes", self.reconcile_volume, clock=context.clock)
@@ -106,7 +106,7 @@ class Attacher:
 
     async def run(self) -> None:
         await self._informers.wait_synced()
-        self._driver_info = await self._meet_driver()
+        self._driver_info = await self._wait_for_driver()
         self._finalizer = finalizer_name(self._driver_info.name)
         _log.info(
             "Driver found",
@@ -120,18 +120,18 @@ class Attacher:
                 work.create_task(self._compare())
 
     async def reconcile(self, key: Key) -> float | None:
-        """Do what one attachment wishes. Raises CsiError, CannotAttach after saying so in its status."""
+        """Do what one attachment asks for. Raises CsiError, CannotAttach after saying so in its status."""
         attachment = self._written.get(key)
         if attachment is None or attachment.spec.attacher != self._driver_info.name:
             return None
-        is_doubted = key in self._doubted
-        self._doubted.discard(key)
+        is_forced = key in self._force_sync
+        self._force_sync.discard(key)
         if attachment.metadata.is_terminating:
             if self._driver_info.controller.publish_unpublish_volume and (
-                is_doubted or self._finalizer in attachment.metadata.finalizers
+                is_forced or self._finalizer in attachment.metadata.finalizers
             ):
                 await self._detach(attachment)
-        elif is_doubted or not attachment.status.attached:
+        elif is_forced or not attachment.status.attached:
             await self._attach(attachment)
         return None
 
@@ -156,7 +156,7 @@ class Attacher:
         volume = self._volume_of(attachment)
         if volume.metadata.is_terminating:
             raise CannotAttach(f'PersistentVolume "{volume.name}" is marked for deletion')
-        volume = await self._hold(volume)
+        volume = await self._add_volume_finalizer(volume)
         secrets = await self._secrets(source_of(volume))
         node_name = attachment.spec.node_name
         node = node_id(self._driver_info.name, node_name, self._csi_nodes.get(node_name))
@@ -170,7 +170,7 @@ class Attacher:
         answer = await self._driver.controller_publish(asked)
         return attachment, dict(answer.publish_context)
 
-    async def _hold(self, volume: PersistentVolume) -> PersistentVolume:
+    async def _add_volume_finalizer(self, volume: PersistentVolume) -> PersistentVolume:
         """Put the finalizer on a volume, which binder and driver write at the same time."""
         for _ in range(_TRIES):
             patch = add_finalizer(volume, self._finalizer)
@@ -219,7 +219,7 @@ class Attacher:
 
     # -- behind them --------------------------------------------------------------------------------------------------
 
-    async def _meet_driver(self) -> DriverInfo:
+    async def _wait_for_driver(self) -> DriverInfo:
         """Ask the driver who it is and what it can, until it answers."""
         backoff = Backoff(clock=self._clock, rng=self._rng, first_s=0.2, max_s=5.0)
         while True:
@@ -262,7 +262,7 @@ class Attacher:
             _log.warning("An error could not be saved", attachment=attachment.key, error=exc.message)
 
     async def _patch(self, attachment: VolumeAttachment, patch: Doc, subresource: str = "") -> VolumeAttachment:
-        # An attachment made anew under the same name is another wish.
+        # An attachment made anew under the same name is another one.
         patch = {**patch, "metadata": {"uid": attachment.uid, **patch.get("metadata", {})}}
         done = await self._client.patch(VolumeAttachment, attachment.key, patch, subresource=subresource)
         return self._written.store(done)
@@ -280,12 +280,12 @@ class Attacher:
                 self._driver_info.name, self._attachments, self._volumes, self._csi_nodes, found
             ):
                 _log.warning("The driver sees it otherwise", attachment=attachment.key, node=attachment.spec.node_name)
-                self._doubted.add(attachment.key)
+                self._force_sync.add(attachment.key)
                 self._queue.add(attachment.key)
 
     def _changed(self, old: VolumeAttachment, new: VolumeAttachment) -> None:
-        """News, unless we wrote it: an error or a finalizer of ours must not undo the pause before the next try."""
-        if _wish(old) != _wish(new):
+        """Enqueue, unless we wrote the change: what we write must not undo the pause before the next try."""
+        if _spec_and_state(old) != _spec_and_state(new):
             self._queue.add(new.key)
 
     def _registered(self, old: CSINode, new: CSINode) -> None:
@@ -299,5 +299,5 @@ class Attacher:
             self._volume_queue.add(volume)
 
 
-def _wish(attachment: VolumeAttachment) -> tuple[object, ...]:
+def _spec_and_state(attachment: VolumeAttachment) -> tuple[object, ...]:
     return attachment.spec, attachment.metadata.is_terminating, attachment.status.attached
