@@ -3,7 +3,7 @@
 Discovery, routing, kubectl's short names and the client's URLs all read these rows, so a kind is added by adding a row
 here, a schema file entry, and (when it has rules of its own) a strategy.
 
-`stored_as` is for the one resource that has two faces: an Event of events.k8s.io is a core Event under another shape.
+`stored_as` is for the one kind that two APIs serve: an Event of events.k8s.io is a core Event in another shape.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class VolumeAttachmentStatus(Record):
 
 
 class VolumeAttachment(Object):
-    """The wish that a volume be attached to a node, and how far it has come."""
+    """The request that a volume be attached to a node, and how far it has come."""
 
     spec: VolumeAttachmentSpec
     status: VolumeAttachmentStatus = VolumeAttachmentStatus()

@@ -78,9 +78,9 @@ class Feed:
         by_resource: dict[str, list[Event]] = {}
         for event in events:
             by_resource.setdefault(resource_of(event.record.key), []).append(event)
-        for resource, news in by_resource.items():
+        for resource, changes in by_resource.items():
             for watch in list(self._joined.get(resource, ())):  # a watch that overruns leaves while we go round
-                watch.push(news)
+                watch.push(changes)
 
     def join(self, watch: Watch) -> None:
         self._joined.setdefault(resource_of(watch.prefix), {})[watch] = None

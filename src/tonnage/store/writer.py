@@ -51,7 +51,7 @@ class Write:
 
 
 class Compaction:
-    """A wish to compact up to `target`; `done` is None when nobody waits."""
+    """A request to compact up to `target`; `done` is None when nobody waits."""
 
     __slots__ = ("done", "target")
 

@@ -50,7 +50,8 @@ def openapi_v3(group: str, version: str) -> bytes:
             item = paths[operation.path]
             item[operation.method] = _operation_v3(operation, resource)
             item["parameters"] = [
-                {**facts, "schema": {"type": "string", "uniqueItems": True}} for facts in _in_path(operation.path)
+                {**parameter, "schema": {"type": "string", "uniqueItems": True}}
+                for parameter in _in_path(operation.path)
             ]
     return encode(
         {
@@ -116,7 +117,7 @@ _PHRASES = {200: "OK", 201: "Created", 202: "Accepted"}
 
 
 def _operation_v3(operation: Operation, resource: Resource) -> Doc:
-    answer = types.V3.ref(operation.answers.full_name)
+    answer = types.V3.ref(operation.result.full_name)
     made = _common(operation, resource)
     made["parameters"] = [
         {"name": name, "in": "query", "description": QUERY[name][1], "schema": {"type": QUERY[name][0]}}
@@ -141,7 +142,7 @@ def _document_v2() -> Doc:
         for operation in operations(resource):
             item = paths[operation.path]
             item[operation.method] = _operation_v2(operation, resource)
-            item["parameters"] = [{**facts, "type": "string"} for facts in _in_path(operation.path)]
+            item["parameters"] = [{**parameter, "type": "string"} for parameter in _in_path(operation.path)]
     return {
         "swagger": "2.0",
         "info": _INFO,
@@ -165,7 +166,7 @@ def _operation_v2(operation: Operation, resource: Resource) -> Doc:
         parameters.append({"name": "body", "in": "body", "required": operation.method != "delete", "schema": schema})
     made["parameters"] = parameters
     made["responses"] = {
-        str(code): {"description": _PHRASES[code], "schema": types.V2.ref(operation.answers.full_name)}
+        str(code): {"description": _PHRASES[code], "schema": types.V2.ref(operation.result.full_name)}
         for code in operation.codes
     } | {"401": {"description": "Unauthorized"}}
     return made

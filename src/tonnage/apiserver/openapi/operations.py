@@ -1,4 +1,4 @@
-"""Every request the API answers, as facts: path, method, parameters, what goes in and what comes out.
+"""Every operation of the API: path, method, parameters, what goes in and what comes out.
 
 kubectl reads three things here. `explain` finds a resource's kind through `x-kubernetes-group-version-kind` of its
 path; `--validate` and `--dry-run=server` look for `fieldValidation` and `dryRun` among the parameters of PATCH; `apply`
@@ -67,7 +67,7 @@ class Operation:
     id: str
     summary: str
     kind: Struct
-    answers: Struct
+    result: Struct
     codes: tuple[int, ...] = (200,)
     parameters: tuple[str, ...] = ()
     body: Struct | None = None
@@ -123,7 +123,7 @@ def kind_of(resource: Resource, subresource: str = "") -> Struct:
 def _operation(
     resource: Resource, verb: str, path: str, *, subresource: str = "", everywhere: bool = False
 ) -> Operation:
-    facts = _VERBS[verb]
+    described = _VERBS[verb]
     kind = kind_of(resource, subresource)
     result = kind
     if verb == "list":
@@ -132,14 +132,16 @@ def _operation(
         result = schema_of("meta", "v1", "Status")
     return Operation(
         path,
-        facts.method,
-        facts.action,
-        id=_id(resource, facts.word, subresource, everywhere),
-        summary=f"{facts.does} {kind.name}" if not subresource else f"{facts.does} {resource.kind}'s {subresource}",
+        described.method,
+        described.action,
+        id=_id(resource, described.word, subresource, everywhere),
+        summary=f"{described.does} {kind.name}"
+        if not subresource
+        else f"{described.does} {resource.kind}'s {subresource}",
         kind=kind,
-        answers=result,
-        codes=facts.codes,
-        parameters=facts.parameters,
+        result=result,
+        codes=described.codes,
+        parameters=described.parameters,
         body=_body(verb, kind),
     )
 

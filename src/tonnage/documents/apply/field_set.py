@@ -9,7 +9,7 @@ because every write does both.
 
 Invariants: trees are never changed once made, so sets, documents and copies share them freely; and every key is in its
 canonical spelling (`from_fields_v1` sees to it), so two steps are equal when their texts are. Which fields a document
-sets is the business of `fieldwalk`; who owns them that of `managed`.
+sets is the business of `field_walk`; who owns them that of `managed_fields`.
 """
 
 from __future__ import annotations

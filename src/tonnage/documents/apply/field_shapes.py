@@ -1,7 +1,7 @@
 """How each type of value is walked: the shapes a schema is compiled into.
 
-A `Shape` answers a few questions about one value, in the tree of FieldsV1 (see `fieldset`): which leaves it sets, all
-it holds when it comes or goes as a whole, where two of them differ, and what is left without some items. `fieldwalk`
+A `Shape` answers a few questions about one value, in the tree of FieldsV1 (see `field_set`): which leaves it sets, all
+it holds when it comes or goes as a whole, where two of them differ, and what is left without some items. `field_walk`
 compiles schemas into shapes and asks the questions of whole documents. The rules are those of upstream's
 structured-merge-diff: scalars and atomic values are leaves, the items of lists are named by their keys or their value,
 maps and structs are entered.

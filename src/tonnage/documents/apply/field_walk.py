@@ -10,7 +10,7 @@ there even in an object that does not mention them; gaining content, they are mo
 Required fields say so in the schema; the others stand in `_ALWAYS_THERE`.
 
 Documents are expected to fit their schema. The one thing that may still go wrong is a list item without any of the keys
-that name it: `UnnamedItem`. Merging, and checking what a client applies, live in `fieldmerge`.
+that name it: `UnnamedItem`. Merging, and checking what a client applies, live in `field_merge`.
 """
 
 from __future__ import annotations

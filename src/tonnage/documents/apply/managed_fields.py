@@ -6,7 +6,7 @@ nobody owns what is gone. This is upstream's chain of field managers as one pass
 builds on it in `apply`.
 
 Every write runs `track_update`, so it is made to be cheap: the fields of an entry are used as they are stored
-(`fieldset`), equal parts of the two documents are skipped by plain comparison, and a create is the difference from an
+(`field_set`), equal parts of the two documents are skipped by plain comparison, and a create is the difference from an
 empty object. The trees in entries are shared between documents and never changed.
 
 At the very end of an update, when defaults and strategies had their say, comes `keep_times`: a write that changed
@@ -162,7 +162,7 @@ def record_update(
 def take_away(managed: Managed, fields: FieldSet, *, api_version: str, spare: Owner | None = None) -> None:
     """Nobody but `spare` owns these fields any more, and who owns nothing is no owner.
 
-    Entries of another version are dropped: no kind here has two, and between the two faces of an Event upstream drops
+    Entries of another version are dropped: no kind here has two, and between the two kinds of Event upstream drops
     them as well.
     """
     for owner, owned in list(managed.items()):

@@ -8,7 +8,7 @@ takes the field over. Afterwards the manager owns exactly what its configuration
 changes nothing.
 
 Objects written by `kubectl apply` before it knew the server could do this carry their configuration in an annotation;
-`last_applied` smooths the change over. Entries and ordinary writes are in `managed`.
+`last_applied` smooths the change over. Entries and ordinary writes are in `managed_fields`.
 """
 
 from __future__ import annotations

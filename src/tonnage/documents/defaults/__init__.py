@@ -2,5 +2,5 @@
 
 Each function changes a document in place, and running it twice is running it once: it is called whenever a document is
 decoded, before anything judges it. A default that depends on other objects (the default StorageClass) is a function of
-those objects; the verbs gather them.
+those objects; admission gathers them.
 """

@@ -1,7 +1,7 @@
 """Items of a strategically merged list: telling them apart, and the order they end up in.
 
 Items are told apart by the value of their merge key; where there is none (`key` is empty) they are scalars and name
-themselves. See `strategic` for what is done with them.
+themselves. See `strategic_merge` for what is done with them.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class CSIDriverStrategy(Strategy):
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         requests = dig(new, "spec", "tokenRequests")
-        is_news = old is None or not same(requests, dig(old, "spec", "tokenRequests"))
-        if not requests or not is_news or dig(new, "spec", "serviceAccountTokenInSecrets") is not None:
+        is_changed = old is None or not same(requests, dig(old, "spec", "tokenRequests"))
+        if not requests or not is_changed or dig(new, "spec", "serviceAccountTokenInSecrets") is not None:
             return []
         return [
             "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, "

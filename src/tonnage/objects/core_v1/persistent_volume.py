@@ -1,7 +1,7 @@
 """PersistentVolume and PersistentVolumeClaim: storage that exists, and storage that is wanted.
 
 A claim is bound when both name each other and the binder has said so by annotation; until then its `volume_name` is
-only a wish. The scheduler and the provisioner talk to each other through the selected-node annotation.
+only a request. The scheduler and the provisioner talk to each other through the selected-node annotation.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class PersistentVolumeClaimSpec(Record):
 
     `storage_class_name` absent asks for the default class, empty for volumes without a class. `selector` absent leaves
     the choice of volumes open, as an empty one does, but only without one can a volume be provisioned. `volume_name`
-    before the binding is complete is a wish for that volume.
+    before the binding is complete asks for that volume.
     """
 
     access_modes: tuple[str, ...] = ()
@@ -174,14 +174,14 @@ class PersistentVolumeClaimStatus(Record):
 
 
 class PersistentVolumeClaim(Object):
-    """A wish for storage, and the volume that answers it."""
+    """A request for storage, and the volume that is bound to it."""
 
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
     @property
     def is_bound(self) -> bool:
-        """The binding is finished, by volume name and annotation; the phase is news for people and may lag behind."""
+        """The binding is finished, by volume name and annotation; the phase is for people, and may lag behind."""
         return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
 
     @property
