@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from storage_stage import DRIVER, StorageStage, storage_stage
+from storage_harness import DRIVER, StorageHarness, storage_harness
 
 from tonnage.controllers.volumes.attach_detach import AttachDetachController
 from tonnage.csi import csi_pb2 as csi
@@ -22,261 +22,266 @@ _Rpc = csi.ControllerServiceCapability.RPC
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[StorageStage]:
-    async with storage_stage(tmp_path) as ready:
+async def harness(tmp_path: Path) -> AsyncIterator[StorageHarness]:
+    async with storage_harness(tmp_path) as ready:
         await ready.node("node-1")
         await ready.node("node-2")
         yield ready
 
 
-async def test_a_pods_volume_is_attached_to_its_node(stage: StorageStage) -> None:
-    await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(AttachDetachController):
-        await stage.pod("db-0", "data", on="node-1")
-        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
-        await eventually_async(lambda: _lists(stage, "node-1", "h-pv"))
-        await eventually_async(lambda: stage.told("db-0"))
-    attachment = (await stage.attachments())["pv on node-1"]
+async def test_a_pods_volume_is_attached_to_its_node(harness: StorageHarness) -> None:
+    await harness.bound("pv", "data")
+    async with harness.driver() as driver, harness.attaching(AttachDetachController):
+        await harness.pod("db-0", "data", on="node-1")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
+        await eventually_async(lambda: _lists(harness, "node-1", "h-pv"))
+        await eventually_async(lambda: harness.told("db-0"))
+    attachment = (await harness.attachments())["pv on node-1"]
     # sha256 of handle + driver + node, as kubelets compute it.
     assert attachment.name == attachment_name("h-pv", DRIVER, "node-1")
     assert (attachment.spec.attacher, attachment.metadata.finalizers) == (DRIVER, (FINALIZER,))
     assert attachment.metadata.annotations == {"csi.alpha.kubernetes.io/node-id": "id-node-1"}
     assert attachment.status.attachment_metadata == {"device": "/dev/h-pv"}
-    assert FINALIZER in (await stage.get_volume("pv")).metadata.finalizers
+    assert FINALIZER in (await harness.get_volume("pv")).metadata.finalizers
     assert driver.attach_calls == ["publish h-pv id-node-1"]
     mode = driver.asked("ControllerPublishVolume")[0].volume_capability.access_mode.mode
     assert mode == csi.VolumeCapability.AccessMode.SINGLE_NODE_MULTI_WRITER
-    assert await stage.told("db-0") == [
+    assert await harness.told("db-0") == [
         ("Normal", "SuccessfulAttachVolume", 'AttachVolume.Attach succeeded for volume "pv" ')
     ]
 
 
-async def test_a_volume_moves_only_after_the_old_node_has_let_go(stage: StorageStage) -> None:
-    await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(AttachDetachController):
-        await stage.pod("db-0", "data", on="node-1")
-        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
-        await stage.in_use("node-1", "h-pv")
-        await stage.pod("db-1", "data", on="node-2")
-        await eventually_async(lambda: stage.told("db-1"))
-        await stage.remove_pod("db-0")
+async def test_a_volume_moves_only_after_the_old_node_has_let_go(harness: StorageHarness) -> None:
+    await harness.bound("pv", "data")
+    async with harness.driver() as driver, harness.attaching(AttachDetachController):
+        await harness.pod("db-0", "data", on="node-1")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
+        await harness.in_use("node-1", "h-pv")
+        await harness.pod("db-1", "data", on="node-2")
+        await eventually_async(lambda: harness.told("db-1"))
+        await harness.remove_pod("db-0")
         # The pod is gone, and the node still has the volume mounted: it stays where it is.
-        await stage.pod("later", "data", on="node-2")
-        await eventually_async(lambda: stage.told("later"))
-        assert list(await stage.attachments()) == ["pv on node-1"]
-        await stage.in_use("node-1")
-        await eventually_async(lambda: _is_attached(stage, "pv on node-2"))
-        await eventually_async(lambda: _lists(stage, "node-2", "h-pv"))
-        assert await _lists(stage, "node-1")
+        await harness.pod("later", "data", on="node-2")
+        await eventually_async(lambda: harness.told("later"))
+        assert list(await harness.attachments()) == ["pv on node-1"]
+        await harness.in_use("node-1")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-2"))
+        await eventually_async(lambda: _lists(harness, "node-2", "h-pv"))
+        assert await _lists(harness, "node-1")
     assert driver.attach_calls == ["publish h-pv id-node-1", "unpublish h-pv id-node-1", "publish h-pv id-node-2"]
-    assert list(await stage.attachments()) == ["pv on node-2"]
+    assert list(await harness.attachments()) == ["pv on node-2"]
     assert (
         "Warning",
         "FailedAttachVolume",
         'Waiting for detach for volume "pv" Volume is already used by pod(s) db-0',
-    ) in (await stage.told("db-1"))
+    ) in (await harness.told("db-1"))
     waiting = (
         'Waiting for detach for volume "pv" Volume is already exclusively attached to one node, '
         "waiting on detach before it can be attached to another node"
     )
-    assert ("Warning", "FailedAttachVolume", waiting) in await stage.told("later")
+    assert ("Warning", "FailedAttachVolume", waiting) in await harness.told("later")
 
 
-async def test_a_volume_of_a_node_that_is_gone_is_rebuilt_elsewhere_by_its_kept_node_id(stage: StorageStage) -> None:
-    await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(AttachDetachController):
-        await stage.pod("db-0", "data", on="node-1")
-        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
-        await stage.in_use("node-1", "h-pv")
-        await stage.client.delete(CSINode, "node-1")
-        await stage.client.delete(Node, "node-1")
-        await stage.remove_pod("db-0")
-        await stage.pod("db-0", "data", on="node-2")
-        await eventually_async(lambda: _is_attached(stage, "pv on node-2"))
+async def test_a_volume_of_a_node_that_is_gone_is_rebuilt_elsewhere_by_its_kept_node_id(
+    harness: StorageHarness,
+) -> None:
+    await harness.bound("pv", "data")
+    async with harness.driver() as driver, harness.attaching(AttachDetachController):
+        await harness.pod("db-0", "data", on="node-1")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
+        await harness.in_use("node-1", "h-pv")
+        await harness.client.delete(CSINode, "node-1")
+        await harness.client.delete(Node, "node-1")
+        await harness.remove_pod("db-0")
+        await harness.pod("db-0", "data", on="node-2")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-2"))
     assert driver.attach_calls == ["publish h-pv id-node-1", "unpublish h-pv id-node-1", "publish h-pv id-node-2"]
 
 
-async def test_a_node_that_is_out_of_service_is_not_asked(stage: StorageStage) -> None:
-    await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(AttachDetachController):
-        await stage.pod("db-0", "data", on="node-1")
-        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
-        await stage.in_use("node-1", "h-pv")
-        await stage.remove_pod("db-0")
+async def test_a_node_that_is_out_of_service_is_not_asked(harness: StorageHarness) -> None:
+    await harness.bound("pv", "data")
+    async with harness.driver() as driver, harness.attaching(AttachDetachController):
+        await harness.pod("db-0", "data", on="node-1")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
+        await harness.in_use("node-1", "h-pv")
+        await harness.remove_pod("db-0")
         taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
-        await stage.client.patch(Node, "node-1", {"spec": {"taints": [taint]}})
-        await eventually_async(lambda: _nothing_attached(stage))
+        await harness.client.patch(Node, "node-1", {"spec": {"taints": [taint]}})
+        await eventually_async(lambda: _nothing_attached(harness))
     assert driver.attached == set()
 
 
-async def test_a_node_that_is_lost_is_waited_for_and_then_not_asked(stage: StorageStage) -> None:
-    await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(partial(AttachDetachController, max_wait_for_unmount_s=0.3)):
-        await stage.pod("db-0", "data", on="node-1")
-        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
-        await stage.in_use("node-1", "h-pv")
+async def test_a_node_that_is_lost_is_waited_for_and_then_not_asked(harness: StorageHarness) -> None:
+    await harness.bound("pv", "data")
+    async with (
+        harness.driver() as driver,
+        harness.attaching(partial(AttachDetachController, max_wait_for_unmount_s=0.3)),
+    ):
+        await harness.pod("db-0", "data", on="node-1")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
+        await harness.in_use("node-1", "h-pv")
         lost = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
-        await stage.client.patch(Node, "node-1", {"status": lost}, subresource="status")
-        await stage.remove_pod("db-0")
-        await eventually_async(lambda: _nothing_attached(stage))
+        await harness.client.patch(Node, "node-1", {"status": lost}, subresource="status")
+        await harness.remove_pod("db-0")
+        await eventually_async(lambda: _nothing_attached(harness))
     assert driver.attached == set()
 
 
-async def test_a_full_node_is_told_with_its_code_and_tried_again(stage: StorageStage) -> None:
-    await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(AttachDetachController):
+async def test_a_full_node_is_told_with_its_code_and_tried_again(harness: StorageHarness) -> None:
+    await harness.bound("pv", "data")
+    async with harness.driver() as driver, harness.attaching(AttachDetachController):
         driver.refusal = (grpc.StatusCode.RESOURCE_EXHAUSTED, "all 2 slots are taken")
-        await stage.pod("db-0", "data", on="node-1")
+        await harness.pod("db-0", "data", on="node-1")
 
         async def is_told() -> VolumeAttachment | None:
-            found = (await stage.attachments()).get("pv on node-1")
+            found = (await harness.attachments()).get("pv on node-1")
             return found if found is not None and found.status.attach_error is not None else None
 
         failed = await eventually_async(is_told)
-        await eventually_async(lambda: _has_told(stage, "db-0", "FailedAttachVolume"))
+        await eventually_async(lambda: _has_told(harness, "db-0", "FailedAttachVolume"))
         driver.refusal = None
-        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
-        await eventually_async(lambda: _has_told(stage, "db-0", "SuccessfulAttachVolume"))
+        await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
+        await eventually_async(lambda: _has_told(harness, "db-0", "SuccessfulAttachVolume"))
     told = "rpc error: code = ResourceExhausted desc = all 2 slots are taken"
     assert (failed.status.attach_error.message, failed.status.attach_error.error_code) == (told, 8)
-    assert (await stage.attachments())["pv on node-1"].status.attach_error is None
+    assert (await harness.attachments())["pv on node-1"].status.attach_error is None
     note = f'AttachVolume.Attach failed for volume "pv" : {told}'
-    assert ("Warning", "FailedAttachVolume", note) in await stage.told("db-0")
+    assert ("Warning", "FailedAttachVolume", note) in await harness.told("db-0")
 
 
-async def test_without_the_gate_an_error_has_no_code(stage: StorageStage) -> None:
-    await stage.bound("pv", "data")
+async def test_without_the_gate_an_error_has_no_code(harness: StorageHarness) -> None:
+    await harness.bound("pv", "data")
     gates = Gates.parse("MutableCSINodeAllocatableCount=false")
-    async with stage.driver() as driver, stage.attaching(AttachDetachController, gates=gates, retry_first_s=30.0):
+    async with harness.driver() as driver, harness.attaching(AttachDetachController, gates=gates, retry_first_s=30.0):
         driver.refusal = (grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
-        await stage.pod("db-0", "data", on="node-1")
+        await harness.pod("db-0", "data", on="node-1")
 
         async def error() -> VolumeAttachment | None:
-            found = (await stage.attachments()).get("pv on node-1")
+            found = (await harness.attachments()).get("pv on node-1")
             return found if found is not None and found.status.attach_error is not None else None
 
         failed = await eventually_async(error)
-        await eventually_async(lambda: stage.told("db-0"))
+        await eventually_async(lambda: harness.told("db-0"))
     assert failed.status.attach_error.error_code is None
     # What was written about the failure does not shorten the pause before the next try.
     assert driver.attach_calls == ["publish h-pv id-node-1"]
 
 
-async def test_a_detach_that_fails_keeps_the_object_and_says_why(stage: StorageStage) -> None:
-    await stage.bound("pv", "data")
-    async with stage.driver() as driver, stage.attaching(AttachDetachController):
-        await stage.pod("db-0", "data", on="node-1")
-        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
+async def test_a_detach_that_fails_keeps_the_object_and_says_why(harness: StorageHarness) -> None:
+    await harness.bound("pv", "data")
+    async with harness.driver() as driver, harness.attaching(AttachDetachController):
+        await harness.pod("db-0", "data", on="node-1")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
         driver.refusal = (grpc.StatusCode.INTERNAL, "stuck")
-        await stage.remove_pod("db-0")
+        await harness.remove_pod("db-0")
 
         async def error() -> str:
-            found = (await stage.attachments()).get("pv on node-1")
+            found = (await harness.attachments()).get("pv on node-1")
             failure = found.status.detach_error if found is not None else None
             return failure.message if failure is not None else ""
 
         assert await eventually_async(error) == "rpc error: code = Internal desc = stuck"
         driver.refusal = None
-        await eventually_async(lambda: _nothing_attached(stage))
+        await eventually_async(lambda: _nothing_attached(harness))
     assert set(driver.attach_calls[1:]) == {"unpublish h-pv id-node-1"}
     assert driver.attached == set()
 
 
-async def test_work_is_taken_up_again_where_the_last_controllers_left_it(stage: StorageStage) -> None:
-    await stage.bound("pv", "data")
-    async with stage.running(AttachDetachController):
-        await stage.pod("db-0", "data", on="node-1")
-        await eventually_async(stage.attachments)
-    async with stage.driver() as driver:
-        async with stage.attaching():
-            await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
-        await stage.remove_pod("db-0")
-        await stage.pod("db-1", "data", on="node-2")
-        async with stage.attaching(AttachDetachController):
-            await eventually_async(lambda: _is_attached(stage, "pv on node-2"))
-            assert await stage.told("db-0") == []
+async def test_work_is_taken_up_again_where_the_last_controllers_left_it(harness: StorageHarness) -> None:
+    await harness.bound("pv", "data")
+    async with harness.running(AttachDetachController):
+        await harness.pod("db-0", "data", on="node-1")
+        await eventually_async(harness.attachments)
+    async with harness.driver() as driver:
+        async with harness.attaching():
+            await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
+        await harness.remove_pod("db-0")
+        await harness.pod("db-1", "data", on="node-2")
+        async with harness.attaching(AttachDetachController):
+            await eventually_async(lambda: _is_attached(harness, "pv on node-2"))
+            assert await harness.told("db-0") == []
     assert driver.attached == {("h-pv", "id-node-2")}
 
 
-async def test_a_driver_that_does_not_attach_has_nothing_to_be_asked(stage: StorageStage) -> None:
-    await stage.bound("pv", "data")
-    async with stage.driver(_Rpc.CREATE_DELETE_VOLUME) as driver, stage.attaching(AttachDetachController):
-        await stage.pod("db-0", "data", on="node-1")
-        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
-        assert (await stage.attachments())["pv on node-1"].metadata.finalizers == ()
-        await stage.remove_pod("db-0")
-        await eventually_async(lambda: _nothing_attached(stage))
+async def test_a_driver_that_does_not_attach_has_nothing_to_be_asked(harness: StorageHarness) -> None:
+    await harness.bound("pv", "data")
+    async with harness.driver(_Rpc.CREATE_DELETE_VOLUME) as driver, harness.attaching(AttachDetachController):
+        await harness.pod("db-0", "data", on="node-1")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
+        assert (await harness.attachments())["pv on node-1"].metadata.finalizers == ()
+        await harness.remove_pod("db-0")
+        await eventually_async(lambda: _nothing_attached(harness))
     assert driver.attach_calls == []
 
 
-async def test_no_attachment_is_made_where_none_is_required(stage: StorageStage) -> None:
-    await stage.make("CSIDriver", "local.example", version="storage.k8s.io/v1", spec={"attachRequired": False})
-    await stage.bound("near", "near", csi={"driver": "local.example", "volumeHandle": "n"})
-    await stage.bound("far", "far")
+async def test_no_attachment_is_made_where_none_is_required(harness: StorageHarness) -> None:
+    await harness.make("CSIDriver", "local.example", version="storage.k8s.io/v1", spec={"attachRequired": False})
+    await harness.bound("near", "near", csi={"driver": "local.example", "volumeHandle": "n"})
+    await harness.bound("far", "far")
     drivers = [{"name": name, "nodeID": "id-node-3"} for name in (DRIVER, "local.example")]
-    await stage.make("Node", "node-3")
-    await stage.make("CSINode", "node-3", version="storage.k8s.io/v1", spec={"drivers": drivers})
-    async with stage.running(AttachDetachController):
-        await stage.pod("a", "near", on="node-3")
-        await stage.pod("b", "far", on="node-3")
+    await harness.make("Node", "node-3")
+    await harness.make("CSINode", "node-3", version="storage.k8s.io/v1", spec={"drivers": drivers})
+    async with harness.running(AttachDetachController):
+        await harness.pod("a", "near", on="node-3")
+        await harness.pod("b", "far", on="node-3")
         # What concerns the first pod has been looked at before what concerns the second.
-        await eventually_async(stage.attachments)
-    assert list(await stage.attachments()) == ["far on node-3"]
+        await eventually_async(harness.attachments)
+    assert list(await harness.attachments()) == ["far on node-3"]
 
 
-async def test_a_node_without_the_driver_waits_until_it_is_installed(stage: StorageStage) -> None:
-    await stage.node("node-3", has_driver=False)
-    await stage.bound("pv", "data")
-    async with stage.driver(), stage.attaching(AttachDetachController):
-        await stage.pod("db-0", "data", on="node-3")
-        await eventually_async(lambda: stage.told("db-0"))
-        assert await stage.attachments() == {}
+async def test_a_node_without_the_driver_waits_until_it_is_installed(harness: StorageHarness) -> None:
+    await harness.node("node-3", has_driver=False)
+    await harness.bound("pv", "data")
+    async with harness.driver(), harness.attaching(AttachDetachController):
+        await harness.pod("db-0", "data", on="node-3")
+        await eventually_async(lambda: harness.told("db-0"))
+        assert await harness.attachments() == {}
         drivers = {"spec": {"drivers": [{"name": DRIVER, "nodeID": "id-node-3"}]}}
-        await stage.client.patch(CSINode, "node-3", drivers)
-        await eventually_async(lambda: _is_attached(stage, "pv on node-3"))
+        await harness.client.patch(CSINode, "node-3", drivers)
+        await eventually_async(lambda: _is_attached(harness, "pv on node-3"))
     note = f'AttachVolume.Attach failed for volume "pv" : CSINode node-3 does not contain driver {DRIVER}'
-    assert ("Warning", "FailedAttachVolume", note) in await stage.told("db-0")
+    assert ("Warning", "FailedAttachVolume", note) in await harness.told("db-0")
 
 
-async def test_secrets_are_read_for_the_driver_and_a_missing_one_is_told(stage: StorageStage) -> None:
+async def test_secrets_are_read_for_the_driver_and_a_missing_one_is_told(harness: StorageHarness) -> None:
     source = {
         "driver": DRIVER,
         "volumeHandle": "h-pv",
         "controllerPublishSecretRef": {"namespace": "default", "name": "key"},
     }
-    await stage.bound("pv", "data", csi=source)
-    async with stage.driver() as driver, stage.attaching(AttachDetachController):
-        await stage.pod("db-0", "data", on="node-1")
+    await harness.bound("pv", "data", csi=source)
+    async with harness.driver() as driver, harness.attaching(AttachDetachController):
+        await harness.pod("db-0", "data", on="node-1")
 
         async def error() -> str:
-            found = (await stage.attachments()).get("pv on node-1")
+            found = (await harness.attachments()).get("pv on node-1")
             failure = found.status.attach_error if found is not None else None
             return failure.message if failure is not None else ""
 
         assert await eventually_async(error) == 'failed to load secret "default/key": secrets "key" not found'
-        await stage.make("Secret", "key", namespace="default", stringData={"user": "ann"})
-        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
+        await harness.make("Secret", "key", namespace="default", stringData={"user": "ann"})
+        await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
     assert dict(driver.asked("ControllerPublishVolume")[-1].secrets) == {"user": "ann"}
 
 
-async def test_a_volume_that_is_deleted_stays_until_it_is_detached(stage: StorageStage) -> None:
-    await stage.bound("pv", "data")
-    async with stage.driver(), stage.attaching(AttachDetachController):
-        await stage.pod("db-0", "data", on="node-1")
-        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
-        await stage.client.delete(PersistentVolume, "pv")
-        assert (await stage.get_volume("pv")).metadata.is_terminating
-        await stage.remove_pod("db-0")
-        await eventually_async(lambda: stage.is_gone(PersistentVolume, "pv"))
-    assert await stage.attachments() == {}
+async def test_a_volume_that_is_deleted_stays_until_it_is_detached(harness: StorageHarness) -> None:
+    await harness.bound("pv", "data")
+    async with harness.driver(), harness.attaching(AttachDetachController):
+        await harness.pod("db-0", "data", on="node-1")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
+        await harness.client.delete(PersistentVolume, "pv")
+        assert (await harness.get_volume("pv")).metadata.is_terminating
+        await harness.remove_pod("db-0")
+        await eventually_async(lambda: harness.is_gone(PersistentVolume, "pv"))
+    assert await harness.attachments() == {}
 
 
-async def test_what_was_detached_behind_everyones_back_is_attached_again(stage: StorageStage) -> None:
-    await stage.bound("pv", "data")
+async def test_what_was_detached_behind_everyones_back_is_attached_again(harness: StorageHarness) -> None:
+    await harness.bound("pv", "data")
     rpcs = (_Rpc.PUBLISH_UNPUBLISH_VOLUME, _Rpc.LIST_VOLUMES, _Rpc.LIST_VOLUMES_PUBLISHED_NODES)
-    async with stage.driver(*rpcs) as driver, stage.attaching(AttachDetachController, reconcile_sync_s=0.1):
-        await stage.pod("db-0", "data", on="node-1")
-        await eventually_async(lambda: _is_attached(stage, "pv on node-1"))
+    async with harness.driver(*rpcs) as driver, harness.attaching(AttachDetachController, reconcile_sync_s=0.1):
+        await harness.pod("db-0", "data", on="node-1")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
         driver.attached.clear()
 
         async def is_back() -> bool:
@@ -285,20 +290,20 @@ async def test_what_was_detached_behind_everyones_back_is_attached_again(stage: 
         await eventually_async(is_back)
 
 
-async def _is_attached(stage: StorageStage, where: str) -> bool:
-    found = (await stage.attachments()).get(where)
+async def _is_attached(harness: StorageHarness, where: str) -> bool:
+    found = (await harness.attachments()).get(where)
     return found is not None and found.status.attached
 
 
-async def _nothing_attached(stage: StorageStage) -> bool:
-    return await stage.attachments() == {}
+async def _nothing_attached(harness: StorageHarness) -> bool:
+    return await harness.attachments() == {}
 
 
-async def _lists(stage: StorageStage, node: str, *handles: str) -> bool:
+async def _lists(harness: StorageHarness, node: str, *handles: str) -> bool:
     """Whether the node's volumesAttached is exactly this."""
-    found = (await stage.client.get(Node, node)).status.volumes_attached
+    found = (await harness.client.get(Node, node)).status.volumes_attached
     return [each.name for each in found] == [f"kubernetes.io/csi/{DRIVER}^{handle}" for handle in handles]
 
 
-async def _has_told(stage: StorageStage, name: str, reason: str) -> bool:
-    return any(said == reason for _, said, _ in await stage.told(name))
+async def _has_told(harness: StorageHarness, name: str, reason: str) -> bool:
+    return any(said == reason for _, said, _ in await harness.told(name))

@@ -46,7 +46,7 @@ QUICK = ControllerManagerConfiguration(
 )
 
 
-class Stage:
+class Harness:
     """A server, a client, and a clock that is everybody's."""
 
     def __init__(self, client: Client) -> None:
@@ -151,124 +151,124 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def harness(tmp_path: Path) -> AsyncIterator[Harness]:
     async with (
         server.serve(server.Settings(data_dir=tmp_path, port=0)) as running,
         Client.connect(kubeconfig.load(running.kubeconfig)) as client,
     ):
-        yield Stage(client)
+        yield Harness(client)
 
 
-async def test_what_belongs_to_a_deleted_owner_goes_however_deep(stage: Stage) -> None:
-    root = await stage.config("root")
-    middle = await stage.config("middle", root)
-    other = await stage.config("other")
-    await stage.config("leaf", middle)
-    await stage.config("shared", root, other)
-    await stage.config("stranger", {**root, "uid": "00000000-0000-0000-0000-000000000000"})
-    async with stage.controllers():
+async def test_what_belongs_to_a_deleted_owner_goes_however_deep(harness: Harness) -> None:
+    root = await harness.config("root")
+    middle = await harness.config("middle", root)
+    other = await harness.config("other")
+    await harness.config("leaf", middle)
+    await harness.config("shared", root, other)
+    await harness.config("stranger", {**root, "uid": "00000000-0000-0000-0000-000000000000"})
+    async with harness.controllers():
         # An owner of that name exists, but not with that uid: it was deleted before anybody looked.
-        await eventually_async(lambda: stage.is_gone(ConfigMap, "default/stranger"))
-        await stage.client.delete(ConfigMap, "default/root", propagation="Background")
-        await eventually_async(lambda: stage.is_gone(ConfigMap, "default/leaf"))
-        assert await stage.is_gone(ConfigMap, "default/middle")
+        await eventually_async(lambda: harness.is_gone(ConfigMap, "default/stranger"))
+        await harness.client.delete(ConfigMap, "default/root", propagation="Background")
+        await eventually_async(lambda: harness.is_gone(ConfigMap, "default/leaf"))
+        assert await harness.is_gone(ConfigMap, "default/middle")
 
         async def is_let_go() -> bool:
-            return await stage.owners("shared") == ["other"]
+            return await harness.owners("shared") == ["other"]
 
         await eventually_async(is_let_go)  # one owner is left, and the other's name is taken out
-    assert await stage.owners("other") == []
+    assert await harness.owners("other") == []
 
 
-async def test_a_deletion_in_the_foreground_waits_for_what_blocks_it(stage: Stage) -> None:
-    root = await stage.config("root")
-    await stage.config("held", {**root, "blockOwnerDeletion": True}, finalizers=["example.com/hold"])
-    await stage.config("loose", root, finalizers=["example.com/hold"])
-    async with stage.controllers():
-        await stage.client.delete(ConfigMap, "default/root", propagation="Foreground")
+async def test_a_deletion_in_the_foreground_waits_for_what_blocks_it(harness: Harness) -> None:
+    root = await harness.config("root")
+    await harness.config("held", {**root, "blockOwnerDeletion": True}, finalizers=["example.com/hold"])
+    await harness.config("loose", root, finalizers=["example.com/hold"])
+    async with harness.controllers():
+        await harness.client.delete(ConfigMap, "default/root", propagation="Foreground")
 
         async def are_asked_to_go() -> bool:
-            found = [await stage.client.get(ConfigMap, f"default/{name}") for name in ("held", "loose")]
+            found = [await harness.client.get(ConfigMap, f"default/{name}") for name in ("held", "loose")]
             return all(each.metadata.is_terminating for each in found)
 
         await eventually_async(are_asked_to_go)
-        owner = await stage.client.get(ConfigMap, "default/root")
+        owner = await harness.client.get(ConfigMap, "default/root")
         assert owner.metadata.finalizers == ("foregroundDeletion",)
 
-        await stage.client.patch(ConfigMap, "default/held", {"metadata": {"finalizers": None}})
-        await eventually_async(lambda: stage.is_gone(ConfigMap, "default/root"))
+        await harness.client.patch(ConfigMap, "default/held", {"metadata": {"finalizers": None}})
+        await eventually_async(lambda: harness.is_gone(ConfigMap, "default/root"))
         # Nothing waits for a dependent that does not block.
-        assert not await stage.is_gone(ConfigMap, "default/loose")
+        assert not await harness.is_gone(ConfigMap, "default/loose")
 
 
-async def test_an_owner_that_orphans_leaves_its_dependents_free(stage: Stage) -> None:
-    root = await stage.config("root")
-    await stage.config("child", root)
-    await stage.client.delete(ConfigMap, "default/root", propagation="Orphan")
-    async with stage.controllers():  # started late: the finalizer is what it finds
-        await eventually_async(lambda: stage.is_gone(ConfigMap, "default/root"))
-    assert await stage.owners("child") == []
+async def test_an_owner_that_orphans_leaves_its_dependents_free(harness: Harness) -> None:
+    root = await harness.config("root")
+    await harness.config("child", root)
+    await harness.client.delete(ConfigMap, "default/root", propagation="Orphan")
+    async with harness.controllers():  # started late: the finalizer is what it finds
+        await eventually_async(lambda: harness.is_gone(ConfigMap, "default/root"))
+    assert await harness.owners("child") == []
 
 
-async def test_an_owner_in_another_namespace_is_none_and_people_are_told(stage: Stage) -> None:
-    await stage.client.create(Namespace(metadata=ObjectMeta(name="shop")))
-    root = await stage.config("root")
-    async with stage.controllers() as manager:
-        await stage.config("child", root, namespace="shop")
-        await eventually_async(lambda: stage.is_gone(ConfigMap, "shop/child"))
-        assert not await stage.is_gone(ConfigMap, "default/root")
+async def test_an_owner_in_another_namespace_is_none_and_people_are_told(harness: Harness) -> None:
+    await harness.client.create(Namespace(metadata=ObjectMeta(name="shop")))
+    root = await harness.config("root")
+    async with harness.controllers() as manager:
+        await harness.config("child", root, namespace="shop")
+        await eventually_async(lambda: harness.is_gone(ConfigMap, "shop/child"))
+        assert not await harness.is_gone(ConfigMap, "default/root")
         assert manager.is_healthy
     named = f"[v1/ConfigMap, namespace: shop, name: root, uid: {root['uid']}]"
     told = f'ownerRef {named} does not exist in namespace "shop"'
-    assert await stage.notes("OwnerRefInvalidNamespace") == [told]
+    assert await harness.notes("OwnerRefInvalidNamespace") == [told]
 
 
-async def test_a_namespace_is_emptied_pods_first_and_says_what_it_waits_for(stage: Stage) -> None:
-    await stage.client.create(Namespace(metadata=ObjectMeta(name="shop")))
-    await stage.node("node-1")
-    await stage.pod("web", namespace="shop", nodeName="node-1")
-    await stage.config("settings", namespace="shop")
-    await stage.client.delete(Namespace, "shop")
-    async with stage.controllers():
+async def test_a_namespace_is_emptied_pods_first_and_says_what_it_waits_for(harness: Harness) -> None:
+    await harness.client.create(Namespace(metadata=ObjectMeta(name="shop")))
+    await harness.node("node-1")
+    await harness.pod("web", namespace="shop", nodeName="node-1")
+    await harness.config("settings", namespace="shop")
+    await harness.client.delete(Namespace, "shop")
+    async with harness.controllers():
 
         async def trouble() -> dict[str, str]:
-            namespace = await stage.client.get(Namespace, "shop")
+            namespace = await harness.client.get(Namespace, "shop")
             return {each.type: each.message for each in namespace.status.conditions if each.is_true}
 
         # The node keeps the pod for its grace period, and the pod keeps everything else.
         assert await eventually_async(trouble) == {
             "NamespaceContentRemaining": "Some resources are remaining: pods. has 1 resource instances"
         }
-        assert not await stage.is_gone(ConfigMap, "shop/settings")
-        assert (await stage.client.get(Pod, "shop/web")).metadata.is_terminating
+        assert not await harness.is_gone(ConfigMap, "shop/settings")
+        assert (await harness.client.get(Pod, "shop/web")).metadata.is_terminating
 
-        await stage.client.delete(Pod, "shop/web", grace_s=0)  # what the node does in the end
-        await eventually_async(lambda: stage.is_gone(Namespace, "shop"))
-    assert await stage.is_gone(ConfigMap, "shop/settings")
+        await harness.client.delete(Pod, "shop/web", grace_s=0)  # what the node does in the end
+        await eventually_async(lambda: harness.is_gone(Namespace, "shop"))
+    assert await harness.is_gone(ConfigMap, "shop/settings")
 
 
-async def test_a_silent_node_is_marked_and_its_pods_leave_when_their_time_is_over(stage: Stage) -> None:
+async def test_a_silent_node_is_marked_and_its_pods_leave_when_their_time_is_over(harness: Harness) -> None:
     for name in ("node-1", "node-2"):
-        await stage.node(name)
+        await harness.node(name)
     leaves_soon = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
-    await stage.pod("brief", nodeName="node-1", tolerations=[{**leaves_soon, "tolerationSeconds": 0}])
-    await stage.pod("patient", nodeName="node-1", tolerations=[leaves_soon])
+    await harness.pod("brief", nodeName="node-1", tolerations=[{**leaves_soon, "tolerationSeconds": 0}])
+    await harness.pod("patient", nodeName="node-1", tolerations=[leaves_soon])
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-    await stage.client.patch(Pod, "default/patient", ready, patch_type="strategic", subresource="status")
-    async with stage.alive("node-2"), stage.controllers():
+    await harness.client.patch(Pod, "default/patient", ready, patch_type="strategic", subresource="status")
+    async with harness.alive("node-2"), harness.controllers():
 
         async def is_on_its_way() -> bool:
-            return (await stage.client.get(Pod, "default/brief")).metadata.is_terminating
+            return (await harness.client.get(Pod, "default/brief")).metadata.is_terminating
 
         await eventually_async(is_on_its_way)
-        brief = await stage.client.get(Pod, "default/brief")
+        brief = await harness.client.get(Pod, "default/brief")
         disrupted = brief.condition("DisruptionTarget")
         assert disrupted is not None
         assert (disrupted.reason, disrupted.message) == (
             "DeletionByTaintManager",
             "Taint manager: deleting due to NoExecute taint",
         )
-        node = await stage.client.get(Node, "node-1")
+        node = await harness.client.get(Node, "node-1")
         assert sorted((taint.key, taint.effect) for taint in node.spec.taints) == [
             ("node.kubernetes.io/unreachable", "NoExecute"),
             ("node.kubernetes.io/unreachable", "NoSchedule"),
@@ -279,24 +279,24 @@ async def test_a_silent_node_is_marked_and_its_pods_leave_when_their_time_is_ove
             ("DiskPressure", "Unknown", "NodeStatusNeverUpdated"),
             ("PIDPressure", "Unknown", "NodeStatusNeverUpdated"),
         }
-        patient = await stage.client.get(Pod, "default/patient")
+        patient = await harness.client.get(Pod, "default/patient")
         shown = patient.condition("Ready")
         assert (patient.metadata.is_terminating, shown is not None and shown.status) == (False, "False")
-        assert (await stage.client.get(Node, "node-2")).spec.taints == ()
+        assert (await harness.client.get(Node, "node-2")).spec.taints == ()
 
-        await stage.post_ready("node-1")  # it is back
+        await harness.post_ready("node-1")  # it is back
 
         async def is_clean() -> bool:
-            return not (await stage.client.get(Node, "node-1")).spec.taints
+            return not (await harness.client.get(Node, "node-1")).spec.taints
 
         await eventually_async(is_clean)
-    assert await stage.notes("NodeNotReady") == ["Node is not ready", "Node node-1 status is now: NodeNotReady"]
-    assert await stage.notes("TaintManagerEviction") == ["Marking for deletion Pod default/brief"]
+    assert await harness.notes("NodeNotReady") == ["Node is not ready", "Node node-1 status is now: NodeNotReady"]
+    assert await harness.notes("TaintManagerEviction") == ["Marking for deletion Pod default/brief"]
 
 
-async def test_a_controller_that_breaks_is_started_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner = await stage.config("owner")
-    await stage.config("child", owner)
+async def test_a_controller_that_breaks_is_started_again(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = await harness.config("owner")
+    await harness.config("child", owner)
     runs = GarbageCollector.run
     broken = asyncio.Event()
 
@@ -308,8 +308,8 @@ async def test_a_controller_that_breaks_is_started_again(stage: Stage, monkeypat
 
     monkeypatch.setattr(GarbageCollector, "run", breaks_once)
     monkeypatch.setattr(program, "_FIRST_PAUSE_S", 0.01)
-    async with stage.controllers() as manager:
+    async with harness.controllers() as manager:
         await broken.wait()
-        await stage.client.delete(ConfigMap, "default/owner")
-        await eventually_async(lambda: stage.is_gone(ConfigMap, "default/child"))
+        await harness.client.delete(ConfigMap, "default/owner")
+        await eventually_async(lambda: harness.is_gone(ConfigMap, "default/child"))
         assert manager.is_healthy

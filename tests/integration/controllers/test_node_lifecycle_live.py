@@ -31,7 +31,7 @@ from tonnage.testing.eventually import eventually_async
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
-class Stage:
+class Harness:
     """A server, and controllers whose clock is moved by hand."""
 
     def __init__(self, client: Client, informers: Informers, recorder: Recorder) -> None:
@@ -92,100 +92,100 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def harness(tmp_path: Path) -> AsyncIterator[Harness]:
     async with (
         serve(Settings(data_dir=tmp_path, port=0)) as server,
         Client.connect(kubeconfig.load(server.kubeconfig)) as client,
         Informers(client) as informers,
         Recorder(client, "tests", "tests") as recorder,
     ):
-        yield Stage(client, informers, recorder)
+        yield Harness(client, informers, recorder)
 
 
-async def test_a_pod_stays_as_long_as_it_tolerates_and_a_taint_that_goes_cancels_its_leave(stage: Stage) -> None:
+async def test_a_pod_stays_as_long_as_it_tolerates_and_a_taint_that_goes_cancels_its_leave(harness: Harness) -> None:
     taint: Doc = {"key": "example.com/broken", "effect": "NoExecute"}
-    await stage.node("node-1")
-    await stage.pod("p", "node-1", {**taint, "operator": "Exists", "tolerationSeconds": 100})
-    eviction: TaintEvictionController = stage.make(TaintEvictionController)
+    await harness.node("node-1")
+    await harness.pod("p", "node-1", {**taint, "operator": "Exists", "tolerationSeconds": 100})
+    eviction: TaintEvictionController = harness.make(TaintEvictionController)
 
     async def set_taints(taints: list[Doc], planned: int) -> None:
-        await stage.client.patch(Node, "node-1", {"spec": {"taints": taints}})
+        await harness.client.patch(Node, "node-1", {"spec": {"taints": taints}})
 
         async def is_noticed() -> bool:
             return len(eviction.planned) == planned
 
-        await stage.until(is_noticed)
+        await harness.until(is_noticed)
 
-    async with stage.running(eviction):
+    async with harness.running(eviction):
         await set_taints([taint], planned=1)
-        stage.clock.advance(99)
+        harness.clock.advance(99)
         await set_taints([], planned=0)
-        stage.clock.advance(1000)
-        assert not await stage.is_leaving("p")
+        harness.clock.advance(1000)
+        assert not await harness.is_leaving("p")
 
         await set_taints([taint], planned=1)
-        stage.clock.advance(99)
-        assert not await stage.is_leaving("p")
-        stage.clock.advance(1)
-        await stage.until(lambda: stage.is_leaving("p"))
-    await stage.recorder.stop()
-    assert await stage.notes("TaintManagerEviction") == [
+        harness.clock.advance(99)
+        assert not await harness.is_leaving("p")
+        harness.clock.advance(1)
+        await harness.until(lambda: harness.is_leaving("p"))
+    await harness.recorder.stop()
+    assert await harness.notes("TaintManagerEviction") == [
         "Cancelling deletion of Pod default/p",
         "Marking for deletion Pod default/p",
     ]
 
 
-async def test_when_all_nodes_are_silent_no_pod_is_turned_out_until_one_is_back(stage: Stage) -> None:
-    await stage.node("node-1")
-    await stage.node("node-2", unschedulable=True)
-    lifecycle: NodeLifecycleController = stage.make(NodeLifecycleController)
+async def test_when_all_nodes_are_silent_no_pod_is_turned_out_until_one_is_back(harness: Harness) -> None:
+    await harness.node("node-1")
+    await harness.node("node-2", unschedulable=True)
+    lifecycle: NodeLifecycleController = harness.make(NodeLifecycleController)
 
     async def has(name: str, *effects: str) -> bool:
-        return {effect for key, effect in await stage.taints(name) if key == UNREACHABLE} == set(effects)
+        return {effect for key, effect in await harness.taints(name) if key == UNREACHABLE} == set(effects)
 
-    async with stage.running(lifecycle):
-        await stage.until(lambda: has("node-1"))
-        stage.clock.advance(51)
-        await stage.until(lambda: has("node-1", "NoSchedule"), tick_s=0.1)
-        await stage.until(lambda: has("node-2", "NoSchedule"), tick_s=0.1)
-        stage.clock.advance(600)
+    async with harness.running(lifecycle):
+        await harness.until(lambda: has("node-1"))
+        harness.clock.advance(51)
+        await harness.until(lambda: has("node-1", "NoSchedule"), tick_s=0.1)
+        await harness.until(lambda: has("node-2", "NoSchedule"), tick_s=0.1)
+        harness.clock.advance(600)
         await lifecycle.monitor()
-        assert await stage.taints("node-2") == {
+        assert await harness.taints("node-2") == {
             (UNREACHABLE, "NoSchedule"),
             ("node.kubernetes.io/unschedulable", "NoSchedule"),
         }
 
-        await stage.post_ready("node-1")
-        await stage.until(lambda: has("node-2", "NoSchedule", "NoExecute"), tick_s=0.1)
-        assert await stage.taints("node-1") == set()
+        await harness.post_ready("node-1")
+        await harness.until(lambda: has("node-2", "NoSchedule", "NoExecute"), tick_s=0.1)
+        assert await harness.taints("node-1") == set()
         notes = [f"Node node-{number} status is now: NodeNotReady" for number in (1, 2)]
-    await stage.recorder.stop()
-    assert await stage.notes("NodeNotReady") == notes
+    await harness.recorder.stop()
+    assert await harness.notes("NodeNotReady") == notes
 
 
-async def test_pods_of_a_node_that_is_gone_end_after_the_quarantine(stage: Stage) -> None:
-    await stage.node("node-1")
+async def test_pods_of_a_node_that_is_gone_end_after_the_quarantine(harness: Harness) -> None:
+    await harness.node("node-1")
     for name, node in (("lost", "gone"), ("safe", "node-1")):
-        await stage.pod(name, node)
-    garbage: PodGCController = stage.make(PodGCController)
-    await stage.informers.wait_synced()
+        await harness.pod(name, node)
+    garbage: PodGCController = harness.make(PodGCController)
+    await harness.informers.wait_synced()
     last: dict[str, Pod] = {}
-    stage.informers.of(Pod).add_handlers(on_update=lambda _, new: last.__setitem__(new.name, new))
+    harness.informers.of(Pod).add_handlers(on_update=lambda _, new: last.__setitem__(new.name, new))
 
     assert await garbage.collect() == 20.0  # it is missed for the first time; a round every 20 s
-    stage.clock.advance(39)
+    harness.clock.advance(39)
     assert await garbage.collect() == 1.0  # the quarantine of 40 s ends before the next round
-    assert not await stage.is_leaving("lost")
-    stage.clock.advance(1)
+    assert not await harness.is_leaving("lost")
+    harness.clock.advance(1)
     await garbage.collect()
     with pytest.raises(NotFound):
-        await stage.client.get(Pod, "default/lost")
-    assert not await stage.is_leaving("safe")
+        await harness.client.get(Pod, "default/lost")
+    assert not await harness.is_leaving("safe")
 
     async def is_seen() -> bool:
-        return "default/lost" not in stage.informers.of(Pod)
+        return "default/lost" not in harness.informers.of(Pod)
 
-    await stage.until(is_seen)
+    await harness.until(is_seen)
     reason = last["lost"].condition("DisruptionTarget")
     assert reason is not None
     assert (last["lost"].status.phase, reason.reason, reason.message) == (

@@ -105,7 +105,7 @@ class Model:
         self.owners = {uid: owners & self.owners.keys() for uid, owners in self.owners.items()}
 
 
-class Rig:
+class Harness:
     """The real collector, on the dictionary; news reach it late, but each object's in their order."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -172,7 +172,7 @@ def reference(resource: Resource, uid: str, blocks: bool) -> Doc:
 @settings(max_examples=40, deadline=None)
 def test_what_is_left_is_what_a_naive_model_leaves(steps: list[Any], seed: int) -> None:
     async def play() -> None:
-        rig, model = Rig(random.Random(seed)), Model()
+        harness, model = Harness(random.Random(seed)), Model()
         kinds: dict[str, Resource] = {}  # of everything that ever was: owners may be long gone
         for step in steps:
             if step[0] == "create":
@@ -181,7 +181,7 @@ def test_what_is_left_is_what_a_naive_model_leaves(steps: list[Any], seed: int) 
                 able = [uid for uid in kinds if kinds[uid] is NODES or not is_node]
                 picked = {able[pick % len(able)]: blocks for pick, blocks in picks} if able else {}
                 uid = f"u{len(kinds)}"
-                rig.server.create(resource, uid, [reference(kinds[each], each, on) for each, on in picked.items()])
+                harness.server.create(resource, uid, [reference(kinds[each], each, on) for each, on in picked.items()])
                 kinds[uid] = resource
                 model.owners[uid] = set(picked)
                 model.settle()
@@ -189,83 +189,83 @@ def test_what_is_left_is_what_a_naive_model_leaves(steps: list[Any], seed: int) 
                 alive = sorted(model.owners)
                 uid = alive[step[1] % len(alive)]
                 if step[0] == "delete":
-                    rig.server.remove(uid, step[2])
+                    harness.server.remove(uid, step[2])
                     model.delete(uid, step[2])
                 else:
                     # Half of the time a circle is closed, if there is anybody to close it with.
                     dependents = sorted(each for each, owners in model.owners.items() if uid in owners)
                     able = dependents if dependents and step[2] % 2 else alive
                     owner = able[step[2] // 2 % len(able)]
-                    resource, metadata = rig.server.objects[uid]
+                    resource, metadata = harness.server.objects[uid]
                     if (
                         owner != uid
                         and owner not in model.owners[uid]
                         and (kinds[owner] is NODES or resource.namespaced)
                     ):
                         owners = [*metadata["ownerReferences"], reference(kinds[owner], owner, True)]
-                        await rig.server.patch_doc(resource, uid, {"metadata": {"ownerReferences": owners}})
+                        await harness.server.patch_doc(resource, uid, {"metadata": {"ownerReferences": owners}})
                         model.owners[uid].add(owner)
-            await rig.settle()
+            await harness.settle()
             found = {
                 uid: {owner["uid"] for owner in metadata["ownerReferences"]}
-                for uid, (_, metadata) in rig.server.objects.items()
+                for uid, (_, metadata) in harness.server.objects.items()
             }
             assert found == model.owners
-            assert not any("deletionTimestamp" in metadata for _, metadata in rig.server.objects.values())
+            assert not any("deletionTimestamp" in metadata for _, metadata in harness.server.objects.values())
 
     asyncio.run(play())
 
 
-async def settled(rig: Rig, *steps: tuple[str, str]) -> list[str]:
+async def settled(harness: Harness, *steps: tuple[str, str]) -> list[str]:
     """What is left after deletions, each given by uid and propagation."""
-    await rig.settle()
+    await harness.settle()
     for uid, propagation in steps:
-        rig.server.remove(uid, propagation)
-        await rig.settle()
-    return sorted(rig.server.objects)
+        harness.server.remove(uid, propagation)
+        await harness.settle()
+    return sorted(harness.server.objects)
 
 
 async def test_a_circle_deleted_in_the_foreground_does_not_wait_for_itself() -> None:
-    rig = Rig(random.Random(1))
+    harness = Harness(random.Random(1))
     for uid, owner in (("a", "c"), ("b", "a"), ("c", "b")):
-        rig.server.create(CONFIG_MAPS, uid, [reference(CONFIG_MAPS, owner, True)])
-    assert await settled(rig, ("a", "Foreground")) == []
+        harness.server.create(CONFIG_MAPS, uid, [reference(CONFIG_MAPS, owner, True)])
+    assert await settled(harness, ("a", "Foreground")) == []
 
 
 async def test_a_circle_that_nobody_deletes_stays() -> None:
-    rig = Rig(random.Random(1))
-    rig.server.create(CONFIG_MAPS, "a", [reference(CONFIG_MAPS, "b", True)])
-    rig.server.create(CONFIG_MAPS, "b", [reference(CONFIG_MAPS, "a", True)])
-    assert await settled(rig) == ["a", "b"]
+    harness = Harness(random.Random(1))
+    harness.server.create(CONFIG_MAPS, "a", [reference(CONFIG_MAPS, "b", True)])
+    harness.server.create(CONFIG_MAPS, "b", [reference(CONFIG_MAPS, "a", True)])
+    assert await settled(harness) == ["a", "b"]
 
 
 async def test_a_cluster_scoped_object_with_a_namespaced_owner_is_left_alone() -> None:
-    rig = Rig(random.Random(1))
-    rig.server.create(NODES, "n", [reference(CONFIG_MAPS, "gone", False)])
-    assert await settled(rig) == ["n"]
+    harness = Harness(random.Random(1))
+    harness.server.create(NODES, "n", [reference(CONFIG_MAPS, "gone", False)])
+    assert await settled(harness) == ["n"]
 
 
 async def test_an_owner_of_a_kind_nobody_knows_is_taken_to_exist() -> None:
-    rig = Rig(random.Random(1))
+    harness = Harness(random.Random(1))
     unknown = {**reference(CONFIG_MAPS, "gone", False), "apiVersion": "example.com/v1", "kind": "Widget"}
-    rig.server.create(CONFIG_MAPS, "a", [unknown])
-    assert await settled(rig) == ["a"]
+    harness.server.create(CONFIG_MAPS, "a", [unknown])
+    assert await settled(harness) == ["a"]
 
 
 async def test_a_reference_with_the_right_uid_and_a_wrong_name_is_dangling() -> None:
-    rig = Rig(random.Random(1))
-    rig.server.create(CONFIG_MAPS, "a", [])
-    rig.server.create(CONFIG_MAPS, "b", [{**reference(CONFIG_MAPS, "a", False), "name": "other"}])
-    assert await settled(rig) == ["a"]
+    harness = Harness(random.Random(1))
+    harness.server.create(CONFIG_MAPS, "a", [])
+    harness.server.create(CONFIG_MAPS, "b", [{**reference(CONFIG_MAPS, "a", False), "name": "other"}])
+    assert await settled(harness) == ["a"]
 
 
 async def test_a_dependent_with_another_owner_frees_one_that_waits() -> None:
-    rig = Rig(random.Random(1))
+    harness = Harness(random.Random(1))
     for uid in ("a", "b"):
-        rig.server.create(CONFIG_MAPS, uid, [])
+        harness.server.create(CONFIG_MAPS, uid, [])
     owners = [reference(CONFIG_MAPS, uid, True) for uid in ("a", "b")]
-    rig.server.create(CONFIG_MAPS, "c", owners)
-    assert await settled(rig, ("a", "Foreground")) == ["b", "c"]
+    harness.server.create(CONFIG_MAPS, "c", owners)
+    assert await settled(harness, ("a", "Foreground")) == ["b", "c"]
 
 
 ITEMS = st.lists(

@@ -1,18 +1,18 @@
-"""The attacher of one CSI driver: it does through the driver what VolumeAttachments ask for. A csi-attacher sidecar.
+"""The attacher of one CSI driver, a csi-attacher sidecar: VolumeAttachments are attached and detached by the driver.
 
-                 finalizers on,         ControllerPublish
-      created ─► node id noted ───────► attached: true            an error goes to status.attachError, and again
+                  finalizers on,        ControllerPublish
+      created ──► node id noted ──────► attached: true            an error goes to status.attachError; retried
       deleted ────────────────────────► ControllerUnpublish ────► finalizer off: the object goes
-                                                                  an error goes to status.detachError, and again
+                                                                  an error goes to status.detachError; retried
 
-The finalizer stands between: an attachment's object is there as long as the volume may be attached. The volume has one
-too, because without its object nobody could say what to detach. A driver that does not attach has nothing to be asked:
-its attachments are attached at once and need no finalizer.
+By the finalizer an attachment's object exists as long as the volume may be attached. The volume has one too, because
+without its object it is not known what to detach. A driver that does not attach is not called: its attachments are
+marked attached at once and need no finalizer.
 
 How long one call may take is the limit of the `CsiClient` that is handed in. A driver that rebuilds a volume inside
 ControllerPublish (KEP-5925) may need longer than that; the call is then repeated, which CSI allows, until the driver is
-done. Pauses between tries grow from one second to five minutes, also after ResourceExhausted: the node is full, and
-asking often does not empty it.
+done. The backoff between tries grows from one second to five minutes, also after ResourceExhausted: the node is full,
+and asking often does not empty it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import MutationCache
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import node_of_attachment, volume_of_attachment
-from tonnage.controllers.volumes.attacher_audit import differing, published
 from tonnage.controllers.volumes.attacher_requests import (
     NODE_ID_ANNOTATION,
     CannotAttach,
@@ -41,6 +40,7 @@ from tonnage.controllers.volumes.attacher_requests import (
     unpublish_request,
     volume_error,
 )
+from tonnage.controllers.volumes.attacher_resync import mismatched_attachments, published_nodes
 from tonnage.csi.client import CsiClient
 from tonnage.csi.driver_capabilities import DriverInfo, get_controller_capabilities
 from tonnage.csi.errors import CsiError
@@ -98,11 +98,13 @@ class Attacher:
         self._queue = Reconciler("attacher", self.reconcile, clock=context.clock, workers=workers, **retries)
         self._volume_queue = Reconciler("attacher-volumes", self.reconcile_volume, clock=context.clock)
         self._attachments.add_handlers(
-            on_add=lambda new: self._queue.add(new.key), on_update=self._changed, on_delete=self._went
+            on_add=lambda new: self._queue.add(new.key),
+            on_update=self._attachment_updated,
+            on_delete=self._attachment_deleted,
         )
         self._volume_queue.follow(self._volumes)
         self._on_node = Indexer(self._attachments, node_of_attachment)
-        self._csi_nodes.add_handlers(on_update=self._registered)
+        self._csi_nodes.add_handlers(on_update=self._csi_node_updated)
 
     async def run(self) -> None:
         await self._informers.wait_synced()
@@ -117,7 +119,7 @@ class Attacher:
             work.create_task(self._queue.run())
             work.create_task(self._volume_queue.run())
             if self._driver_info.controller.list_volumes_published_nodes and self._reconcile_sync_s > 0:
-                work.create_task(self._compare())
+                work.create_task(self._resync())
 
     async def reconcile(self, key: Key) -> float | None:
         """Do what one attachment asks for. Raises CsiError, CannotAttach after saying so in its status."""
@@ -209,7 +211,7 @@ class Attacher:
     # -- volumes ------------------------------------------------------------------------------------------------------
 
     async def reconcile_volume(self, key: Key) -> float | None:
-        """Let go of a volume that is being deleted, once no attachment needs it to be detached."""
+        """Remove the finalizer of a volume that is being deleted, once no attachment needs it to be detached."""
         volume = self._volumes.get(key)
         if volume is not None and volume.metadata.is_terminating and not self._of_volume(key):
             patch = remove_finalizer(volume, self._finalizer)
@@ -217,7 +219,7 @@ class Attacher:
                 await self._client.patch(PersistentVolume, key, patch)
         return None
 
-    # -- behind them --------------------------------------------------------------------------------------------------
+    # -- driver, secrets, status --------------------------------------------------------------------------------------
 
     async def _wait_for_driver(self) -> DriverInfo:
         """Ask the driver who it is and what it can, until it answers."""
@@ -250,7 +252,7 @@ class Attacher:
             raise CannotAttach(f'failed to load secret "{key}": {exc.message}') from exc
 
     async def _save_error(self, attachment: VolumeAttachment, where: str, failure: TonnageError) -> None:
-        """Say in the status why it failed."""
+        """Write to the status why it failed."""
         has_codes = self._gates.enabled("MutableCSINodeAllocatableCount")
         if where == "attachError":
             said = attach_error(failure, self._clock.now(), has_codes=has_codes)
@@ -267,34 +269,34 @@ class Attacher:
         done = await self._client.patch(VolumeAttachment, attachment.key, patch, subresource=subresource)
         return self._written.store(done)
 
-    async def _compare(self) -> None:
+    async def _resync(self) -> None:
         """Every so often, do again what the driver does not know of, and what it should not have any more."""
         while True:
             await self._clock.sleep(self._reconcile_sync_s)
             try:
-                found = await published(self._driver)
+                found = await published_nodes(self._driver)
             except CsiError as exc:
                 _log.warning("Volumes could not be listed", error=exc.message)
                 continue
-            for attachment in differing(
+            for attachment in mismatched_attachments(
                 self._driver_info.name, self._attachments, self._volumes, self._csi_nodes, found
             ):
                 _log.warning("The driver sees it otherwise", attachment=attachment.key, node=attachment.spec.node_name)
                 self._force_sync.add(attachment.key)
                 self._queue.add(attachment.key)
 
-    def _changed(self, old: VolumeAttachment, new: VolumeAttachment) -> None:
+    def _attachment_updated(self, old: VolumeAttachment, new: VolumeAttachment) -> None:
         """Enqueue, unless we wrote the change: what we write must not undo the pause before the next try."""
         if _spec_and_state(old) != _spec_and_state(new):
             self._queue.add(new.key)
 
-    def _registered(self, old: CSINode, new: CSINode) -> None:
-        """A driver that is there (again) is asked at once for what waits for it."""
+    def _csi_node_updated(self, old: CSINode, new: CSINode) -> None:
+        """A driver that has registered (again) is called at once for what waits for it."""
         if old.driver(self._driver_info.name) is None and new.driver(self._driver_info.name) is not None:
             for attachment in self._on_node(new.name):
                 self._queue.add(attachment.key)
 
-    def _went(self, attachment: VolumeAttachment) -> None:
+    def _attachment_deleted(self, attachment: VolumeAttachment) -> None:
         for volume in volume_of_attachment(attachment):
             self._volume_queue.add(volume)
 

@@ -36,7 +36,7 @@ class Controller(Protocol):
     async def run(self) -> None: ...
 
 
-class StorageStage:
+class StorageHarness:
     """What a test sees: objects put on a server, and whatever controllers it runs."""
 
     def __init__(self, client: Client, folder: Path) -> None:
@@ -181,13 +181,13 @@ class StorageStage:
 
 
 @asynccontextmanager
-async def storage_stage(data_dir: Path) -> AsyncIterator[StorageStage]:
+async def storage_harness(data_dir: Path) -> AsyncIterator[StorageHarness]:
     folder = Path(tempfile.mkdtemp(prefix="t"))  # a socket's path is short, a test's folder is not
     try:
         async with (
             serve(Settings(data_dir=data_dir, port=0)) as server,
             Client.connect(kubeconfig.load(server.kubeconfig)) as client,
         ):
-            yield StorageStage(client, folder)
+            yield StorageHarness(client, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

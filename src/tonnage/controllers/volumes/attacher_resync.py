@@ -16,7 +16,7 @@ from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
 
 
-async def published(driver: CsiClient) -> dict[str, set[str]]:
+async def published_nodes(driver: CsiClient) -> dict[str, set[str]]:
     """Where the driver's volumes are: handle -> node ids. Raises CsiError."""
     found: dict[str, set[str]] = {}
     token = ""
@@ -29,7 +29,7 @@ async def published(driver: CsiClient) -> dict[str, set[str]]:
             return found
 
 
-def differing(
+def mismatched_attachments(
     driver: str,
     attachments: Iterable[VolumeAttachment],
     volumes: Cache[PersistentVolume],
