@@ -31,6 +31,7 @@ from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.testing.builders import info, node
@@ -44,7 +45,7 @@ CPU_OF_NODE_M = 64_000
 
 def full_cluster(nodes: int, kind: str) -> Cluster:
     rng = random.Random(1)
-    cluster = Cluster()
+    cluster = add_indexes(Cluster(), (DisruptionBudgets,))
     started = 0
     for number in range(nodes):
         name = f"node-{number}"
@@ -67,11 +68,11 @@ def full_cluster(nodes: int, kind: str) -> Cluster:
             cluster.storage.put(capacity("fast", name, "100Gi"))
     if kind == "budgets":
         for number in range(BUDGETS):
-            cluster.view(DisruptionBudgets).put(budget(number, allowed=number % 3))
+            cluster.index(DisruptionBudgets).put(budget(number, allowed=number % 3))
     if kind == "claims":
         cluster.storage.put(storage_class("fast"))
         cluster.storage.put(driver())
-    return cluster
+    return add_indexes(cluster)
 
 
 def budget(number: int, *, allowed: int) -> PodDisruptionBudget:

@@ -24,11 +24,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from tonnage.clock import VirtualClock
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.engine.profiles import Assembled, assemble
+from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, csi_node, driver, pod_with, storage_class
@@ -37,9 +38,8 @@ BATCHES = 20
 CLASS, DRIVER = "fast", "csi.example"
 
 
-def cluster_of(nodes: int, pools: int, zones: int) -> Cluster:
+def fill(cluster: Cluster, nodes: int, pools: int, zones: int) -> None:
     """Nodes with as much storage each, in pools of different sizes, and far more of everything than the pods need."""
-    cluster = Cluster()
     cluster.storage.put(storage_class(CLASS))
     cluster.storage.put(driver(DRIVER))
     for number in range(nodes):
@@ -57,7 +57,6 @@ def cluster_of(nodes: int, pools: int, zones: int) -> Cluster:
         cluster.storage.put(
             capacity(CLASS, name=f"zone-{number}", topology=topology, free=f"{400_000 * pools}Gi", pools=sizes)
         )
-    return cluster
 
 
 def pods_of(kind: str, claims: int, cluster: Cluster) -> Iterator[PodInfo]:
@@ -83,20 +82,20 @@ def refreshed(cluster: Cluster, key: str, version: int) -> CSIStorageCapacity:
 
 def measured(nodes: int, claims: int, pools: int, kind: str, options: argparse.Namespace) -> tuple[float, float]:
     """(µs a decision, µs a refresh)."""
-    profile = parse(storage_configuration(reservation=options.reservation), source="perf").profiles[0]
-    assembled: Assembled = assemble(profile, random.Random(1))
-    cluster = cluster_of(nodes, pools, options.zones)
+    profiles = parse(storage_configuration(reservation=options.reservation), source="perf").profiles
+    engine = Engine(profiles, clock=VirtualClock(), rng=random.Random(1))
+    cluster = engine.cluster
+    fill(cluster, nodes, pools, options.zones)
+    engine.open()
     made = pods_of(kind, claims, cluster)
     version = 1_000_000
 
     def place(pod: PodInfo) -> str:
-        decision = assembled.decider.decide(cluster, pod)
-        if not decision.fits:
-            raise SystemExit(f"no room for {pod.key}: {decision.diagnosis and decision.diagnosis.message()}")
-        for plugin in assembled.reserve:
-            plugin.reserve(decision.cycle, decision.node)
-        cluster.put_pod(pod, decision.node)
-        return decision.node
+        attempt = engine.place(pod)
+        if attempt.placement is None:
+            told = attempt.decision.diagnosis.message() if attempt.decision and attempt.decision.diagnosis else ""
+            raise SystemExit(f"no room for {pod.key}: {told or attempt.status.message}")
+        return attempt.placement.node
 
     pods = [next(made) for _ in range(options.pods)]
     place(next(made))

@@ -34,6 +34,8 @@ FRAMEWORK = {
     # What it is handed.
     "Cycle": "one attempt to place one pod: the pod, the cluster, the plugin's own notes",
     "Api": "what a binding may do in the cluster",
+    "Handle": "what a profile hands its plugins once: its decider and its randomness",
+    "PluginTimes": "who measures the plugins of a cycle",
     "Rows": "which nodes a plugin is asked about",
     # What it answers.
     "Bits": "the type of the bits of a Judgement",
@@ -44,6 +46,9 @@ FRAMEWORK = {
     "Mask": "a yes or no for many nodes",
     "Narrowing": "PreFilter's answer that only some nodes are left",
     "PostFilterResult": "PostFilter's answer: the node and the pods that have to go",
+    "SumsAsked": "a filter's word that nothing but sums decides, for preemption",
+    "PluginCounter": "something a plugin counts, for /metrics",
+    "RowAccount": "what a plugin tells people about one node, for explain",
     "Status": "an answer about the pod as a whole, or about one node in the per-node form",
     "MAX_SCORE": "the highest score of a node",
     "SKIP": "the status that spares a plugin the rest of the cycle",

@@ -19,6 +19,7 @@ from tonnage.objects.selectors import LabelSelector
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.node_affinity import NodeAffinity
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
@@ -37,7 +38,7 @@ REASONS = {
 
 
 def cluster_in(case: Doc) -> Cluster:
-    cluster = Cluster()
+    cluster = add_indexes(Cluster())
     cluster.namespaces.update({"default": {}, **case.get("namespaces", {})})
     for name, labels in case["nodes"].items():
         doc: Doc = {"kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}}

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
+from tonnage.clock import VirtualClock
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
-from tonnage.scheduling.engine.profiles import assemble
-from tonnage.scheduling.engine.snapshot import snapshot_of
+from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import DRIVER, claim, csi_node, driver, pod_with, storage_class, volume
 
@@ -104,10 +104,11 @@ def budget_doc(name: str, doc: Doc) -> Doc:
 
 @pytest.mark.parametrize("case", MEASURED["cases"], ids=lambda case: case["case"])
 def test_as_measured(case: Doc) -> None:
-    snapshot = snapshot_of(objects_in(case))
-    profile = assemble(default_configuration().profiles[0], random.Random(1))
+    engine = Engine(default_configuration().profiles, clock=VirtualClock(), rng=random.Random(1))
+    engine.load(objects_in(case))
+    (profile,) = engine.profiles.values()
     asking = PodInfo(asking_in(case))
-    decision = profile.decider.decide(snapshot.cluster, asking, snapshot.nominator.ahead_of(asking))
+    decision = profile.decider.decide(engine.cluster, asking, engine.queue.nominator.ahead_of(asking))
     assert decision.diagnosis is not None
     (plugin,) = profile.post_filter
     result = plugin.post_filter(decision.cycle, decision.diagnosis)

@@ -22,6 +22,7 @@ from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.decision.scheduling_cycle import Decision
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import (
@@ -124,7 +125,7 @@ def _with_metadata(doc: Doc) -> Doc:
 
 
 def cluster_in(case: Doc) -> Cluster:
-    cluster = Cluster()
+    cluster = add_indexes(Cluster())
     for each in objects_in(case):
         if isinstance(each, Node):
             cluster.put_node(each)

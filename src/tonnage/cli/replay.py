@@ -12,15 +12,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import click
-import msgspec
 
-from tonnage.cli.explain import configuration_for, from_files, say, written
+from tonnage.cli.explain import configuration_for, say_about
 from tonnage.cli.options import feature_gates
+from tonnage.cli.output import say, written, written_json
 from tonnage.gates import Gates
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.replay import Replay, ReplayError
-from tonnage.whatif.replay_report import Deed, show, take
+from tonnage.whatif.replay_report import StepResult, show, take
 from tonnage.whatif.replay_steps import BrokenStep, Schedule, Step, read_steps
+from tonnage.whatif.sources import from_files
 
 
 @click.command()
@@ -61,30 +62,27 @@ def replay(
         say("warning", warning)
     configuration, foreign = configuration_for(config_file, gates)
     creation = Creation(gates)
-    world = from_files(sources, creation, without=steps_file)
-    for note in world.notes:
-        say("note", note)
+    state = from_files(sources, creation, without=steps_file)
+    say_about(state)
     warnings: list[str] = []
     steps = read_steps(steps_file, creation, warnings)
     for warning in warnings:
         say("warning", warning)
-    run = Replay(world.objects, configuration.profiles, foreign=foreign, takes_any_pod=config_file is None)
-    deeds = list(_taken(run, steps, str(steps_file)))
+    run = Replay(state.objects, configuration.profiles, foreign=foreign, takes_any_pod=config_file is None)
+    results = list(_taken(run, steps, str(steps_file)))
     if output == "json":
-        answers = [deed.answer.document() for deed in deeds if deed.answer is not None]
-        text = msgspec.json.format(msgspec.json.encode(answers), indent=2).decode() + "\n"
-        written(lambda: sys.stdout.write(text))
+        written_json([each.answer.document() for each in results if each.answer is not None])
     else:
-        written(lambda: show(deeds, sys.stdout))
+        written(lambda: show(results, sys.stdout))
 
 
-def _taken(run: Replay, steps: Iterable[Step], file: str) -> Iterable[Deed]:
+def _taken(run: Replay, steps: Iterable[Step], file: str) -> Iterable[StepResult]:
     """Take the steps; what was done in each. Raises BrokenStep for one that cannot be taken."""
     foreign_names: set[str] = set()
     names = {profile.scheduler_name for profile in run.profiles}
     for number, step in enumerate(steps, 1):
         try:
-            deed = take(run, number, step)
+            result = take(run, number, step)
         except ReplayError as exc:
             raise BrokenStep(file, number, exc.message, hint=exc.hint) from exc
         if isinstance(step, Schedule):
@@ -92,4 +90,4 @@ def _taken(run: Replay, steps: Iterable[Step], file: str) -> Iterable[Deed]:
             if wanted not in names | foreign_names:
                 foreign_names.add(wanted)
                 say("note", f"{step.pod} asks for schedulerName {wanted}; this is what the default plugins decide")
-        yield deed
+        yield result

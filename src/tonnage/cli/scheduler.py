@@ -140,7 +140,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
                 registry=measures,
                 is_healthy=elector.is_healthy,
                 is_ready=lambda: program.is_synced,
-                debug={"/debug/reservations": program.holds.listed},
+                debug={"/debug/reservations": program.reservations.listed},
             ) as address:
                 click.echo(f"serving health and metrics at {address}", err=True)
                 await run_until_signalled(work)

@@ -25,7 +25,6 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.taints import NOT_READY
 from tonnage.scheduling.cluster.amounts import amounts
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.engine.snapshot import snapshot_of
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 """Annotation of a pod that the node itself runs from a file."""
@@ -151,7 +150,7 @@ class _Planner:
 
     def plan(self, waiting: Iterable[Pod]) -> None:
         infos = sorted(map(PodInfo, waiting), key=self._order)
-        trial = self._trial = Trial(snapshot_of(self._objects).cluster)
+        trial = self._trial = Trial(self._objects)
         for info in infos:
             node_name = info.pod.status.nominated_node_name
             if node_name and not self.is_ours(info.pod):

@@ -1,27 +1,31 @@
 """Placing pods for trial: what the scheduler would decide on a cluster as it might be.
 
-The rules are the scheduler's own, the default profile, with two differences. Nodes are filled one after the other and
-not evenly, because the question here is how few of them will do. And storage is counted by the byte (`Ledger`): a
-capacity object that one pod has claimed will have been refreshed by the time the next comes. Nothing outlives a trial;
-a cluster is made for it from objects and thrown away after.
+The rules are the scheduler's own, its engine with the default profile, with two differences. Nodes are filled one after
+the other and not evenly, because the question here is how few of them will do. And storage is counted by the byte
+(`Ledger`): a capacity object that one pod has claimed will have been refreshed by the time the next comes. Nothing
+outlives a trial; an engine is made for it from objects and thrown away after.
 """
 
 from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from functools import cache
 
 import msgspec
 
+from tonnage.clock import VirtualClock
+from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_args import GROUP_VERSION
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.scheduling_cycle import Decision
-from tonnage.scheduling.engine.profiles import assemble
-from tonnage.scheduling.engine.reserving import reserve
+from tonnage.scheduling.engine.attempt import Stage
+from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.engine.settings import EngineSettings
 
 _STORAGE_ARGS = {"apiVersion": "tonnage.dev/v1alpha1", "kind": "StorageCapacityArgs"}
 _PACKING = {
@@ -46,13 +50,18 @@ def packing_profile() -> ResolvedProfile:
 
 
 class Trial:
-    """A cluster on which pods are put for trial."""
+    """A cluster made of these objects, on which pods are put for trial."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self._profile = assemble(packing_profile(), random.Random(0))
+    def __init__(self, objects: Iterable[Object]) -> None:
+        settings = EngineSettings(takes_any_pod=True, implies_namespaces=True)
+        self._engine = Engine([packing_profile()], clock=VirtualClock(), rng=random.Random(0), settings=settings)
+        self._engine.load(objects)
         self.refusal = ""
         """Why the last pod found no place on the node it was tried on, or on any."""
+
+    @property
+    def cluster(self) -> Cluster:
+        return self._engine.cluster
 
     def selected_for(self, pod: PodInfo) -> frozenset[str]:
         """The nodes that the pod's volumes are being made for already."""
@@ -65,30 +74,31 @@ class Trial:
         With `only` it goes there or nowhere.
         """
         tried = expected_on(pod, only) if only else pod
-        decision = self._profile.decider.decide(self.cluster, tried)
+        attempt = self._engine.place(tried)
+        if attempt.exception is not None:
+            raise attempt.exception
         self.refusal = ""
-        if not decision.fits or (only and decision.node != only):
-            self.refusal = self._reasons(tried, decision, only)
-            return ""
-        kept = reserve(self._profile.reserve, decision.cycle, decision.node)
-        if not kept.is_success:
-            self.refusal = kept.message
-            return ""
-        self.cluster.put_pod(pod, decision.node)
-        return decision.node
+        placement, decision = attempt.placement, attempt.decision
+        if placement is not None and (not only or placement.node == only):
+            return placement.node
+        if placement is not None:  # it fits elsewhere: who refuses this node is asked for
+            self._engine.withdraw(placement)
+            decision = placement.profile.decider.decide(self.cluster, _nominated(tried, ""), diagnose=True)
+        self.refusal = self._reasons(decision, only) if attempt.stage is not Stage.RESERVE else attempt.status.message
+        return ""
 
-    def _reasons(self, pod: PodInfo, decision: Decision, only: str) -> str:
-        if decision.fits:  # elsewhere: who objects to this node is asked for
-            decision = self._profile.decider.decide(self.cluster, _nominated(pod, ""), diagnose=True)
+    def _reasons(self, decision: Decision | None, only: str) -> str:
+        if decision is None:
+            return ""
         if decision.error is not None:
             return decision.error.message
-        told = decision.diagnosis
-        if told is None:
+        diagnosis = decision.diagnosis
+        if diagnosis is None:
             return ""
         row = self.cluster.row_of.get(only, -1)
-        if told.refusal is not None or row < 0:
-            return told.refusal.message if told.refusal is not None else told.message()
-        return ", ".join(told.reasons_of(row))
+        if diagnosis.refusal is not None or row < 0:
+            return diagnosis.refusal.message if diagnosis.refusal is not None else diagnosis.message()
+        return ", ".join(diagnosis.reasons_of(row))
 
 
 def expected_on(pod: PodInfo, node_name: str) -> PodInfo:

@@ -20,7 +20,7 @@ MAX_BINDINGS = 256
 """Bindings that call at a time."""
 
 
-class Slots:
+class BindingSlots:
     def __init__(self, limit: int = MAX_BINDINGS) -> None:
         self._limit = limit
         self._taken = 0

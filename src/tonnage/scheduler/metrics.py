@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -10,9 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from tonnage.clock import Clock
-from tonnage.scheduling.decision.scheduling_cycle import Pipeline
 from tonnage.scheduling.engine.profiles import Assembled
-from tonnage.scheduling.framework import Code, Plugin, Status
+from tonnage.scheduling.framework import Code, Plugin, PluginTimes, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 
 _ATTEMPT_BUCKETS_S = tuple(0.001 * 2**i for i in range(15))
@@ -25,13 +25,12 @@ _RESULTS = {Code.SUCCESS: "scheduled", Code.ERROR: "error"}
 _VOLUMES = "VolumeBinding"
 
 
-class Meter:
+class SchedulerMetrics:
     """The scheduler's metrics. What is a state (queues, cache) is read when somebody looks: see `watch`."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
         self._registry = registry
-        self._decisions = 0
-        self._is_sampling = False
+        self._attempts_begun = 0
         self._attempts = Counter(
             "scheduler_schedule_attempts",
             "Attempts to place a pod, by how they ended.",
@@ -83,21 +82,13 @@ class Meter:
             ("operation",),
             registry=registry,
         )
-        self._reschedulings = Counter(
-            "volume_binding_rescheduling_events",
-            "Bound claims whose volumes are rebuilt on another node (KEP-5925).",
-            registry=registry,
-        )
-
-        self._preemption_attempts = Counter(
-            "scheduler_preemption_attempts", "Times that room was looked for among lesser pods.", registry=registry
-        )
         self._preemption_victims = Histogram(
             "scheduler_preemption_victims",
             "Pods that had to go for one.",
             buckets=_VICTIMS_BUCKETS,
             registry=registry,
         )
+        self._times = _SampledTimes(self._plugin_s, clock)
 
     def attempt(self, profile: str, status: Status, seconds: float) -> None:
         result = _RESULTS.get(status.code, "unschedulable")
@@ -120,73 +111,63 @@ class Meter:
         if status.plugin == _VOLUMES and not status.is_success:
             self._volume_errors.labels(operation).inc()
 
-    def preemption_attempt(self) -> None:
-        self._preemption_attempts.inc()
-
     def victims(self, count: int) -> None:
         self._preemption_victims.observe(count)
 
-    def rescheduled(self) -> None:
-        self._reschedulings.inc()
+    def plugin_times(self) -> PluginTimes | None:
+        """At the start of an attempt: whether its plugins are measured, which is so in one of ten, as upstream does."""
+        self._attempts_begun += 1
+        return self._times if self._attempts_begun % SAMPLE_EVERY == 0 else None
 
-    def time_plugins(self, pipeline: Pipeline, clock: Clock) -> None:
-        """Time the plugins of a pipeline, in one decision of ten, as upstream samples them.
+    @contextmanager
+    def pre_bind(self, plugin: str, clock: Clock) -> Iterator[_TimedStatus]:
+        """Time PreBind, always: few pods have something to prepare, and for those it is long."""
+        timed, began_at = _TimedStatus(), clock.monotonic()
+        try:
+            yield timed
+        finally:
+            result = "Success" if timed.status.is_success else "Error"
+            self._plugin_s.labels("PreBind", plugin, result).observe(clock.monotonic() - began_at)
 
-        The methods of these very instances are wrapped, so that deciding knows nothing of being measured; a call that
-        is not sampled costs a tenth of a microsecond more.
-        """
-        for plugin in pipeline.pre_filter:
-            self._time(plugin, "pre_filter", "PreFilter", clock)
-        for filter_plugin in pipeline.filter:
-            self._time(filter_plugin, "filter", "Filter", clock)
-        for pre_score in pipeline.pre_score:
-            self._time(pre_score, "pre_score", "PreScore", clock)
-        for score, _ in pipeline.score:
-            self._time(score, "score", "Score", clock)
-
-    def time_bindings(self, profile: Assembled, clock: Clock) -> None:
-        """Time Reserve as above, and PreBind always: few pods have something to prepare, and for those it is long."""
-        for reserve in profile.reserve:
-            self._time(reserve, "reserve", "Reserve", clock)
-        for pre_bind in profile.pre_bind:
-            self._time_waiting(pre_bind, "pre_bind", "PreBind", clock)
-
-    def _time_waiting(self, plugin: Plugin, method: str, extension_point: str, clock: Clock) -> None:
-        inner: Callable[..., Awaitable[Status]] = getattr(plugin, method)
-
-        async def timed(*given: Any) -> Status:
-            began_at, told = clock.monotonic(), "Error"
-            try:
-                status = await inner(*given)
-                told = "Success" if status.is_success else "Error"
-                return status
-            finally:
-                self._plugin_s.labels(extension_point, plugin.name, told).observe(clock.monotonic() - began_at)
-
-        setattr(plugin, method, timed)
-
-    def _time(self, plugin: Plugin, method: str, extension_point: str, clock: Clock) -> None:
-        inner: Callable[..., Any] = getattr(plugin, method)
-        seen = self._plugin_s.labels(extension_point, plugin.name, "Success")
-
-        def timed(*given: Any) -> Any:
-            if not self._is_sampling:
-                return inner(*given)
-            began_at = clock.monotonic()
-            answer = inner(*given)
-            seen.observe(clock.monotonic() - began_at)
-            return answer
-
-        setattr(plugin, method, timed)
-
-    def decision_begins(self) -> None:
-        """The next decision is one of ten, or it is not."""
-        self._decisions += 1
-        self._is_sampling = self._decisions % SAMPLE_EVERY == 0
+    def count_plugins(self, profiles: Iterable[Assembled]) -> None:
+        """Show what the plugins of these profiles count."""
+        plugins = [plugin for profile in profiles for plugin in profile.plugins]
+        self.watch(lambda: _summed(plugins))
 
     def watch(self, families: Callable[[], Iterable[Metric]]) -> None:
         """Show what `families` says whenever the metrics are read."""
         self._registry.register(_Read(families))
+
+
+class _TimedStatus:
+    """How something that is being timed ended; an error until it is said otherwise."""
+
+    def __init__(self) -> None:
+        self.status = Status(Code.ERROR)
+
+
+class _SampledTimes:
+    """Times the plugins of the attempts that are sampled. See `framework.PluginTimes`."""
+
+    def __init__(self, histogram: Histogram, clock: Clock) -> None:
+        self._histogram = histogram
+        self._clock = clock
+
+    def run(self, point: str, plugin: str, work: Callable[..., Any], *given: Any) -> Any:
+        began_at = self._clock.monotonic()
+        answer = work(*given)
+        self._histogram.labels(point, plugin, "Success").observe(self._clock.monotonic() - began_at)
+        return answer
+
+
+def _summed(plugins: Iterable[Plugin]) -> Iterable[Metric]:
+    helps: dict[str, str] = {}
+    values: dict[str, int] = {}
+    for plugin in plugins:
+        for each in plugin.counters():
+            helps[each.name] = each.help
+            values[each.name] = values.get(each.name, 0) + each.value
+    return [counter(name, helps[name], (), {(): float(value)}) for name, value in values.items()]
 
 
 class _Read(Collector):

@@ -50,7 +50,7 @@ class _Wait:
             self.answer.set_result(found)
 
 
-class Waits:
+class PreBindWaits:
     """All checks that wait for an answer. Single-threaded."""
 
     def __init__(self, clock: Clock) -> None:

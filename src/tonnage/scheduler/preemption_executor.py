@@ -21,27 +21,20 @@ arrives would see pods that do not go, and take others as well.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tonnage import logs
-from tonnage.clock import Clock, rfc3339
+from tonnage.clock import rfc3339
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduler.binding_slots import Slots
-from tonnage.scheduler.metrics import Meter
-from tonnage.scheduler.nominations import Nominations, StatusWrites
-from tonnage.scheduler.pod_conditions import Events
-from tonnage.scheduler.pre_bind_waits import Waits
-from tonnage.scheduler.preparations import Preparations
-from tonnage.scheduler.waiting_pods import WaitingPods
+from tonnage.scheduler.context import SchedulerContext
+from tonnage.scheduler.nominations import Nominations
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.framework import SUCCESS, Plugin, PostFilterResult, Status
-from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
+from tonnage.scheduling.framework import SUCCESS, PostFilterPlugin, PostFilterResult, Status
 from tonnage.scheduling.preemption.preemption import DISRUPTION_TARGET, PREEMPTED
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
-from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 
 SEEN_WITHIN_S: Final = 30.0
 """How long the informer's word on deleted victims is waited for: longer than a watch takes to be opened again."""
@@ -49,17 +42,11 @@ SEEN_WITHIN_S: Final = 30.0
 _log = logs.logger("tonnage.scheduler")
 
 
-class Deletes(StatusWrites, Protocol):
-    """The calls of a client that a preemption needs."""
-
-    async def delete(self, kind: type[Pod], key: str, *, uid: str = "") -> None: ...
-
-
 @dataclass(slots=True)
-class Undertaking:
+class StartedPreemption:
     """One preemption: who makes room, for whom, and what is to be done for it."""
 
-    plugin: Plugin
+    plugin: PostFilterPlugin
     pod: PodInfo
     node: str
     victims: tuple[PodInfo, ...]
@@ -68,111 +55,89 @@ class Undertaking:
     """Lesser pods that were expected on the node."""
 
 
-class Preemptions:
-    """`newest` gives a pod as the informer knows it, None when it is gone."""
+class PreemptionExecutor:
+    """Carries preemptions out, beside the scheduling loop."""
 
-    def __init__(
-        self,
-        client: Deletes,
-        events: Events,
-        *,
-        queue: SchedulingQueue,
-        nominations: Nominations,
-        waiting: WaitingPods,
-        preparations: Preparations,
-        waits: Waits,
-        slots: Slots,
-        meter: Meter,
-        clock: Clock,
-        newest: Callable[[str], Pod | None],
-    ) -> None:
-        self._client = client
-        self._events = events
-        self._queue = queue
+    def __init__(self, context: SchedulerContext, nominations: Nominations) -> None:
+        self._context = context
+        self._queue = context.engine.queue
         self._nominations = nominations
-        self._waiting = waiting
-        self._preparations = preparations
-        self._waits = waits
-        self._slots = slots
-        self._meter = meter
-        self._clock = clock
-        self._newest = newest
 
     # -- on the loop --------------------------------------------------------------------------------------------------
 
-    def hold_back(self, plugin: Plugin, queued: QueuedPod, found: PostFilterResult) -> None:
+    def hold_back(self, plugin: PostFilterPlugin, queued: QueuedPod, found: PostFilterResult) -> None:
         """Before the pod goes back to the queue: keep it there for as long as its victims are being deleted."""
         if any(not victim.is_terminating for victim in found.victims):
-            _preempting(plugin).add(queued.uid)
+            plugin.preemption_begins(queued.info)
 
-    def begin(self, plugin: Plugin, queued: QueuedPod, found: PostFilterResult) -> Undertaking:
+    def begin(self, plugin: PostFilterPlugin, queued: QueuedPod, found: PostFilterResult) -> StartedPreemption:
         """The pod is in the queue again, and expected on its node: make way for it in memory."""
         let_go = self._queue.release(found.nominated_node, below=queued.info.priority)
         victims = tuple(victim for victim in found.victims if not victim.is_terminating)
         if victims:
-            self._meter.victims(len(found.victims))
-        return Undertaking(plugin, queued.info, found.nominated_node, victims, let_go)
+            self._context.metrics.victims(len(found.victims))
+        return StartedPreemption(plugin, queued.info, found.nominated_node, victims, let_go)
 
-    def give_up(self, plugin: Plugin, queued: QueuedPod) -> None:
+    def give_up(self, plugin: PostFilterPlugin, queued: QueuedPod) -> None:
         """The pod did not go back to the queue: nobody has to go for it."""
-        _preempting(plugin).discard(queued.uid)
+        plugin.preemption_ends(queued.info)
 
     # -- beside it ----------------------------------------------------------------------------------------------------
 
-    async def carry_out(self, undertaking: Undertaking, told: Awaitable[None]) -> None:
+    async def carry_out(self, started: StartedPreemption, told: Awaitable[None]) -> None:
         """Write the nomination (`told`), then see the victims off. Never raises for what the API says."""
-        pod = undertaking.pod
-        self._slots.take()
+        pod = started.pod
+        self._context.slots.take()
         done = False
         try:
             await told
-            await self._nominations.take_back(undertaking.let_go)
-            known = self._newest(pod.key)
+            await self._nominations.take_back(started.let_go)
+            known = self._context.newest(pod.key)
             if known is not None and uid_of(known) == pod.uid:
-                done = await self._see_off(undertaking)
+                done = await self._see_off(started)
         finally:
-            self._slots.give()
-            _preempting(undertaking.plugin).discard(pod.uid)
+            self._context.slots.give()
+            started.plugin.preemption_ends(pod)
             if done:
-                self._queue.gate_opened(pod.pod, undertaking.plugin.name)
+                self._queue.gate_opened(pod.pod, started.plugin.name)
             else:
                 self._queue.let_down(pod.pod)
 
-    async def _see_off(self, undertaking: Undertaking) -> bool:
+    async def _see_off(self, started: StartedPreemption) -> bool:
         """Delete the victims, the last when all others are; False when one cannot be, or is not seen to go."""
-        if not undertaking.victims:
+        if not started.victims:
             return True
-        *others, last = undertaking.victims
-        found = await asyncio.gather(*(self._preempt(undertaking, victim) for victim in others))
-        if not all(found) or not await self._preempt(undertaking, last):
+        *others, last = started.victims
+        found = await asyncio.gather(*(self._preempt(started, victim) for victim in others))
+        if not all(found) or not await self._preempt(started, last):
             return False
-        _log.info("Preempted", pod=undertaking.pod.key, node=undertaking.node, victims=len(undertaking.victims))
-        bound = [victim for victim in undertaking.victims if victim.pod.spec.node_name]
-        with self._slots.rest():
+        _log.info("Preempted", pod=started.pod.key, node=started.node, victims=len(started.victims))
+        bound = [victim for victim in started.victims if victim.pod.spec.node_name]
+        with self._context.slots.rest():
             about = [(Pod, victim.key) for victim in bound]
-            seen = await self._waits.settled(lambda: self._are_going(bound), SEEN_WITHIN_S, about)
+            seen = await self._context.waits.settled(lambda: self._are_going(bound), SEEN_WITHIN_S, about)
         return seen.is_success
 
     def _are_going(self, victims: Iterable[PodInfo]) -> Status | None:
         return SUCCESS if all(map(self._is_going, victims)) else None
 
     def _is_going(self, victim: PodInfo) -> bool:
-        known = self._newest(victim.key)
+        known = self._context.newest(victim.key)
         return known is None or uid_of(known) != victim.uid or known.metadata.is_terminating
 
-    async def _preempt(self, undertaking: Undertaking, victim: PodInfo) -> bool:
+    async def _preempt(self, started: StartedPreemption, victim: PodInfo) -> bool:
         """Make one pod give way, and tell people; False when that failed."""
-        plugin, pod = undertaking.plugin.name, undertaking.pod
-        note = f"Preempted by pod {pod.uid} on node {undertaking.node}"
-        waiting = self._waiting.get(victim.uid)
-        if (waiting is not None and waiting.preempt(plugin)) or self._preparations.call_off(
+        plugin, pod = started.plugin.name, started.pod
+        note = f"Preempted by pod {pod.uid} on node {started.node}"
+        waiting = self._context.waiting_pods.get(victim.uid)
+        if (waiting is not None and waiting.preempt(plugin)) or self._context.in_pre_bind.call_off(
             victim.uid, f"preempted by {plugin}"
         ):
             note += " (in kube-scheduler memory)."
         else:
             try:
                 await self._doom(victim, pod.pod.spec.scheduler_name)
-                await self._client.delete(Pod, victim.key, uid=victim.pod.metadata.uid)
+                await self._context.client.delete(Pod, victim.key, uid=victim.pod.metadata.uid)
             except NotFound:
                 return True  # it went by itself
             except TonnageError as exc:
@@ -180,7 +145,7 @@ class Preemptions:
                     return True  # as well; or another has its name
                 _log.warning("Cannot preempt", pod=pod.key, victim=victim.key, error=exc.message)
                 return False
-        self._events.event(victim.pod, "Normal", "Preempted", "Preempting", note, pod.pod)
+        self._context.events.event(victim.pod, "Normal", "Preempted", "Preempting", note, pod.pod)
         return True
 
     async def _doom(self, victim: PodInfo, scheduler_name: str) -> None:
@@ -196,11 +161,6 @@ class Preemptions:
             if (known.reason, known.message) == (PREEMPTED, condition["message"]):
                 return
         else:
-            condition["lastTransitionTime"] = rfc3339(self._clock.now())
+            condition["lastTransitionTime"] = rfc3339(self._context.clock.now())
         patch = {"metadata": {"uid": victim.pod.metadata.uid}, "status": {"conditions": [condition]}}
-        await self._client.patch(Pod, victim.key, patch, patch_type="strategic", subresource="status")
-
-
-def _preempting(plugin: Plugin) -> set[str]:
-    """The pods that a plugin holds back; nobody, where it does not know how."""
-    return plugin.preempting if isinstance(plugin, DefaultPreemption) else set()
+        await self._context.client.patch(Pod, victim.key, patch, patch_type="strategic", subresource="status")

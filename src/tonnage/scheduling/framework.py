@@ -14,21 +14,22 @@ Who finds that too much writes the per-node form instead (`per_node.py`), and is
 `PodInfo.signature` covers. Then equal pods share it, and only rows that changed are asked again. A row-local plugin
 that reads more than the pod (its claims, say) tells in PreFilter what else makes pods equal (`Cycle.tell_apart`), or
 that this pod is like no other (`Cycle.is_unlike_others`): then it is asked every time, for this pod. `node_only = True`
-promises more: nothing but what the row's node says of itself, and `PodInfo.wishes`; then the pods of a row may come and
-go without it being asked again. Whether PreFilter or PreScore of such a plugin says SKIP is to depend on the same. A
-plugin that looks across rows (spreading, pod affinity) says False and is asked every time; it should answer None fast
-when it has nothing to say about a pod.
+promises more: nothing but what the row's node says of itself, and `PodInfo.node_constraints`; then the pods of a row
+may come and go without it being asked again. Whether PreFilter or PreScore of such a plugin says SKIP is to depend on
+the same. A plugin that looks across rows (spreading, pod affinity) says False and is asked every time; it should answer
+None fast when it has nothing to say about a pod.
 
 Nothing here does I/O. What must (PreBind, Bind) is handed an `Api` by the program that runs the binding.
 """
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -52,12 +53,15 @@ __all__ = [
     "Cycle",
     "EventHint",
     "FilterPlugin",
+    "Handle",
     "Ints",
     "Judgement",
     "Mask",
     "Narrowing",
     "PermitPlugin",
     "Plugin",
+    "PluginCounter",
+    "PluginTimes",
     "PostBindPlugin",
     "PostFilterPlugin",
     "PostFilterResult",
@@ -67,9 +71,11 @@ __all__ = [
     "PreScorePlugin",
     "QueueSortPlugin",
     "ReservePlugin",
+    "RowAccount",
     "Rows",
     "ScorePlugin",
     "Status",
+    "SumsAsked",
     "refuse",
     "scaled_to_max",
     "unresolvable",
@@ -79,6 +85,7 @@ __all__ = [
 MAX_SCORE = 100
 
 Kind = TypeVar("Kind", bound=Object)
+T = TypeVar("T")
 
 Bits = npt.NDArray[np.int64]
 
@@ -135,8 +142,8 @@ def unresolvable(*reasons: str) -> Status:
 class Judgement:
     """A filter's answer over the rows it was asked about.
 
-    Bit i of `bits[k]` is set when `reasons[i]` holds against row k; 0 lets the row pass. reasons.py says how many there
-    may be. `unresolvable` says for which of the refused rows preemption cannot help: all, none, or as a mask.
+    Bit i of `bits[k]` is set when `reasons[i]` holds against row k; 0 lets the row pass. reason_bits.py says how many
+    there may be. `unresolvable` says for which of the refused rows preemption cannot help: all, none, or as a mask.
     """
 
     bits: Bits
@@ -154,6 +161,14 @@ class Narrowing:
     """A PreFilter plugin may leave only some nodes in the race; the others are refused in its name."""
 
     rows: frozenset[int]
+
+
+class PluginTimes(Protocol):
+    """Whoever measures plugins. A cycle that has one runs every plugin through it."""
+
+    def run(self, point: str, plugin: str, work: Callable[..., Any], *given: Any) -> Any:
+        """`work(*given)`, measured as this plugin's at this extension point."""
+        ...
 
 
 class Cycle:
@@ -174,6 +189,7 @@ class Cycle:
         "skip_filter",
         "skip_score",
         "state",
+        "times",
         "unshared",
     )
 
@@ -193,7 +209,16 @@ class Cycle:
         """Row-local plugins whose answers to this pod are nobody else's."""
         self.passing: Mask | None = None
         """Over all rows: did the row pass the filters? None before they were asked."""
+        self.times: PluginTimes | None = None
+        """Set in the cycles that are measured."""
         self._feasible: npt.NDArray[np.intp] | None = None
+
+    def run(self, point: str, plugin: Plugin, work: Callable[..., T], *given: Any) -> T:
+        """Ask a plugin at an extension point: `work`, its method, with what it is given."""
+        if self.times is None:
+            return work(*given)
+        measured: T = self.times.run(point, plugin.name, work, *given)
+        return measured
 
     @property
     def signature(self) -> Hashable:
@@ -219,12 +244,61 @@ class Cycle:
         self._feasible = rows
 
 
+class Handle(Protocol):
+    """What a profile hands its plugins once all of them are made. `decider` is its decision.Decider."""
+
+    @property
+    def decider(self) -> Any: ...
+
+    @property
+    def rng(self) -> random.Random: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PluginCounter:
+    """Something a plugin counts, for /metrics. `name` goes without the `_total` it is shown with."""
+
+    name: str
+    help: str
+    value: int
+
+
+class RowAccount(Protocol):
+    """What a plugin has to tell people about one row, beyond its reasons."""
+
+    def document(self) -> Any:
+        """As `explain -o json` shows it."""
+        ...
+
+
 class Plugin(ABC):
     """What every plugin has. Methods a class does not override are not called."""
 
     name: ClassVar[str]
     row_local: ClassVar[bool] = False
     node_only: ClassVar[bool] = False
+
+    def connect(self, handle: Handle) -> None:  # noqa: B027  # most plugins need nothing of it
+        """Called once, before the plugin is first asked."""
+
+    def indexes(self) -> Iterable[type]:
+        """The indexes of a cluster that this plugin reads by `Cluster.index`, so that they are kept for it.
+
+        See engine/indexes.py for those there are.
+        """
+        return ()
+
+    def counters(self) -> Iterable[PluginCounter]:
+        """What it has counted so far; the counters of all profiles are added up."""
+        return ()
+
+    def account(self, cycle: Cycle) -> Mapping[int, RowAccount] | None:
+        """For `explain`, after the filters: what it can tell about each row; None when it has nothing to tell."""
+        return None
+
+    def nearest_miss(self, account: RowAccount) -> Any:
+        """For `explain`: how near a row that this plugin refused came, read off its account; None when unknown."""
+        return None
 
     def events(self) -> Iterable[EventHint]:
         """What may make a pod that this plugin turned away schedulable: masks of events, each with an optional hint.
@@ -264,6 +338,20 @@ class FilterPlugin(Plugin):
         """
         return self.node_only
 
+    def sums(self, pod: PodInfo) -> SumsAsked | None:
+        """What the pod asks for, if a row passes just when it has so much left of each; None if more decides.
+
+        Preemption then adds up what pods would give back for all rows at once, instead of trying them one by one.
+        """
+        return None
+
+
+class SumsAsked(NamedTuple):
+    """Amounts by resource, and the reason that is told when there is too little of each; the last stands for more."""
+
+    amounts: Sequence[tuple[str, int]]
+    reasons: tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
@@ -286,6 +374,12 @@ class PostFilterPlugin(Plugin):
     @abstractmethod
     def post_filter(self, cycle: Cycle, diagnosis: Any) -> PostFilterResult:
         """Nothing fits: make room, or say why that would not help. (Preemption.) `diagnosis` is a Diagnosis."""
+
+    def preemption_begins(self, pod: PodInfo) -> None:
+        """The victims of this plugin's last answer for a pod are being deleted from now on."""
+
+    def preemption_ends(self, pod: PodInfo) -> None:
+        """They are gone, or it failed. May be called for a pod whose preemption never began."""
 
 
 class PreScorePlugin(Plugin):

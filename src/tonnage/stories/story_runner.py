@@ -12,8 +12,6 @@ an end; a wait that ends without its condition is a claim that did not hold, and
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
@@ -21,7 +19,6 @@ from typing import Any, TypeVar
 import msgspec
 from rich.console import Console
 
-from tonnage.cli.explain import LISTED
 from tonnage.client.http import Client
 from tonnage.clock import Clock
 from tonnage.driver.names import TOPOLOGY_KEY
@@ -34,14 +31,12 @@ from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane import Plane
-from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.loading import load_configuration
-from tonnage.scheduling.decision import explain as accounts
 from tonnage.scheduling.decision.explain import Explanation
-from tonnage.scheduling.engine.profiles import assemble
-from tonnage.scheduling.engine.snapshot import snapshot_of
 from tonnage.scheduling.plugins.entry_points import foreign_plugins
 from tonnage.stories.objects import described, pod_of
+from tonnage.whatif.explain import explain_pod
+from tonnage.whatif.sources import listed
 
 T = TypeVar("T")
 
@@ -144,16 +139,13 @@ class StoryRunner:
         return answer
 
     async def _objects(self) -> list[Object]:
-        found = await asyncio.gather(*(self.client.list(cls) for cls in LISTED))
-        return [each for listed in found for each in listed.items]
+        return (await listed(self.client))[0]
 
     def _explain(self, pod: Pod, objects: Sequence[Object]) -> Explanation:
         settings, foreign = self.plane.settings, foreign_plugins()
         configuration = load_configuration(settings.scheduler_config, settings.gates, foreign)
         profile = configuration.profile_named(pod.spec.scheduler_name) or configuration.profiles[0]
-        assembled = assemble(profile, random.Random(0), foreign)
-        snapshot, info = snapshot_of([*objects, pod], self.clock), PodInfo(pod)
-        return accounts.explain(assembled.decider, snapshot.cluster, info, snapshot.nominator.ahead_of(info))
+        return explain_pod(pod, [*objects, pod], profile, clock=self.clock, foreign=foreign)
 
     def _imagined(self, cls: type[Any], doc: Doc) -> Any:
         metadata = {**doc["metadata"], "namespace": self.namespace, "uid": f"imagined-{doc['metadata']['name']}"}

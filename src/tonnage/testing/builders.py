@@ -14,6 +14,7 @@ from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.indexes import add_indexes
 
 Doc = dict[str, Any]
 
@@ -109,7 +110,7 @@ def info(name: str, **options: Any) -> PodInfo:
 
 
 def cluster_of(*objects: Object) -> Cluster:
-    """A cluster with these nodes, these pods where they say they are, and these storage objects."""
+    """A cluster with these nodes, these pods where they say they are, and these storage objects; with all indexes."""
     cluster = Cluster()
     for each in objects:
         if isinstance(each, Node):
@@ -118,7 +119,7 @@ def cluster_of(*objects: Object) -> Cluster:
             place(cluster, each)
         else:
             cluster.storage.put(each)
-    return cluster
+    return add_indexes(cluster)
 
 
 def _taint(text: str) -> Doc:

@@ -30,6 +30,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
+from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.whatif.volume_report import print_volumes
 
 MAX_ROWS = 20
@@ -75,7 +76,7 @@ def _print(explanation: Explanation, weights: Mapping[str, int], console: Consol
         _print_refused(explanation, refused, console)
     if explanation.volumes:
         console.print()
-        accounts = explanation.volumes.items()
+        accounts = [(name, each) for name, each in explanation.volumes.items() if isinstance(each, NodeAccount)]
         print_volumes(accounts, console, max_rows=MAX_ROWS, table=_table(), named=_named)
 
 
@@ -199,7 +200,7 @@ def _print_refused(explanation: Explanation, nodes: Sequence[NodeAnswer], consol
 
 def _nearest_miss(explanation: Explanation, refused: Sequence[NodeAnswer]) -> str:
     """How near the nearest of these nodes came, for want of storage; which one, unless all came as near."""
-    misses = [(miss, each.name) for each in refused if (miss := explanation.miss_on(each)) is not None]
+    misses = [(miss, each.name) for each in refused if (miss := each.miss) is not None]
     if not misses:
         return ""
     nearest, name = min(misses)

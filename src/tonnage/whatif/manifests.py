@@ -28,6 +28,9 @@ from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND, Resource
+from tonnage.objects.scheduling_v1 import PriorityClass
+from tonnage.objects.scheme import resource_of
+from tonnage.scheduling.engine.kinds import READ_KINDS
 from tonnage.suggestions import did_you_mean
 from tonnage.whatif.manifest_errors import BrokenManifest, Origin, malformed, unknown_fields
 from tonnage.whatif.manifest_text import documents_of
@@ -35,20 +38,11 @@ from tonnage.whatif.manifest_text import documents_of
 STDIN = "-"
 _SUFFIXES = (".json", ".yaml", ".yml")
 
-_CORE = ("Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ReplicationController", "Service")
-_STORAGE = ("CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment")
 READ: dict[tuple[str, str], Resource] = {
-    (version, kind): BY_KIND[version, kind]
-    for version, kinds in (
-        ("v1", _CORE),
-        ("apps/v1", ("ReplicaSet", "StatefulSet")),
-        ("policy/v1", ("PodDisruptionBudget",)),
-        ("scheduling.k8s.io/v1", ("PriorityClass",)),
-        ("storage.k8s.io/v1", _STORAGE),
-    )
-    for kind in kinds
+    (resource.api_version, resource.kind): resource
+    for resource in (*(resource_of(each.cls) for each in READ_KINDS), resource_of(PriorityClass))
 }
-"""What a decision looks at, by apiVersion and kind."""
+"""What a decision looks at, by apiVersion and kind; priorities are looked up when a pod is created."""
 
 _OTHERS = frozenset(kind for _, kind in BY_KIND) | {"PodTemplate", "PodGroup", "VolumeAttributesClass"}
 """Kinds of the same groups that exist beside them, and may look like a slip of the pen."""

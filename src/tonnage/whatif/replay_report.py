@@ -38,7 +38,7 @@ _UNBROKEN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class StepResult:
     """One step and what came of it; `answer` is that of a `schedule`."""
 
     number: int
@@ -47,47 +47,51 @@ class Deed:
     answer: Explanation | None = None
 
 
-def take(run: Replay, number: int, step: Step) -> Deed:
+def take(run: Replay, number: int, step: Step) -> StepResult:
     """Take one step. Raises ReplayError for one that cannot be taken now."""
     match step:
         case Schedule(pod):
-            return Deed(number, f"schedule {pod}", answer=run.schedule(pod))
+            return StepResult(number, f"schedule {pod}", answer=run.schedule(pod))
         case FailBinding(pod):
-            return Deed(number, f"fail_binding {pod}", [f"it is not on its way to {run.fail_binding(pod)} any more"])
+            return StepResult(
+                number, f"fail_binding {pod}", [f"it is not on its way to {run.fail_binding(pod)} any more"]
+            )
         case Apply(objects):
-            return Deed(number, "apply", [f"{type(each).__name__} {each.key} {run.apply(each)}" for each in objects])
+            return StepResult(
+                number, "apply", [f"{type(each).__name__} {each.key} {run.apply(each)}" for each in objects]
+            )
         case Delete(references):
             for each in references:
                 run.delete(each.kind, each.namespace, each.name)
-            return Deed(number, "delete", [f"{each} deleted" for each in references])
+            return StepResult(number, "delete", [f"{each} deleted" for each in references])
         case Advance(seconds):
-            return Deed(number, f"advance {seconds:g} s", [f"it is {rfc3339(run.advance(seconds))}"])
+            return StepResult(number, f"advance {seconds:g} s", [f"it is {rfc3339(run.advance(seconds))}"])
         case Restart():
             forgotten = [f"forgotten: {pod} on its way to {node}" for pod, node in run.restart()]
-            return Deed(number, "restart", forgotten or ["no pod was on its way"])
+            return StepResult(number, "restart", forgotten or ["no pod was on its way"])
 
 
-def show(deeds: Iterable[Deed], out: TextIO) -> None:
+def show(results: Iterable[StepResult], out: TextIO) -> None:
     """Write all steps, one after the other; in a pipe without colours and broken lines."""
     if Console(file=out).is_terminal:
-        _print(deeds, Console(file=out, highlight=False))
+        _print(results, Console(file=out, highlight=False))
         return
     page = io.StringIO()
-    _print(deeds, Console(file=page, highlight=False, width=_UNBROKEN, force_terminal=False))
+    _print(results, Console(file=page, highlight=False, width=_UNBROKEN, force_terminal=False))
     out.write(page.getvalue())
 
 
-def _print(deeds: Iterable[Deed], console: Console) -> None:
-    for deed in deeds:
-        console.print(Text.assemble((f"step {deed.number}", "bold"), f": {deed.title}"))
-        if deed.answer is not None:
-            console.print(Text("  ").append_text(_told(deed.answer)))
-            for line in _misses(deed.answer):
+def _print(results: Iterable[StepResult], console: Console) -> None:
+    for result in results:
+        console.print(Text.assemble((f"step {result.number}", "bold"), f": {result.title}"))
+        if result.answer is not None:
+            console.print(Text("  ").append_text(_told(result.answer)))
+            for line in _misses(result.answer):
                 console.print(Text(f"  {line}"))
-        for line in deed.lines[:MAX_LINES]:
+        for line in result.lines[:MAX_LINES]:
             console.print(Text(f"  {line}"))
-        if len(deed.lines) > MAX_LINES:
-            console.print(Text(f"  … and {len(deed.lines) - MAX_LINES:,} more", style="dim"))
+        if len(result.lines) > MAX_LINES:
+            console.print(Text(f"  … and {len(result.lines) - MAX_LINES:,} more", style="dim"))
 
 
 def _told(answer: Explanation) -> Text:
@@ -102,7 +106,7 @@ def _misses(answer: Explanation) -> Iterable[str]:
     """The nodes that were refused for their storage, the nearest first."""
     if answer.node:
         return
-    found = sorted((miss, each.name) for each in answer.nodes if (miss := answer.miss_on(each)) is not None)
+    found = sorted((miss, each.name) for each in answer.nodes if (miss := each.miss) is not None)
     for miss, name in found[:MAX_MISSES]:
         yield f"{name}: {miss.told}"
     if len(found) > MAX_MISSES:

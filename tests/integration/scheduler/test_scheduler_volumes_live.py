@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.scheduler.binding_api import LiveWorld
-from tonnage.scheduler.metrics import Meter
-from tonnage.scheduler.pre_bind_waits import Waits
+from tonnage.scheduler.binding_api import LiveBindingApi
+from tonnage.scheduler.pre_bind_waits import PreBindWaits
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import free_port, unverified_tls
 from tonnage.testing.processes import Cluster, start_cluster
@@ -217,8 +215,8 @@ def test_a_pod_is_bound_when_its_volume_was_made_where_it_goes(stage):
 async def test_a_write_that_is_based_on_an_old_state_is_a_conflict(stage):
     stage.claim("data")
     async with Client.connect(kubeconfig.load(stage.server.kubeconfig)) as client:
-        waits, events = Waits(client.clock), Recorder(client, "tests", "tests")
-        world = LiveWorld(client, waits, events, Meter(CollectorRegistry()), lambda _key: None)
+        waits, events = PreBindWaits(client.clock), Recorder(client, "tests", "tests")
+        world = LiveBindingApi(client, waits, events, lambda _key: None)
         seen = await client.get(PersistentVolumeClaim, "default/data")
         written = await world.patch(seen, {"metadata": {"annotations": {SELECTED_NODE: "a"}}})
         assert written.selected_node == "a" and written.metadata.resource_version != seen.metadata.resource_version

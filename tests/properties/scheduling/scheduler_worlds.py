@@ -18,6 +18,7 @@ from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.indexes import add_indexes
 
 GPU, FPGA, HUGE = "example.com/gpu", "other.example/fpga", "hugepages-2Mi"
 
@@ -204,7 +205,7 @@ class World:
     """The same cluster twice: as documents, and as columns."""
 
     make: Maker
-    cluster: Cluster = field(default_factory=Cluster)
+    cluster: Cluster = field(default_factory=lambda: add_indexes(Cluster()))
     nodes: dict[str, Doc] = field(default_factory=dict)
     pods: dict[str, Doc] = field(default_factory=dict)
 

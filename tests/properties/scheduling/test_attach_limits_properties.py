@@ -23,6 +23,7 @@ from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.columns import Rows, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.framework import SKIP, Cycle, Judgement
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
@@ -70,7 +71,7 @@ class World:
     """The same cluster twice: as objects by name, and as columns."""
 
     rng: random.Random
-    cluster: Cluster = field(default_factory=Cluster)
+    cluster: Cluster = field(default_factory=lambda: add_indexes(Cluster()))
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     claims: dict[str, PersistentVolumeClaim] = field(default_factory=dict)
@@ -226,7 +227,7 @@ def _made(seed: int, steps: int) -> World:
     for namespace, name, owner in EVERY_CLAIM:
         world.put_claim(namespace, name, owner)
     if world.rng.random() < 0.5:  # whether it counts along or is made later must not matter
-        world.cluster.view(AttachedVolumes)
+        world.cluster.index(AttachedVolumes)
     for _ in range(steps):
         world.step()
     return world
@@ -438,7 +439,7 @@ def test_remembered_answers_are_those_of_a_full_count(world: World, needs_driver
 @given(worlds)
 def test_what_is_on_a_node_is_what_a_full_count_finds(world: World) -> None:
     """Where there is a CSINode: without one upstream does not count in-tree disks, and nobody compares the number."""
-    view = world.cluster.view(AttachedVolumes)
+    view = world.cluster.index(AttachedVolumes)
     for _ in range(30):
         world.step()
     for name, on_node in world.csi_nodes.items():
@@ -452,7 +453,7 @@ def test_what_is_on_a_node_is_what_a_full_count_finds(world: World) -> None:
 @few
 @given(worlds)
 def test_nothing_is_left_when_everybody_is_gone(world: World) -> None:
-    view = world.cluster.view(AttachedVolumes)
+    view = world.cluster.index(AttachedVolumes)
     for name in sorted(world.pods):
         world.cluster.remove_pod(world.pods.pop(name).metadata.uid)
     for name in sorted(world.attachments):

@@ -29,6 +29,7 @@ from tonnage.scheduling.cluster import residents
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.framework import SKIP, Code, Cycle, Judgement
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
@@ -47,7 +48,7 @@ Verdict = tuple[str, str]
 class World:
     """The same cluster twice: as columns with observers, and as two dictionaries."""
 
-    cluster: Cluster = field(default_factory=Cluster)
+    cluster: Cluster = field(default_factory=lambda: add_indexes(Cluster()))
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
 

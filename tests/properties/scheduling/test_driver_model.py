@@ -22,11 +22,10 @@ import pytest
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.decision.scheduling_cycle import Decision
-from tonnage.scheduling.engine.profiles import assemble
+from tonnage.scheduling.engine.attempt import Placement
+from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import CLASS, capacity, claim, driver, pod_with, storage_class, volume
@@ -67,14 +66,16 @@ class Model:
     def __init__(self, seed: int, reservation: str, pool_fit: str) -> None:
         self.rng = random.Random(seed)
         text = storage_configuration(reservation=reservation, poolFit=pool_fit)
-        self.profile = assemble(parse(text, source="the model").profiles[0], random.Random(seed))
         self.clock = VirtualClock()
-        self.cluster = Cluster(self.clock)
+        profiles = parse(text, source="the model").profiles
+        self.engine = Engine(profiles, clock=self.clock, rng=random.Random(seed))
+        self.engine.open()
+        self.cluster = self.engine.cluster
         self.storage = self.cluster.storage
         self.driver = Driver(self.rng, nodes=3)
         self.numbers = count()
         self.sizes: dict[str, int] = {}
-        self.waiting: dict[str, tuple[Pod, Decision]] = {}  # claim -> the pod it is being made for
+        self.waiting: dict[str, tuple[Pod, Placement]] = {}  # claim -> the pod it is being made for
         self.settled: list[tuple[Pod, list[str]]] = []
         self.seen: Counter[str] = Counter()
         self.storage.put(storage_class())
@@ -104,17 +105,16 @@ class Model:
             self.sizes[each] = self.rng.choice((5, 10, 20, 30, 40, 60))
             self.storage.put(claim(each, f"{self.sizes[each]}Gi"))
         pod = pod_with(name, *claims)
-        decision = self.profile.decider.decide(self.cluster, PodInfo(pod))
-        if not decision.fits:
+        attempt = self.engine.place(PodInfo(pod))
+        placement = attempt.placement
+        if placement is None:
+            assert attempt.status.is_success, attempt.status
             self.seen["turned away"] += 1
             return
-        for plugin in self.profile.reserve:
-            assert plugin.reserve(decision.cycle, decision.node).is_success
-        self.cluster.put_pod(decision.cycle.pod, decision.node)
         self.seen["placed"] += 1
         for each in claims:  # PreBind writes what Reserve assumed
-            self.storage.put(claim(each, f"{self.sizes[each]}Gi", selected_node=decision.node))
-            self.waiting[each] = (pod, decision)
+            self.storage.put(claim(each, f"{self.sizes[each]}Gi", selected_node=placement.node))
+            self.waiting[each] = (pod, placement)
 
     def pod_goes(self) -> None:
         if not self.settled:
@@ -134,11 +134,11 @@ class Model:
         if not self.waiting:
             return
         name = self.rng.choice(sorted(self.waiting))
-        pod, decision = self.waiting.pop(name)
-        size, where = self.sizes[name], decision.node
+        pod, placement = self.waiting.pop(name)
+        size, where = self.sizes[name], placement.node
         if not self.driver.make(name, where, size):
             self.seen["refused"] += 1
-            self.give_up(pod, decision)
+            self.give_up(pod, placement)
             return
         made = volume(f"pv-{name}", f"{size}Gi", on=where, claim=f"default/{name}")
         now = msgspec.structs.replace(made.metadata, creation_timestamp=self.clock.now())
@@ -148,11 +148,9 @@ class Model:
         if not any(each in self.waiting for each in claims):
             self.settled.append((pod, claims))
 
-    def give_up(self, pod: Pod, decision: Decision) -> None:
+    def give_up(self, pod: Pod, placement: Placement) -> None:
         """A pod whose volume could not be made: everything of it goes away."""
-        for plugin in self.profile.reserve:
-            plugin.unreserve(decision.cycle, decision.node)
-        self.cluster.remove_pod(PodInfo(pod).uid)
+        self.engine.withdraw(placement)
         for each in pod.claim_names():
             self.waiting.pop(each, None)
             known = self.storage.claims.get(f"default/{each}")

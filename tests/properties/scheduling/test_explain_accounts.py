@@ -7,12 +7,12 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
-from tonnage.scheduling.decision.explain import explain
+from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.profiles import assemble
-from tonnage.scheduling.engine.snapshot import snapshot_of
 from tonnage.testing.builders import node, pod
 
 PROFILE = default_configuration().profiles[0]
@@ -55,13 +55,15 @@ def clusters(draw: st.DrawFn) -> tuple[list[Node | Pod], Pod]:
 @given(clusters(), st.integers(0, 3))
 def test_every_node_is_accounted_for_and_the_chosen_one_is_best(given_cluster, seed):
     objects, wanted = given_cluster
-    snapshot, info = snapshot_of(objects), PodInfo(wanted)
-    nominated = list(snapshot.nominator.ahead_of(info))
-    decision = assemble(PROFILE, random.Random(seed)).decider.decide(snapshot.cluster, info, nominated)
-    answer = explain(assemble(PROFILE, random.Random(seed)).decider, snapshot.cluster, info, nominated)
+    engine = Engine([PROFILE], clock=VirtualClock(), rng=random.Random(seed))
+    engine.load(objects)
+    info = PodInfo(wanted)
+    nominated = list(engine.queue.nominator.ahead_of(info))
+    decision = assemble(PROFILE, random.Random(seed)).decider.decide(engine.cluster, info, nominated)
+    answer = engine.explain(wanted)
 
     assert answer.node == decision.node
-    assert sorted(each.name for each in answer.nodes) == sorted(snapshot.cluster.names())
+    assert sorted(each.name for each in answer.nodes) == sorted(engine.cluster.names())
     feasible = [each for each in answer.nodes if each.feasible]
     refused = [each for each in answer.nodes if not each.feasible]
     assert answer.nodes == [*feasible, *refused]

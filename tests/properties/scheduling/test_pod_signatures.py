@@ -93,7 +93,7 @@ def test_who_is_told_apart_has_another_signature(world: World, part: str) -> Non
         if answers(plugin, before, world) != answers(plugin, after, world):
             assert before.signature != after.signature, plugin.name
             if plugin.node_only:
-                assert before.wishes != after.wishes, plugin.name
+                assert before.node_constraints != after.node_constraints, plugin.name
 
 
 @settings(max_examples=50, deadline=None)

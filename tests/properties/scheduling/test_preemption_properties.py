@@ -19,6 +19,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.framework import PostFilterResult
 from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
@@ -57,7 +58,7 @@ class World:
 
     def __init__(self, seed: int, nodes: int, pods: int) -> None:
         self.rng = random.Random(seed)
-        self.cluster = Cluster()
+        self.cluster = add_indexes(Cluster())
         self.nominator = Nominator()
         self.nodes: dict[str, NodeFacts] = {}
         self.there: dict[str, dict[str, Facts]] = {}
@@ -147,7 +148,7 @@ class World:
             disrupted=tuple(rng.sample(names, min(len(names), rng.choice((0, 0, 2))))),
         )
         self.budgets[made.name] = made
-        self.cluster.view(DisruptionBudgets).put(made.budget())
+        self.cluster.index(DisruptionBudgets).put(made.budget())
 
     def expect(self) -> None:
         made = self.facts(f"guest-{self.rng.randrange(4)}", start_s=None, terminating="")
@@ -176,7 +177,7 @@ class World:
                 self.put_budget()
             case 6 if self.budgets:
                 gone_budget = self.budgets.pop(rng.choice(sorted(self.budgets)))
-                self.cluster.view(DisruptionBudgets).remove(gone_budget.budget())
+                self.cluster.index(DisruptionBudgets).remove(gone_budget.budget())
             case 7:
                 self.expect()
             case 8 if len(self.nodes) > 1:

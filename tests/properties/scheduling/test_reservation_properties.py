@@ -22,6 +22,7 @@ from tonnage.objects.selectors import selects
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.volumes.bind_volumes import sent_to
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
@@ -348,7 +349,7 @@ class World(RuleBasedStateMachine):
 
 class LedgerMachine(World):
     def watch(self) -> None:
-        self.ledger = self.cluster.view(Ledger)
+        self.ledger = add_indexes(self.cluster).index(Ledger)
         self.model = LedgerModel(self.cluster)
         self.changed: set[str] = set()
         self.released: set[str] = set()
@@ -503,7 +504,7 @@ def _is_bound(now: PersistentVolumeClaim | None) -> bool:
 
 class ReservationsMachine(World):
     def watch(self) -> None:
-        self.reservations = self.cluster.view(Reservations)
+        self.reservations = add_indexes(self.cluster).index(Reservations)
         self.model = ReservationsModel(self.cluster)
         self.is_reserved: dict[str, bool] = {}
         self.changed: set[str] = set()

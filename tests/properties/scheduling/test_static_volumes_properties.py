@@ -22,6 +22,7 @@ from tonnage.objects.node_selectors import NodeSelectorTerm
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Rows, row_numbers
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.testing.builders import Doc, node
 from tonnage.testing.storage_builders import claim, volume
@@ -119,7 +120,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.cluster = Cluster()
+        self.cluster = add_indexes(Cluster())
         for name in NODES[:3]:
             self.cluster.put_node(self.node(name))
         for _ in range(self.rng.choice([2, 40])):
@@ -235,7 +236,7 @@ class World:
 def test_every_node_gives_the_claims_what_it_would_give_them_alone(seed: int) -> None:
     world = World(seed)
     cluster = world.cluster
-    static = cluster.view(StaticVolumes)
+    static = cluster.index(StaticVolumes)
     for _ in range(10):
         volumes, claims = list(cluster.storage.volumes), world.claims()
         is_possible = static.may_match(claims)
@@ -261,7 +262,7 @@ def test_every_node_gives_the_claims_what_it_would_give_them_alone(seed: int) ->
 def test_a_match_names_volumes_as_decisions_see_them_now(seed: int) -> None:
     """Not an older version of one, which could not be assumed."""
     world = World(seed)
-    static = world.cluster.view(StaticVolumes)
+    static = world.cluster.index(StaticVolumes)
     for _ in range(5):
         world.happen()
         match = static.match(world.claims(), world.cluster.all_rows)

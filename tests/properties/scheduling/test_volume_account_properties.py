@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.decision.explain import Explanation
+from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.testing.builders import node
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
@@ -57,6 +58,7 @@ def check(answer: Explanation) -> None:
         if each.rejected_by not in ("", "VolumeBinding"):
             continue  # somebody before VolumeBinding spoke for the node
         account = answer.volumes[each.name]
+        assert isinstance(account, NodeAccount)
         assert (account.room_miss is not None) == (each.rejected_by == "VolumeBinding"), (each, account)
         taken: Counter[tuple[str, int]] = Counter()
         for entry in account.claims:

@@ -32,6 +32,7 @@ from tonnage.scheduling.configuration.storage_capacity_args import (
     StorageCapacityArgs,
 )
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.framework import SKIP, Cycle, Judgement
 from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
@@ -67,7 +68,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.cluster = Cluster()
+        self.cluster = add_indexes(Cluster())
         self.nodes: dict[str, Node] = {}
         self.classes: dict[str, StorageClass] = {}
         self.drivers: dict[str, CSIDriver] = {}
@@ -314,7 +315,7 @@ class World:
         def promised(each: CSIStorageCapacity) -> dict[str, int]:
             if self.mode is not Reservation.LEDGER:
                 return {}
-            ledger = cluster.view(Ledger)
+            ledger = cluster.index(Ledger)
             ledger.catch_up()
             return dict(ledger.promises(identity(each)))
 
@@ -466,7 +467,7 @@ def test_beside_promises_a_group_fits_if_it_does_whatever_the_driver_picks(seed:
     fit = PoolFit.GUARANTEED if rules.must_be_sure else PoolFit.POSSIBLE
     args = StorageCapacityArgs(reservation=Reservation.LEDGER, pool_fit=fit)
     plugin = VolumeBinding(Gates(), VolumeBindingArgs(), args)
-    cluster = Cluster()
+    cluster = add_indexes(Cluster())
     storage = cluster.storage
     for each in (storage_class(), driver()):
         storage.put(each)

@@ -19,6 +19,7 @@ from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.columns import Rows, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.framework import SKIP, Code, Cycle, Judgement, Status
 from tonnage.scheduling.plugins.volume_restrictions import VolumeRestrictions
 from tonnage.scheduling.plugins.volume_zone import VolumeZone
@@ -50,7 +51,7 @@ class World:
     """The same cluster twice: as objects by name, and as columns."""
 
     rng: random.Random
-    cluster: Cluster = field(default_factory=Cluster)
+    cluster: Cluster = field(default_factory=lambda: add_indexes(Cluster()))
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     claims: dict[str, PersistentVolumeClaim] = field(default_factory=dict)

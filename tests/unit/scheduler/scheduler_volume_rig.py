@@ -1,7 +1,7 @@
 """A scheduling loop on virtual time and an API server that lives in memory.
 
-Everything is the program's own but the wire: feed, waits, slots, holds, preemptions, loop, and the default plugins.
-`Rig` is the server: what is put there or patched reaches the feed at once, as an informer's word would a moment later.
+Everything is the program's own but the wire: engine, waits, slots, preemptions, loop, and the default plugins. `Rig` is
+the server: what is put there or patched reaches the engine at once, as an informer's word would a moment later.
 """
 
 from __future__ import annotations
@@ -20,28 +20,21 @@ from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.gates import Gates
 from tonnage.objects import codec
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
-from tonnage.objects.policy_v1 import PodDisruptionBudget
-from tonnage.scheduler.binding_slots import Slots
-from tonnage.scheduler.capacity_reservations import CapacityHolds, modes_of
-from tonnage.scheduler.event_handlers import Feed
+from tonnage.scheduler.binding_slots import BindingSlots
+from tonnage.scheduler.capacity_reservations import CapacityReservations
+from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.loop import SchedulingLoop
-from tonnage.scheduler.metrics import Meter
-from tonnage.scheduler.nominations import Nominations
-from tonnage.scheduler.pod_conditions import Reports
-from tonnage.scheduler.pre_bind_waits import Check, Topic, Waits
-from tonnage.scheduler.preemption_executor import Preemptions
-from tonnage.scheduler.preparations import Preparations
+from tonnage.scheduler.metrics import SchedulerMetrics
+from tonnage.scheduler.pre_bind_waits import Check, PreBindWaits, Topic
 from tonnage.scheduler.waiting_pods import WaitingPods
-from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
-from tonnage.scheduling.engine.assumed_pods import AssumedPods
-from tonnage.scheduling.engine.profiles import assemble
+from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.engine.settings import EngineHooks
 from tonnage.scheduling.framework import Plugin, Status
-from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.testing.storage_builders import volume
 
 T = TypeVar("T", bound=Object)
@@ -100,70 +93,43 @@ class Rig:
             known_plugins=map(KnownPlugin.of, foreign.values()),
             gates=Gates().with_(NominatedNodeNameForExpectation=is_shown),
         )
-        self.cluster = Cluster(self.clock)
-        self.assumed = AssumedPods(self.cluster)
-        self.profile = profile = assemble(configuration.profiles[0], random.Random(1), foreign)
-        profiles = {profile.scheduler_name: profile}
-        self.queue = SchedulingQueue(self.clock, {name: each.rules for name, each in profiles.items()})
-        self.holds = CapacityHolds(self.cluster, self.queue, modes_of(configuration.profiles))
-        self.holds.open()
-        self.waits = Waits(self.clock)
-        self.slots = Slots(slots)
-        self.waiting = WaitingPods()
         self.measures = CollectorRegistry()
-        meter = Meter(self.measures)
-        meter.time_bindings(profile, self.clock)
-        meter.watch(self.holds.families)
-        self._meter = meter
-        self.feed = Feed(
-            self.cluster,
-            self.assumed,
-            self.queue,
-            profiles.keys(),
-            on_change=self.waits.changed,
-            on_pod_gone=self._pod_gone,
-        )
-        client = _Client(self)
-        nominations = Nominations(client, self.pod, is_shown=is_shown)
-        preparations = Preparations()
-        self.loop = SchedulingLoop(
-            cluster=self.cluster,
-            assumed=self.assumed,
-            queue=self.queue,
-            profiles=profiles,
-            api=_World(self),
-            reports=Reports(client, self, self.clock),
-            meter=meter,
+        metrics = SchedulerMetrics(self.measures, self.clock)
+        self.waits = PreBindWaits(self.clock)
+        self.waiting = WaitingPods()
+        self.engine = Engine(
+            configuration.profiles,
             clock=self.clock,
-            newest=self.pod,
-            nominations=nominations,
-            waiting=self.waiting,
-            preparations=preparations,
-            preemptions=Preemptions(
-                client,
-                self,
-                queue=self.queue,
-                nominations=nominations,
-                waiting=self.waiting,
-                preparations=preparations,
-                waits=self.waits,
-                slots=self.slots,
-                meter=meter,
-                clock=self.clock,
-                newest=self.pod,
+            rng=random.Random(1),
+            foreign=foreign,
+            hooks=EngineHooks(
+                on_change=self.waits.changed,
+                on_pod_gone=self.waiting.pod_gone,
+                plugin_times=metrics.plugin_times,
             ),
-            slots=self.slots,
-            on_second=self._each_second,
+        )
+        self.engine.open()
+        self.cluster, self.queue, self.assumed = self.engine.cluster, self.engine.queue, self.engine.assumed
+        (self.profile,) = self.engine.profiles.values()
+        self.slots = BindingSlots(slots)
+        self.holds = CapacityReservations(self.engine.held)
+        metrics.watch(self.holds.families)
+        metrics.count_plugins(self.engine.profiles.values())
+        self.loop = SchedulingLoop(
+            SchedulerContext(
+                engine=self.engine,
+                client=_Client(self),
+                api=_Api(self),
+                events=self,
+                metrics=metrics,
+                newest=self.pod,
+                waits=self.waits,
+                shows_nominations=is_shown,
+                slots=self.slots,
+                waiting_pods=self.waiting,
+            )
         )
         self.add(*objects)
-
-    def _pod_gone(self, uid: str) -> None:
-        self.holds.pod_gone(uid)
-        self.waiting.pod_gone(uid)
-
-    def _each_second(self, now_s: float) -> None:
-        self.holds.expire(now_s)
-        self.waits.sweep()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -191,25 +157,10 @@ class Rig:
     def add(self, *objects: Object) -> None:
         for each in objects:
             self.objects[type(each), each.key] = each
-            match each:
-                case Pod():
-                    self.feed.pod_added(each)
-                case Node():
-                    self.feed.node_added(each)
-                case PodDisruptionBudget():
-                    self.feed.budget_put(each)
-                case _:
-                    self.feed.storage_added(each)
+            self.engine.add(each)
 
     def delete(self, cls: type[Object], key: str) -> None:
-        old = self.objects.pop((cls, key))
-        match old:
-            case Pod():
-                self.feed.pod_deleted(old)
-            case Node():
-                self.feed.node_deleted(old)
-            case _:
-                self.feed.storage_deleted(old)
+        self.engine.delete(self.objects.pop((cls, key)))
 
     def change(self, cls: type[T], key: str, patch: Mapping[str, Any]) -> T:
         old: Any = self.objects[cls, key]
@@ -218,13 +169,7 @@ class Rig:
         doc["metadata"]["resourceVersion"] = str(self._version)
         new = codec.convert(cls, doc)
         self.objects[cls, key] = new
-        match new:
-            case Pod():
-                self.feed.pod_updated(old, new)
-            case Node():
-                self.feed.node_updated(old, new)
-            case _:
-                self.feed.storage_updated(old, new)
+        self.engine.update(old, new)
         return new
 
     def pod(self, key: str) -> Pod | None:
@@ -304,7 +249,7 @@ class _Client:
             rig.delete(Pod, key)
 
 
-class _World:
+class _Api:
     """What bindings do to the server."""
 
     def __init__(self, rig: Rig) -> None:
@@ -328,7 +273,7 @@ class _World:
             status=msgspec.structs.replace(known.status, nominated_node_name=""),
         )
         rig.objects[Pod, pod.key] = new
-        rig.feed.pod_updated(known, new)
+        rig.engine.update(known, new)
 
     async def patch(self, current: T, patch: Mapping[str, Any]) -> T:
         rig = self._rig

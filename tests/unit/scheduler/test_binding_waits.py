@@ -10,8 +10,8 @@ import pytest
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.meta import Object
-from tonnage.scheduler.binding_slots import Slots
-from tonnage.scheduler.pre_bind_waits import Waits
+from tonnage.scheduler.binding_slots import BindingSlots
+from tonnage.scheduler.pre_bind_waits import PreBindWaits
 from tonnage.scheduling.framework import SUCCESS, Code, Status
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import claim, volume
@@ -35,14 +35,14 @@ async def turns() -> None:
 
 
 async def test_an_answer_that_is_there_is_given_without_waiting():
-    waits, check = Waits(VirtualClock()), Counting()
+    waits, check = PreBindWaits(VirtualClock()), Counting()
     check.answer = SUCCESS
     assert await waits.settled(check, 600.0) is SUCCESS
     assert check.asked == 1 and len(waits) == 0
 
 
 async def test_only_what_concerns_a_wait_makes_it_look_at_once():
-    waits, check = Waits(VirtualClock()), Counting()
+    waits, check = PreBindWaits(VirtualClock()), Counting()
     topics: list[tuple[type[Object], str]] = [(PersistentVolumeClaim, "default/data"), (Node, "a")]
     waiting = asyncio.create_task(waits.settled(check, 600.0, topics))
     await turns()
@@ -59,7 +59,7 @@ async def test_only_what_concerns_a_wait_makes_it_look_at_once():
 
 
 async def test_anything_else_is_looked_at_by_the_next_sweep_once():
-    waits, check = Waits(VirtualClock()), Counting()
+    waits, check = PreBindWaits(VirtualClock()), Counting()
     waiting = asyncio.create_task(waits.settled(check, 600.0, [(Node, "a")]))
     await turns()
     waits.sweep()
@@ -77,7 +77,7 @@ async def test_anything_else_is_looked_at_by_the_next_sweep_once():
 
 async def test_a_wait_without_an_answer_ends_by_the_clock():
     clock, check = VirtualClock(), Counting()
-    waits = Waits(clock)
+    waits = PreBindWaits(clock)
     waiting = asyncio.create_task(waits.settled(check, 600.0))
     await clock.run_for(599.0)
     assert not waiting.done()
@@ -86,7 +86,7 @@ async def test_a_wait_without_an_answer_ends_by_the_clock():
 
 
 async def test_a_cancelled_wait_leaves_nothing_behind():
-    waits, check = Waits(VirtualClock()), Counting()
+    waits, check = PreBindWaits(VirtualClock()), Counting()
     waiting = asyncio.create_task(waits.settled(check, 600.0, [(Node, "a")]))
     await turns()
     assert len(waits) == 1
@@ -98,7 +98,7 @@ async def test_a_cancelled_wait_leaves_nothing_behind():
 
 
 async def test_a_check_that_raises_fails_its_own_wait_and_no_other():
-    waits, good = Waits(VirtualClock()), Counting()
+    waits, good = PreBindWaits(VirtualClock()), Counting()
     times: list[int] = []
 
     def bad() -> Status | None:
@@ -121,7 +121,7 @@ async def test_a_check_that_raises_fails_its_own_wait_and_no_other():
 
 
 async def test_a_resting_binding_lends_its_slot():
-    slots, wake = Slots(1), asyncio.Event()
+    slots, wake = BindingSlots(1), asyncio.Event()
 
     async def binding() -> None:
         with slots.rest():
@@ -142,7 +142,7 @@ async def test_a_resting_binding_lends_its_slot():
 
 
 async def test_closing_wakes_those_who_rest_and_lets_nobody_rest_again():
-    slots = Slots()
+    slots = BindingSlots()
     never = asyncio.Event()
 
     async def binding() -> None:

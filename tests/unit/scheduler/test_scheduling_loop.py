@@ -12,22 +12,14 @@ from prometheus_client import CollectorRegistry
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduler.binding_slots import Slots
-from tonnage.scheduler.event_handlers import Feed
+from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.loop import SchedulingLoop
-from tonnage.scheduler.metrics import Meter
-from tonnage.scheduler.nominations import Nominations
-from tonnage.scheduler.pod_conditions import Reports
-from tonnage.scheduler.pre_bind_waits import Waits
-from tonnage.scheduler.preemption_executor import Preemptions
-from tonnage.scheduler.preparations import Preparations
-from tonnage.scheduler.waiting_pods import WaitingPods
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduler.metrics import SchedulerMetrics
+from tonnage.scheduler.pre_bind_waits import PreBindWaits
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
-from tonnage.scheduling.engine.assumed_pods import AssumedPods
-from tonnage.scheduling.engine.profiles import assemble
+from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import (
     Code,
     Cycle,
@@ -38,7 +30,6 @@ from tonnage.scheduling.framework import (
     unschedulable,
 )
 from tonnage.scheduling.queue.queues import QueueName
-from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 
@@ -117,51 +108,29 @@ class Rig:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.world = World()
-        self.cluster = Cluster()
-        self.assumed = AssumedPods(self.cluster)
         configuration = parse(CONFIGURATION, source="test", known_plugins=map(KnownPlugin.of, FOREIGN.values()))
-        self.profile = profile = assemble(configuration.profiles[0], random.Random(1), FOREIGN)
-        self.queue = SchedulingQueue(self.clock, {profile.scheduler_name: profile.rules})
+        self.engine = Engine(configuration.profiles, clock=self.clock, rng=random.Random(1), foreign=FOREIGN)
+        self.engine.open()
+        self.cluster, self.queue, self.assumed = self.engine.cluster, self.engine.queue, self.engine.assumed
+        (self.profile,) = self.engine.profiles.values()
         self.pods: dict[str, Pod] = {}
-        meter, waiting, preparations, slots = Meter(CollectorRegistry()), WaitingPods(), Preparations(), Slots()
-        nominations = Nominations(self.world, self.pods.get, is_shown=True)
         self.loop = SchedulingLoop(
-            cluster=self.cluster,
-            assumed=self.assumed,
-            queue=self.queue,
-            profiles={profile.scheduler_name: profile},
-            api=self.world,  # type: ignore[arg-type]  # only what these tests reach
-            reports=Reports(self.world, self.world, self.clock),
-            meter=meter,
-            clock=self.clock,
-            newest=self.pods.get,
-            nominations=nominations,
-            waiting=waiting,
-            preparations=preparations,
-            preemptions=Preemptions(
-                self.world,
-                self.world,
-                queue=self.queue,
-                nominations=nominations,
-                waiting=waiting,
-                preparations=preparations,
-                waits=Waits(self.clock),
-                slots=slots,
-                meter=meter,
-                clock=self.clock,
+            SchedulerContext(
+                engine=self.engine,
+                client=self.world,
+                api=self.world,  # type: ignore[arg-type]  # only what these tests reach
+                events=self.world,
+                metrics=SchedulerMetrics(CollectorRegistry(), self.clock),
                 newest=self.pods.get,
-            ),
-            slots=slots,
+                waits=PreBindWaits(self.clock),
+            )
         )
-        self.feed = Feed(self.cluster, self.assumed, self.queue, {profile.scheduler_name})
 
     def add(self, *objects: Any) -> None:
         for each in objects:
             if isinstance(each, Pod):
                 self.pods[each.key] = each
-                self.feed.pod_added(each)
-            else:
-                self.feed.node_added(each)
+            self.engine.add(each)
 
     async def step(self) -> None:
         """Everything that can be decided now is, and its bindings are carried out."""
@@ -209,7 +178,7 @@ async def test_a_pod_deleted_while_it_is_bound_leaves_nothing_behind(rig):
     queued = rig.queue.pop_nowait()
     rig.loop.schedule_one(queued)
     await asyncio.sleep(0)
-    rig.feed.pod_deleted(rig.pods.pop("default/web"))
+    rig.engine.delete(rig.pods.pop("default/web"))
     rig.world.gate.set()
     await rig.loop.settle()
     assert rig.cluster.requested.sum() == 0 and len(rig.assumed) == 0
@@ -221,11 +190,11 @@ async def test_the_informers_word_confirms_an_assumption_once(rig):
     await rig.step()
     chosen = rig.world.bound["default/web"]
     bound = pod("web", cpu="1", on=chosen)
-    rig.feed.pod_updated(rig.pods["default/web"], bound)
+    rig.engine.update(rig.pods["default/web"], bound)
     assert len(rig.assumed) == 0 and rig.cluster.requested[0].sum() == 1000
     # Somebody else bound it elsewhere: it is counted there, and there only.
     elsewhere = "b" if chosen == "a" else "a"
-    rig.feed.pod_updated(bound, pod("web", cpu="1", on=elsewhere))
+    rig.engine.update(bound, pod("web", cpu="1", on=elsewhere))
     assert rig.cluster.requested[0, rig.cluster.row_of[elsewhere]] == 1000 and rig.cluster.requested[0].sum() == 1000
 
 
@@ -264,12 +233,11 @@ async def test_a_pod_that_room_is_made_for_is_expected_on_that_node(rig):
 
 async def test_plugins_are_timed_in_one_decision_of_ten(rig):
     measures = CollectorRegistry()
-    meter = Meter(measures)
-    meter.time_plugins(rig.profile.pipeline, rig.clock)
+    metrics = SchedulerMetrics(measures, rig.clock)
     cluster = cluster_of(node("a"), node("b"))
     for i in range(30):
-        meter.decision_begins()
-        assert rig.profile.decider.decide(cluster, info(f"p{i}", cpu=f"{i + 1}m")).fits
+        pod = info(f"p{i}", cpu=f"{i + 1}m")
+        assert rig.profile.decider.decide(cluster, pod, times=metrics.plugin_times()).fits
     labels = {"extension_point": "Filter", "plugin": "NodeResourcesFit", "status": "Success"}
     timed = measures.get_sample_value("scheduler_plugin_execution_duration_seconds_count", labels)
     assert timed == 3  # decisions 10, 20 and 30, of pods that are all unlike
@@ -277,15 +245,15 @@ async def test_plugins_are_timed_in_one_decision_of_ten(rig):
 
 async def test_a_broken_plugin_does_not_stop_the_loop(rig, monkeypatch):
     rig.add(node("a"), pod("unlucky"), pod("web"))
-    decider = rig.loop._profiles["default-scheduler"].decider
+    decider = rig.profile.decider
     decide = decider.decide
 
-    def sometimes(cluster, info, held=()):
+    def sometimes(cluster, info, *given, **options):
         if info.pod.name == "unlucky":
             raise RuntimeError("boom")
-        return decide(cluster, info, held)
+        return decide(cluster, info, *given, **options)
 
-    monkeypatch.setattr(type(decider), "decide", lambda self, *given: sometimes(*given))
+    monkeypatch.setattr(type(decider), "decide", lambda self, *given, **options: sometimes(*given, **options))
     await rig.step()
     assert rig.world.bound == {"default/web": "a"}
     assert rig.world.conditions == [("default/unlucky", "a plugin failed; see the scheduler's log")]

@@ -45,7 +45,7 @@ def refusal(run: Replay, name: str) -> tuple[str, str]:
     """A pod's message, and the nearest miss on node a."""
     answer = run.schedule(f"default/{name}")
     (only,) = answer.nodes
-    miss = answer.miss_on(only)
+    miss = only.miss
     return answer.message, miss.told if miss is not None else ""
 
 
@@ -69,7 +69,7 @@ def test_a_failed_binding_gives_everything_back():
     run.schedule("default/x")
     assert refusal(run, "y") == (NOT_ENOUGH, "reserved by default/x since 2000-01-01T00:00:00Z")
     assert run.fail_binding("default/x") == "a"
-    assert run.cluster.storage.claims.is_assumed("default/x-data") is False
+    assert run.engine.cluster.storage.claims.is_assumed("default/x-data") is False
     assert run.schedule("default/y").node == "a"
 
 
@@ -115,7 +115,7 @@ def test_a_refusal_at_reserve_is_reported_and_leaves_nothing_behind():
     assert (answer.node, answer.schedulable) == ("", False)
     assert answer.message == 'fits on 1 of 1 nodes; Reserve plugin "Refuses" refused a: nothing left'
     # VolumeBinding reserved before, and has given it back: the next pod finds the object free.
-    assert run.cluster.view(Reservations).holds() == []
+    assert run.engine.cluster.index(Reservations).holds() == []
     assert run.schedule("default/y").node == "a"
 
 
@@ -279,7 +279,7 @@ def test_a_pod_bound_elsewhere_is_moved_and_its_reservation_ends():
     run = replay(*one_node("x", "y"), node("b"))
     run.schedule("default/x")
     run.apply(pod_with("x", "x-data", on="b"))
-    assert run.cluster.node_of("default-x") == "b"
+    assert run.engine.cluster.node_of("default-x") == "b"
     assert run.schedule("default/y").node == "a"
 
 

@@ -1,21 +1,22 @@
 """The cluster as columns: one row a node, one array a fact.
 
 Objects come in as events; each changes the rows it touches and no others, and is noted in `changes`, which is how a
-decision knows what it may reuse (memory.py). What a node says of itself is noted in `node_changes` as well: pods come
-and go far more often than nodes change, and much of a decision looks at the node alone. An update that changes nothing
-a plugin reads, such as a node's heartbeat or a pod's new condition, is no change.
+decision knows what it may reuse (decision/answer_cache.py). What a node says of itself is noted in `node_changes` as
+well: pods come and go far more often than nodes change, and much of a decision looks at the node alone. An update that
+changes nothing a plugin reads, such as a node's heartbeat or a pod's new condition, is no change.
 
     rows     0        1        2        3
     names    node-1   node-2   (gone)   node-4        exists  [T, T, F, T]
     cpu      4000     8000     0        4000          a removed node leaves a hole that the next new node fills
 
 Pods bound to a node that is not known wait in `orphans` and are invisible, as upstream has it, until the node comes.
-`residents.py` and other observers are told of every pod that comes and goes, so that they can keep counts of their own.
+Observers (`residents.py` is one) are told of every pod that comes and goes, so that they can keep counts of their own;
+they and whatever else is derived from the cluster are its indexes, which engine/indexes.py adds in one order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -93,7 +94,7 @@ class Cluster:
         self._home: dict[str, str] = {}  # uid -> node name, of every pod we hold
         self._free: list[int] = []
         self._observers: list[Observer] = []
-        self._views: dict[Callable[[Cluster], Any], Any] = {}
+        self._indexes: dict[type, Any] = {}
         self.storage = Storage()
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -144,12 +145,21 @@ class Cluster:
         for residents in self.residents:
             yield from residents.values()
 
-    def view(self, made: Callable[[Cluster], V]) -> V:
-        """The one thing of a kind that is kept beside this cluster, such as an index; made when first asked for."""
-        found: V | None = self._views.get(made)
-        if found is None:
-            found = self._views[made] = made(self)
-        return found
+    def index(self, kind: type[V]) -> V:
+        """The one index of a kind that is kept beside this cluster. Raises LookupError when it was not added."""
+        try:
+            return self._indexes[kind]  # type: ignore[no-any-return]  # by its own type
+        except KeyError:
+            raise LookupError(f"no {kind.__name__} is kept for this cluster: engine/indexes.py adds them") from None
+
+    def add_index(self, index: object) -> None:
+        """Keep an index beside this cluster, under its type. Raises ValueError when there is one already."""
+        if type(index) in self._indexes:
+            raise ValueError(f"this cluster has a {type(index).__name__} already")
+        self._indexes[type(index)] = index
+
+    def has_index(self, kind: type) -> bool:
+        return kind in self._indexes
 
     def note_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Something that row-local plugins read of these rows changed elsewhere, in storage say."""

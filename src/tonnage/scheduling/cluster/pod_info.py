@@ -149,7 +149,7 @@ class PodInfo:
         return self.pod.metadata.deletion_timestamp is not None
 
     @derived
-    def wishes(self) -> Hashable:
+    def node_constraints(self) -> Hashable:
         """Equal for pods that ask the same of a node as such, whatever they take of it."""
         spec = self.pod.spec
         return (
@@ -163,7 +163,7 @@ class PodInfo:
     def signature(self) -> Hashable:
         """Equal for pods that row-local plugins cannot tell apart."""
         return (
-            self.wishes,
+            self.node_constraints,
             self.ordered_requests,
             self.ordered_requests if self.is_outspoken else tuple(sorted(self.scored_amounts.items())),
             self.host_ports,

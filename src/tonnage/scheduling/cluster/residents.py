@@ -9,7 +9,7 @@ Pods with the same namespace and labels are one group, for no selector can tell 
 group once, and a pod's coming costs one look-up and one addition for each tally that means it. Groups are found by
 namespace and label, tallies through a `MatcherIndex`; the tallies asked for least recently are forgotten.
 
-`Residents.of(cluster)` is the one observer of this kind that a cluster has. It starts counting when a plugin first
+`cluster.index(Residents)` is the one observer of this kind that a cluster has. It starts counting when a plugin first
 asks, and a cluster where no pod has constraints never pays for it. The terms that residents carry themselves are
 counted in `affinity_terms.py`.
 """
@@ -17,7 +17,6 @@ counted in `affinity_terms.py`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from weakref import WeakKeyDictionary
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -62,28 +61,24 @@ class _Tally:
 
 
 class Residents:
-    """An observer of a cluster that counts pods by selector."""
+    """The counts of one cluster: `cluster.index(Residents)`."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._is_counting = False
         self._groups: dict[tuple[str, frozenset[tuple[str, str]], bool], _Lookalikes] = {}
         self._labelled: dict[tuple[str, str, str], dict[_Lookalikes, None]] = {}
         self._tallies: OrderedDict[tuple[tuple[PodMatcher, ...], bool], _Tally] = OrderedDict()
         self._index: MatcherIndex[_Tally] = MatcherIndex()
-
-    @staticmethod
-    def of(cluster: Cluster) -> Residents:
-        """The counts of a cluster; made, and told of the pods that are there, when nobody asked before."""
-        found = _OF.get(cluster)
-        if found is None:
-            found = _OF[cluster] = Residents()
-            cluster.observe(found)
-        return found
 
     def counted(self, matchers: tuple[PodMatcher, ...], *, terminating: bool) -> RowCounts:
         """The pods that every one of the matchers means, by row; `terminating` says whether those count as well.
 
         The matchers must be settled, and at least one. What is returned stays up to date, and is not to be changed.
         """
+        if not self._is_counting:
+            self._is_counting = True
+            self._cluster.observe(self)
         key = (matchers, terminating)
         tally = self._tallies.get(key)
         if tally is None:
@@ -165,6 +160,3 @@ class Residents:
 def _link(tally: _Tally, group: _Lookalikes) -> None:
     tally.groups[group] = None
     group.tallies[tally] = None
-
-
-_OF: WeakKeyDictionary[Cluster, Residents] = WeakKeyDictionary()

@@ -1,12 +1,12 @@
 """What row-local plugins said, remembered by what they could see of the pod.
 
-    wishes     ──►  Standing   what node-only plugins say; asked again when a row's node changes
-    signature  ──►  Answer     the same, and what the other row-local plugins say; asked again when a row changes
+    node_constraints  ──►  NodeOnlyAnswer   what node-only plugins say; asked again when a row's node changes
+    signature         ──►  Answer           that, and what other row-local plugins say; asked again when a row changes
 
 An equal pod finds its answer and asks about the rows that changed since, which is usually the one that took the pod
-before it. A pod that differs only in how much it asks for still finds its standing. Both are kept for the latest few
-kinds of pods. A row that did not pass and did not change does not pass now, so that an answer's scores are kept for the
-rows that pass: its `total` is `UNFIT` on all others, and the best row is the one with the highest total.
+before it. A pod that differs only in how much it asks for still finds its NodeOnlyAnswer. Both are kept for the latest
+few kinds of pods. A row that did not pass and did not change does not pass now, so that an answer's scores are kept for
+the rows that pass: its `total` is `UNFIT` on all others, and the best row is the one with the highest total.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, grown, only_row
-from tonnage.scheduling.decision.filter_results import NOBODY, Objections
+from tonnage.scheduling.decision.filter_results import NOBODY, FilterResults
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Plugin, ScorePlugin
 
 REMEMBERED = 128
@@ -36,13 +36,13 @@ Scores = tuple[tuple[ScorePlugin, int], ...]
 """Score plugins with their weights."""
 
 
-class Standing:
-    """What node-only plugins said to pods with the same wishes."""
+class NodeOnlyAnswer:
+    """What node-only plugins said to pods with the same node constraints."""
 
     def __init__(self, cluster: Cluster, filters: int, judged_by: Filters) -> None:
         self.judged_by = judged_by
         self.judged_at = -1
-        self.objections = Objections.none(cluster.capacity, filters)
+        self.results = FilterResults.none(cluster.capacity, filters)
         self.scored_by: Scores | None = None
         self.scored_at = -1
         self.raw: dict[str, Ints] = {}
@@ -51,7 +51,7 @@ class Standing:
         """The weighted sum of the others; None when there are none."""
 
     def grow(self, capacity: int) -> None:
-        self.objections.grow(capacity)
+        self.results.grow(capacity)
         self.raw = {name: grown(scores, capacity) for name, scores in self.raw.items()}
         self.total = None if self.total is None else grown(self.total, capacity)
 
@@ -59,13 +59,13 @@ class Standing:
 class Answer:
     """What all row-local plugins said to pods with the same signature."""
 
-    def __init__(self, cluster: Cluster, standing: Standing, judged_by: Filters) -> None:
-        held = standing.objections
-        self.standing = standing
+    def __init__(self, cluster: Cluster, node_answer: NodeOnlyAnswer, judged_by: Filters) -> None:
+        held = node_answer.results
+        self.node_answer = node_answer
         self.judged_by = judged_by
         self.judged_at = -1
-        # The reasons of node-only plugins stay with the standing, whose tables go on growing.
-        self.objections = Objections(held.first.copy(), held.bits.copy(), held.final.copy(), [()] * len(held.reasons))
+        # The reasons of node-only plugins stay with the NodeOnlyAnswer, whose tables go on growing.
+        self.results = FilterResults(held.first.copy(), held.bits.copy(), held.final.copy(), [()] * len(held.reasons))
         self.passes: Mask = np.zeros(cluster.capacity, dtype=np.bool_)
         self.count = 0
         """How many rows pass."""
@@ -76,7 +76,7 @@ class Answer:
         """The weighted sum of all scores that need no normalising; `UNFIT` where the row does not pass."""
 
     def grow(self, capacity: int) -> None:
-        self.objections.grow(capacity)
+        self.results.grow(capacity)
         self.passes, self.total = grown(self.passes, capacity), grown(self.total, capacity)
         self.raw = {name: grown(scores, capacity) for name, scores in self.raw.items()}
 
@@ -84,18 +84,18 @@ class Answer:
         """A plugin's scores before normalising, true where the row passes; None when it gave every row 0."""
         found = self.raw.get(plugin)
         if found is None:
-            found = self.standing.raw.get(plugin)
+            found = self.node_answer.raw.get(plugin)
         return found if found is not None and found.any() else None
 
-    def told(self, size: int) -> Objections:
+    def told(self, size: int) -> FilterResults:
         """What is held against the rows below `size`, as a table of its own."""
-        held = self.objections
-        reasons = [mine or theirs for mine, theirs in zip(held.reasons, self.standing.objections.reasons, strict=True)]
-        return Objections(held.first[:size].copy(), held.bits[:size].copy(), held.final[:size].copy(), reasons)
+        held = self.results
+        reasons = [mine or theirs for mine, theirs in zip(held.reasons, self.node_answer.results.reasons, strict=True)]
+        return FilterResults(held.first[:size].copy(), held.bits[:size].copy(), held.final[:size].copy(), reasons)
 
 
-class Memory:
-    """Standings and answers of one profile, for one cluster at a time."""
+class AnswerCache:
+    """The answers of one profile, for one cluster at a time."""
 
     def __init__(self, filters: Sequence[FilterPlugin], scores: Scores) -> None:
         placed: Filters = tuple((plugin, position) for position, plugin in enumerate(filters))
@@ -105,59 +105,59 @@ class Memory:
         self._node_scores = tuple(each for each in scores if _is_node_only(each[0]))
         self._row_scores = tuple(each for each in scores if each[0].row_local and not _is_node_only(each[0]))
         self._cluster: Cluster | None = None
-        self._standings: _Latest[Standing] = _Latest()
+        self._node_answers: _Latest[NodeOnlyAnswer] = _Latest()
         self._answers: _Latest[Answer] = _Latest()
 
     # -- filters ------------------------------------------------------------------------------------------------------
 
-    def recall(self, cycle: Cycle) -> Answer:
+    def answer_for(self, cycle: Cycle) -> Answer:
         """The answer to this cycle's pod, true for every row now."""
         cluster = cycle.cluster
         if cluster is not self._cluster:  # another cluster's rows mean nothing here
             self._cluster = cluster
-            self._standings, self._answers = _Latest(), _Latest()
-        standing = self._standing(cycle)
+            self._node_answers, self._answers = _Latest(), _Latest()
+        node_answer = self._node_answer(cycle)
         judged_by = _heard(self._row_filters, cycle.skip_filter, cycle.unshared)
         answer = self._answers.get(cycle.signature)
-        if answer is None or answer.standing is not standing or answer.judged_by != judged_by:
-            answer = Answer(cluster, standing, judged_by)
+        if answer is None or answer.node_answer is not node_answer or answer.judged_by != judged_by:
+            answer = Answer(cluster, node_answer, judged_by)
             self._judge_rows(cycle, answer, cluster.all_rows)
             self._answers.put(cycle.signature, answer)
         elif answer.judged_at != cluster.changes.tick:
             if len(answer.passes) < cluster.capacity:
                 answer.grow(cluster.capacity)
             rows = cluster.changes.since(answer.judged_at, cluster.size)
-            answer.objections.take(standing.objections, rows)
+            answer.results.take(node_answer.results, rows)
             self._judge_rows(cycle, answer, rows)
         return answer
 
-    def _standing(self, cycle: Cycle) -> Standing:
+    def _node_answer(self, cycle: Cycle) -> NodeOnlyAnswer:
         cluster = cycle.cluster
         judged_by = _heard(self._node_filters, cycle.skip_filter)
-        standing = self._standings.get(cycle.pod.wishes)
-        if standing is None or standing.judged_by != judged_by:
-            standing = Standing(cluster, self._filters, judged_by)
-            _judge(cycle, standing.objections, judged_by, cluster.all_rows)
-            self._standings.put(cycle.pod.wishes, standing)
-        elif standing.judged_at != cluster.node_changes.tick:
-            if len(standing.objections.first) < cluster.capacity:
-                standing.grow(cluster.capacity)
-            rows = cluster.node_changes.since(standing.judged_at, cluster.size)
-            standing.objections.clear(rows)
-            _judge(cycle, standing.objections, judged_by, rows)
-        standing.judged_at = cluster.node_changes.tick
-        return standing
+        node_answer = self._node_answers.get(cycle.pod.node_constraints)
+        if node_answer is None or node_answer.judged_by != judged_by:
+            node_answer = NodeOnlyAnswer(cluster, self._filters, judged_by)
+            _judge(cycle, node_answer.results, judged_by, cluster.all_rows)
+            self._node_answers.put(cycle.pod.node_constraints, node_answer)
+        elif node_answer.judged_at != cluster.node_changes.tick:
+            if len(node_answer.results.first) < cluster.capacity:
+                node_answer.grow(cluster.capacity)
+            rows = cluster.node_changes.since(node_answer.judged_at, cluster.size)
+            node_answer.results.clear(rows)
+            _judge(cycle, node_answer.results, judged_by, rows)
+        node_answer.judged_at = cluster.node_changes.tick
+        return node_answer
 
     def _judge_rows(self, cycle: Cycle, answer: Answer, rows: Rows) -> None:
-        """Ask the plugins that look at more than the node about rows that hold their standing's objections."""
+        """Ask the plugins that look at more than the node about rows that hold their node_answer's results."""
         cluster = cycle.cluster
-        _judge(cycle, answer.objections, answer.judged_by, rows)
+        _judge(cycle, answer.results, answer.judged_by, rows)
         if (row := only_row(rows)) >= 0:  # the row that took the pod before: the usual case, in plain numbers
-            does_pass = answer.objections.first.item(row) == NOBODY and cluster.exists.item(row)
+            does_pass = answer.results.first.item(row) == NOBODY and cluster.exists.item(row)
             answer.count += does_pass - answer.passes.item(row)
             answer.passes[row] = does_pass
         else:
-            passes = (answer.objections.first[rows] == NOBODY) & cluster.exists[rows]
+            passes = (answer.results.first[rows] == NOBODY) & cluster.exists[rows]
             answer.count += int(np.count_nonzero(passes)) - int(np.count_nonzero(answer.passes[rows]))
             answer.passes[rows] = passes
         answer.judged_at = cluster.changes.tick
@@ -165,9 +165,9 @@ class Memory:
     # -- scores -------------------------------------------------------------------------------------------------------
 
     def score(self, cycle: Cycle, answer: Answer) -> None:
-        """Bring an answer that was just recalled to the scores of now. PreScore has run."""
+        """Bring an answer that was just looked up to the scores of now. PreScore has run."""
         cluster = cycle.cluster
-        self._score_standing(cycle, answer.standing)
+        self._score_node_answer(cycle, answer.node_answer)
         scored_by = _heard(self._row_scores, cycle.skip_score, cycle.unshared)
         if answer.scored_by != scored_by:
             answer.scored_by, answer.raw = scored_by, {}
@@ -180,8 +180,8 @@ class Memory:
         else:
             return
         total = _scored(cycle, scored_by, answer.raw, rows)
-        if answer.standing.total is not None:
-            total = total + answer.standing.total[rows]
+        if answer.node_answer.total is not None:
+            total = total + answer.node_answer.total[rows]
         row = only_row(rows)
         if row >= 0 and not answer.passes.item(row):
             answer.total[row] = UNFIT
@@ -189,22 +189,22 @@ class Memory:
             answer.total[rows] = total if row >= 0 else np.where(answer.passes[rows], total, UNFIT)
         answer.scored_at = cluster.changes.tick
 
-    def _score_standing(self, cycle: Cycle, standing: Standing) -> None:
+    def _score_node_answer(self, cycle: Cycle, node_answer: NodeOnlyAnswer) -> None:
         cluster = cycle.cluster
         scored_by = _heard(self._node_scores, cycle.skip_score)
-        if standing.scored_by != scored_by:
-            standing.scored_by, standing.raw = scored_by, {}
+        if node_answer.scored_by != scored_by:
+            node_answer.scored_by, node_answer.raw = scored_by, {}
             adds_up = not all(plugin.normalizes for plugin, _ in scored_by)
-            standing.total = np.zeros(cluster.capacity, dtype=np.int64) if adds_up else None
+            node_answer.total = np.zeros(cluster.capacity, dtype=np.int64) if adds_up else None
             rows: Rows = cluster.all_rows
-        elif standing.scored_at != cluster.node_changes.tick:
-            rows = cluster.node_changes.since(standing.scored_at, cluster.size)
+        elif node_answer.scored_at != cluster.node_changes.tick:
+            rows = cluster.node_changes.since(node_answer.scored_at, cluster.size)
         else:
             return
-        total = _scored(cycle, scored_by, standing.raw, rows)
-        if standing.total is not None:
-            standing.total[rows] = total
-        standing.scored_at = cluster.node_changes.tick
+        total = _scored(cycle, scored_by, node_answer.raw, rows)
+        if node_answer.total is not None:
+            node_answer.total[rows] = total
+        node_answer.scored_at = cluster.node_changes.tick
 
 
 def _is_node_only(plugin: Plugin) -> bool:
@@ -220,18 +220,18 @@ def _heard(
     return tuple([each for each in plugins if each[0].name not in skipped])
 
 
-def _judge(cycle: Cycle, objections: Objections, filters: Filters, rows: Rows) -> None:
+def _judge(cycle: Cycle, results: FilterResults, filters: Filters, rows: Rows) -> None:
     for plugin, position in filters:
-        judgement = plugin.filter(cycle, rows)
+        judgement = cycle.run("Filter", plugin, plugin.filter, cycle, rows)
         if judgement is not None:
-            objections.add(position, judgement, rows)
+            results.add(position, judgement, rows)
 
 
 def _scored(cycle: Cycle, scores: Scores, raw: dict[str, Ints], rows: Rows) -> Ints | int:
     """The weighted sum of the scores that need no normalising; the others are written down in `raw`."""
     total: Ints | int = 0
     for plugin, weight in scores:
-        found = plugin.score(cycle, rows)
+        found = cycle.run("Score", plugin, plugin.score, cycle, rows)
         if not plugin.normalizes:
             total = total + (found if weight == 1 else weight * found)
         elif plugin.name in raw:

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY, Objections
+from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY, FilterResults
 from tonnage.scheduling.framework import Code, Status
 
 __all__ = ["NARROWED", "NOBODY", "Diagnosis"]
 
 
-class Diagnosis(Objections):
-    """Objections to every row of a cluster by the filters named in `plugins`, or a `refusal` of all rows at once."""
+class Diagnosis(FilterResults):
+    """FilterResults to every row of a cluster by the filters named in `plugins`, or a `refusal` of all rows at once."""
 
     __slots__ = ("cluster", "narrowed_by", "plugins", "refusal")
 
@@ -31,9 +31,9 @@ class Diagnosis(Objections):
         *,
         refusal: Status | None = None,
         plugins: tuple[str, ...] = (),
-        objections: Objections | None = None,
+        results: FilterResults | None = None,
     ) -> None:
-        held = objections if objections is not None else Objections.none(cluster.size, len(plugins))
+        held = results if results is not None else FilterResults.none(cluster.size, len(plugins))
         super().__init__(held.first, held.bits, held.final, held.reasons)
         self.cluster = cluster
         self.refusal = refusal

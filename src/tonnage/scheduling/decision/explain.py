@@ -10,7 +10,7 @@ without anybody else being asked; the others are asked here, for the account.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,12 +21,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.diagnosis import NOBODY
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
-from tonnage.scheduling.framework import Code, PreEnqueuePlugin
-from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
-from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
-from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
-from tonnage.scheduling.volumes.explain.nearest_miss import Miss
-from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
+from tonnage.scheduling.framework import Code, Plugin, PreEnqueuePlugin, RowAccount
 
 
 @dataclass(slots=True)
@@ -40,6 +35,8 @@ class NodeAnswer:
     unresolvable: bool = False
     scores: dict[str, int] = field(default_factory=dict)
     total: int = 0
+    miss: Any = None
+    """How near a refused node came, where the plugin that refused it can tell; see `Plugin.nearest_miss`."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -61,7 +58,7 @@ class Explanation:
     node: str
     message: str
     nodes: list[NodeAnswer]
-    volumes: dict[str, NodeAccount] = field(default_factory=dict)
+    volumes: Mapping[str, RowAccount] = field(default_factory=dict)
     """By node, where the bytes of each of the pod's claims come from there, or why they do not; {} without claims."""
     held_back: str = ""
     """Why the pod is not tried at all; empty when it is."""
@@ -69,15 +66,6 @@ class Explanation:
     @property
     def schedulable(self) -> bool:
         return bool(self.node) and not self.held_back
-
-    def miss_on(self, node: NodeAnswer) -> Miss | None:
-        """How near a node that was refused for its storage came; None for other refusals."""
-        account = self.volumes.get(node.name)
-        if account is None or node.feasible:
-            return None
-        if node.rejected_by == NodeVolumeLimits.name:
-            return account.slot_miss
-        return account.room_miss if node.rejected_by == VolumeBinding.name else None
 
     def document(self) -> dict[str, Any]:
         return {
@@ -98,37 +86,41 @@ def explain(
     *,
     pre_enqueue: Iterable[PreEnqueuePlugin] = (),
 ) -> Explanation:
-    """Decide and account for it. Nodes come best first, refused ones after, each group by name; of equally good ones
-    the chosen comes first. `pre_enqueue` are the plugins that may hold the pod back.
-    """
-    return explained(decider, cluster, pod, nominated, pre_enqueue=pre_enqueue)[0]
+    """Decide and account for it. `pre_enqueue` are the plugins that may hold the pod back."""
+    expected = tuple(nominated)
+    decision = decider.decide(cluster, pod, expected, diagnose=True)
+    return explanation_of(decider, decision, expected, pre_enqueue=pre_enqueue)
 
 
-def explained(
+def explanation_of(
     decider: Decider,
-    cluster: Cluster,
-    pod: PodInfo,
-    nominated: Iterable[tuple[str, PodInfo]] = (),
+    decision: Decision,
+    nominated: Sequence[tuple[str, PodInfo]] = (),
     *,
     pre_enqueue: Iterable[PreEnqueuePlugin] = (),
-) -> tuple[Explanation, Decision]:
-    """The same, with the decision itself, for those who are going to act on it."""
-    expected = tuple(nominated)
-    decision = considered = decider.decide(cluster, pod, expected, diagnose=True)
+) -> Explanation:
+    """Account for a decision that was made with `diagnose`, on a cluster that has not changed since.
+
+    Nodes come best first, refused ones after, each group by name; of equally good ones the chosen comes first.
+    """
+    pod, cluster = decision.cycle.pod, decision.cycle.cluster
+    considered = decision
     chosen, message = decision.node, _message(decision)
     if decision.fits and decision.diagnosis is None:
-        considered = decider.decide(cluster, _without_nomination(pod), expected, diagnose=True)
+        considered = decider.decide(cluster, _without_nomination(pod), nominated, diagnose=True)
         message = f"fits on {chosen}, the node it is nominated to; {_message(considered)}"
     answers = {row: NodeAnswer(cluster.name(row), False) for row in cluster.row_of.values()}
     _tell_refusals(considered, answers)
     _tell_scores(decider, considered, answers)
+    accounts = _accounts(decider, considered)
+    _tell_misses(decider, answers, accounts)
     ordered = sorted(
         answers.values(), key=lambda each: (not each.feasible, -each.total, each.name != chosen, each.name)
     )
     held = (plugin.pre_enqueue(pod) for plugin in pre_enqueue)
     held_back = next((status.message for status in held if not status.is_success), "")
-    volumes = _volumes(considered, [each.name for each in ordered])
-    return Explanation(pod.key, chosen, message, ordered, volumes, held_back), decision
+    volumes = {each.name: accounts[cluster.row_of[each.name]] for each in ordered} if accounts else {}
+    return Explanation(pod.key, chosen, message, ordered, volumes, held_back)
 
 
 def _without_nomination(pod: PodInfo) -> PodInfo:
@@ -167,14 +159,26 @@ def _tell_scores(decider: Decider, decision: Decision, answers: dict[int, NodeAn
         answers[row].total = total
 
 
-def _volumes(decision: Decision, names: Iterable[str]) -> dict[str, NodeAccount]:
-    """What VolumeBinding had to judge, node by node; nothing when a claim is missing or the pod has none."""
-    notes = decision.cycle.state.get(VolumeBinding.name)
-    if not isinstance(notes, Notes):
-        return {}
-    cluster = decision.cycle.cluster
-    accounts = VolumeAccount(notes.fit, notes.demand).by_row()
-    return {name: accounts[cluster.row_of[name]] for name in names}
+def _plugins(decider: Decider) -> Iterator[Plugin]:
+    yield from decider.pipeline.pre_filter
+    yield from decider.pipeline.filter
+
+
+def _accounts(decider: Decider, decision: Decision) -> Mapping[int, RowAccount]:
+    """What the plugin that has one to give tells about every row: VolumeBinding, of the plugins there are."""
+    if decision.cycle.cluster.count:
+        for plugin in _plugins(decider):
+            if (found := plugin.account(decision.cycle)) is not None:
+                return found
+    return {}
+
+
+def _tell_misses(decider: Decider, answers: Mapping[int, NodeAnswer], accounts: Mapping[int, RowAccount]) -> None:
+    by_name = {plugin.name: plugin for plugin in _plugins(decider)}
+    for row, answer in answers.items():
+        plugin, account = by_name.get(answer.rejected_by), accounts.get(row)
+        if plugin is not None and account is not None and not answer.feasible:
+            answer.miss = plugin.nearest_miss(account)
 
 
 def _message(decision: Decision) -> str:

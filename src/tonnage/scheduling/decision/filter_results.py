@@ -1,4 +1,4 @@
-"""Who objects to which row: the table that filters write and decisions read.
+"""Filter results: which plugin refuses which row, and why. Filters write this table, decisions read it.
 
 For every row it holds the first plugin, in the profile's order, that objects to it, that plugin's reasons as bits, and
 whether preemption could help. Plugins may be entered in any order: the one that comes first in the profile wins.
@@ -21,7 +21,7 @@ NARROWED = 126
 """In `first`: a PreFilter plugin left the node out."""
 
 
-class Objections:
+class FilterResults:
     """By row: `first`, a position in the profile's filters; `bits`, one for each of its `reasons`; and `final`."""
 
     __slots__ = ("bits", "final", "first", "reasons")
@@ -42,8 +42,8 @@ class Objections:
             [()] * filters,
         )
 
-    def copy(self) -> Objections:
-        return Objections(self.first.copy(), self.bits.copy(), self.final.copy(), list(self.reasons))
+    def copy(self) -> FilterResults:
+        return FilterResults(self.first.copy(), self.bits.copy(), self.final.copy(), list(self.reasons))
 
     def grow(self, rows: int) -> None:
         """Make room for more rows. What the new ones hold means nothing until they are written."""
@@ -52,7 +52,7 @@ class Objections:
     def clear(self, rows: Rows) -> None:
         self.first[rows] = NOBODY
 
-    def take(self, other: Objections, rows: Rows) -> None:
+    def take(self, other: FilterResults, rows: Rows) -> None:
         """Hold against these rows what another table does, whose plugins are others than those entered here."""
         row = only_row(rows)
         at = rows if row < 0 else row  # a plain index is cheaper than a range of one
@@ -61,7 +61,7 @@ class Objections:
         self.final[at] = other.final[at]
 
     def add(self, position: int, judgement: Judgement, rows: Rows) -> None:
-        """Enter a plugin's objections to rows that no earlier plugin objects to."""
+        """Enter what a plugin holds against rows that no earlier plugin refuses."""
         bits = self._in_our_words(position, judgement)
         places = np.flatnonzero((bits != 0) & (self.first[rows] > position))
         if not len(places):

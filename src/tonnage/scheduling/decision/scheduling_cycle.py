@@ -4,7 +4,7 @@
                                                                                       └► Score ─► best, ties by lot
 
 Filters keep upstream's order: a row is refused by the first plugin that objects, and that plugin's reasons are what the
-message counts. What row-local plugins say is remembered for equal pods (memory.py); the others are asked every time.
+message counts. What row-local plugins say is cached for equal pods (answer_cache.py); the others are asked every time.
 Everything is considered; no sampling.
 """
 
@@ -21,7 +21,7 @@ from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.answer_cache import Answer, Memory
+from tonnage.scheduling.decision.answer_cache import Answer, AnswerCache
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY
 from tonnage.scheduling.framework import (
@@ -30,6 +30,7 @@ from tonnage.scheduling.framework import (
     FilterPlugin,
     Judgement,
     Narrowing,
+    PluginTimes,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
@@ -72,12 +73,12 @@ class Decision:
 
 
 class Decider:
-    """Decides for one profile. Keeps memory between decisions; all state of the cluster is the cluster's."""
+    """Decides for one profile. Keeps an answer cache between decisions; all state of the cluster is the cluster's."""
 
     def __init__(self, pipeline: Pipeline, rng: random.Random) -> None:
         self._pipeline = pipeline
         self._rng = rng
-        self._memory = Memory(pipeline.filter, pipeline.score)
+        self._cache = AnswerCache(pipeline.filter, pipeline.score)
         self._names = tuple(plugin.name for plugin in pipeline.filter)
         self._cross_filters = tuple(
             (position, plugin) for position, plugin in enumerate(pipeline.filter) if not plugin.row_local
@@ -95,12 +96,14 @@ class Decider:
         nominated: Iterable[tuple[str, PodInfo]] = (),
         *,
         diagnose: bool = False,
+        times: PluginTimes | None = None,
     ) -> Decision:
         """Find a node. `nominated` are (node name, pod) of other pods whose room must be respected.
 
-        With `diagnose`, a pod that fits is also told who refused the other nodes.
+        With `diagnose`, a pod that fits is also told who refused the other nodes. `times` measures the plugins.
         """
         cycle = Cycle(pod, cluster)
+        cycle.times = times
         held = cycle.held = _by_row(cluster, nominated, pod)
         if not cluster.count:
             refusal = Status(Code.UNSCHEDULABLE, ("no nodes available to schedule pods",))
@@ -111,7 +114,7 @@ class Decider:
         wanted = cluster.row_of.get(pod.pod.status.nominated_node_name, -1)
         if wanted >= 0 and self._fits(cycle, wanted, held.get(wanted, ())):
             return Decision(cycle, cluster.name(wanted), wanted, 1)
-        answer = self._memory.recall(cycle)
+        answer = self._cache.answer_for(cycle)
         found, diagnosis = answer.count, None
         asked = [each for each in self._asked_anew(cycle) if each[1].name not in cycle.skip_filter]
         if asked or narrowed or held or diagnose or not found:
@@ -121,7 +124,7 @@ class Decider:
             if not found:
                 return Decision(cycle, diagnosis=diagnosis)
         else:
-            cycle.passing = answer.passes[: cluster.size].copy()  # the memory's own changes with the next pod
+            cycle.passing = answer.passes[: cluster.size].copy()  # the cache's own changes with the next pod
         if found == 1:
             row = int(cycle.passing.argmax())
         elif (failure := self._pre_score(cycle)) is not None:
@@ -150,7 +153,7 @@ class Decider:
         narrowed: dict[str, frozenset[int]] = {}
         refusal: Status | None = None
         for plugin in self._pipeline.pre_filter:
-            answer = plugin.pre_filter(cycle)
+            answer = cycle.run("PreFilter", plugin, plugin.pre_filter, cycle)
             if answer is None:
                 continue
             if isinstance(answer, Narrowing):
@@ -177,9 +180,9 @@ class Decider:
     ) -> Diagnosis:
         """What everybody holds against each row."""
         cluster = cycle.cluster
-        diagnosis = Diagnosis(cluster, plugins=self._names, objections=answer.told(cluster.size))
+        diagnosis = Diagnosis(cluster, plugins=self._names, results=answer.told(cluster.size))
         for position, plugin in cross_filters:
-            judgement = plugin.filter(cycle, cluster.all_rows)
+            judgement = cycle.run("Filter", plugin, plugin.filter, cycle, cluster.all_rows)
             if judgement is not None:
                 diagnosis.add(position, judgement, cluster.all_rows)
         if narrowed:
@@ -190,13 +193,17 @@ class Decider:
 
     def _fits(self, cycle: Cycle, row: int, held: Sequence[PodInfo]) -> bool:
         """Does this one row pass, also with the pods that are nominated to it?"""
-        if self.objection(cycle, row) is not None:
+        if self.first_refusal(cycle, row) is not None:
             return False
-        return not held or self._objection_with(cycle, row, held) is None
+        return not held or self._refusal_with_nominated(cycle, row, held) is None
 
     @property
     def filters(self) -> tuple[FilterPlugin, ...]:
         return self._pipeline.filter
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self._pipeline
 
     def looked_anew(self, cluster: Cluster, pod: PodInfo, guests: Sequence[PodInfo] = ()) -> Cycle | Status:
         """A cycle of its own, PreFilter done, for questions about a cluster as it might be; or who refuses the pod.
@@ -208,16 +215,16 @@ class Decider:
         refusal = self._pre_filter(cycle)
         return refusal if isinstance(refusal, Status) else cycle
 
-    def objection(self, cycle: Cycle, row: int) -> tuple[int, Judgement] | None:
+    def first_refusal(self, cycle: Cycle, row: int) -> tuple[int, Judgement] | None:
         """The first filter to object to a row, by its position, and what it says; asked now, nothing is remembered."""
         for position, plugin in enumerate(self._pipeline.filter):
             if plugin.name not in cycle.skip_filter:
-                judgement = plugin.filter(cycle, slice(row, row + 1))
+                judgement = cycle.run("Filter", plugin, plugin.filter, cycle, slice(row, row + 1))
                 if judgement is not None and judgement.bits[0]:
                     return position, judgement
         return None
 
-    def _objection_with(self, cycle: Cycle, row: int, held: Sequence[PodInfo]) -> tuple[int, Judgement] | None:
+    def _refusal_with_nominated(self, cycle: Cycle, row: int, held: Sequence[PodInfo]) -> tuple[int, Judgement] | None:
         """Judge a row as if the pods nominated to it were there already.
 
         They are put there for the question and taken away again; plugins that count pods look anew, in a cycle of
@@ -233,7 +240,7 @@ class Decider:
             inner = self.looked_anew(cluster, cycle.pod, guests)
             if isinstance(inner, Status):
                 return None  # the pod-level answer stands already; it does not depend on who is where
-            return self.objection(inner, row)
+            return self.first_refusal(inner, row)
         finally:
             for guest in guests:
                 cluster.remove_pod(guest.uid)
@@ -242,9 +249,9 @@ class Decider:
         """A row is judged with its nominated pods first: what is held against it then is what is told."""
         if diagnosis.first[row] == NARROWED:
             return
-        objection = self._objection_with(cycle, row, held)
-        if objection is not None:
-            position, judgement = objection
+        refusal = self._refusal_with_nominated(cycle, row, held)
+        if refusal is not None:
+            position, judgement = refusal
             diagnosis.clear(slice(row, row + 1))
             diagnosis.add(position, judgement, slice(row, row + 1))
 
@@ -259,7 +266,7 @@ class Decider:
         all nodes alike and is left out.
         """
         cluster = cycle.cluster
-        self._memory.score(cycle, answer)
+        self._cache.score(cycle, answer)
         total = answer.total[: cluster.size]
         parts: list[tuple[ScorePlugin, int, Ints | None]] = []
         for plugin, weight in self._normalised:
@@ -275,7 +282,7 @@ class Decider:
             if plugin.name in cycle.skip_score or plugin.is_silent(cycle):
                 continue
             if plugin.scores_all_rows and not plugin.normalizes:
-                scores = plugin.score(cycle, cluster.all_rows)
+                scores = cycle.run("Score", plugin, plugin.score, cycle, cluster.all_rows)
                 total = total + (scores if weight == 1 else weight * scores)
             else:
                 parts.append((plugin, weight, None))
@@ -284,7 +291,7 @@ class Decider:
         feasible = cycle.feasible
         total = total[feasible]
         for plugin, weight, known in parts:
-            scores = plugin.score(cycle, feasible) if known is None else known[feasible]
+            scores = cycle.run("Score", plugin, plugin.score, cycle, feasible) if known is None else known[feasible]
             total = total + weight * (plugin.normalize(cycle, scores) if plugin.normalizes else scores)
         return self._drawn(cycle, feasible[total == total.max()])
 
@@ -310,7 +317,7 @@ class Decider:
     def _pre_score(self, cycle: Cycle) -> Status | None:
         """Every plugin's look at the feasible rows; the failure of one that does not succeed."""
         for plugin in self._pipeline.pre_score:
-            answer = plugin.pre_score(cycle)
+            answer = cycle.run("PreScore", plugin, plugin.pre_score, cycle)
             if answer is None:
                 continue
             if answer.code is Code.SKIP:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
@@ -30,7 +30,6 @@ from tonnage.scheduling.framework import (
     ReservePlugin,
     ScorePlugin,
 )
-from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.out_of_scope import OutOfScope
 from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import SortKey, by_priority
@@ -54,7 +53,14 @@ class Assembled:
     pre_bind: tuple[PreBindPlugin, ...]
     bind: tuple[BindPlugin, ...]
     post_bind: tuple[PostBindPlugin, ...]
+    plugins: tuple[Plugin, ...]
+    """All of them, each once."""
     left_out: Mapping[str, str]
+
+
+class _Handle(NamedTuple):
+    decider: Decider
+    rng: random.Random
 
 
 def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugins | None = None) -> Assembled:
@@ -99,14 +105,14 @@ def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugi
     }
     decider = Decider(pipeline, rng)
     for plugin in made.values():
-        if isinstance(plugin, DefaultPreemption):
-            plugin.search_with(decider, rng)
+        plugin.connect(_Handle(decider, rng))
     return Assembled(
         scheduler_name=profile.scheduler_name,
         decider=decider,
         pipeline=pipeline,
         rules=QueueingRules(pre_enqueue, {name: tuple(plugin.events()) for name, plugin in made.items()}),
         sort_key=sorts[0].sort_key if sorts else by_priority,
+        plugins=tuple(made.values()),
         left_out=left_out,
         **rest,
     )

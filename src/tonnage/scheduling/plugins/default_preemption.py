@@ -2,12 +2,11 @@
 
 The search is `scheduling/preemption/preemption.py`. What is found is carried out elsewhere and takes a while: the
 victims are deleted, and until that is done the pod is not to be tried again, or it would look for another node with
-other victims. Whoever carries it out names the pod in `preempting` for so long; PreEnqueue holds it back.
+other victims. Whoever carries it out says when that begins and ends; in between PreEnqueue holds the pod back.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,19 +16,22 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.decision.diagnosis import Diagnosis
-from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.framework import (
     SUCCESS,
     Cycle,
     EventHint,
+    Handle,
+    PluginCounter,
     PostFilterPlugin,
     PostFilterResult,
     PreEnqueuePlugin,
     Status,
     unresolvable,
 )
+from tonnage.scheduling.preemption.budgets_by_kind import BudgetsByKind
+from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.preemption import Preemption
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 
@@ -37,34 +39,46 @@ IN_PROGRESS = "waiting for the preemption for this pod to be finished"
 
 
 class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
-    """Made by a profile, it is handed the profile's decider before it is first asked (`search_with`)."""
-
     name = "DefaultPreemption"
 
     def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
         self._args = args or DefaultPreemptionArgs()
         self._search: Preemption | None = None
-        self.preempting: set[str] = set()
-        """The uids of pods whose victims are being deleted."""
+        self._preempting: set[str] = set()  # the uids of pods whose victims are being deleted
+        self.attempts_total = 0
 
-    def search_with(self, decider: Decider, rng: random.Random) -> None:
-        self._search = Preemption(decider, self._args, rng)
+    def connect(self, handle: Handle) -> None:
+        self._search = Preemption(handle.decider, self._args, handle.rng)
+
+    def indexes(self) -> Iterable[type]:
+        return (RankedResidents, DisruptionBudgets, BudgetsByKind)
+
+    def counters(self) -> Iterable[PluginCounter]:
+        told = "Times that room was looked for among lesser pods."
+        yield PluginCounter("scheduler_preemption_attempts", told, self.attempts_total)
 
     @staticmethod
     def prepare(cluster: Cluster) -> None:
         """Read every pod once, which the first preemption does otherwise; a program may while nobody waits for it."""
-        ranked = cluster.view(RankedResidents)
+        ranked = cluster.index(RankedResidents)
         ranked.catch_up()
         for resource in (PODS, CPU, MEMORY):
             ranked.amounts(resource)
 
     def post_filter(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
         if self._search is None:
-            raise RuntimeError(f"{self.name} was asked before search_with gave it a decider")
+            raise RuntimeError(f"{self.name} was asked before it was connected to a profile")
+        self.attempts_total += 1
         return self._search.attempt(cycle, diagnosis)
 
+    def preemption_begins(self, pod: PodInfo) -> None:
+        self._preempting.add(pod.uid)
+
+    def preemption_ends(self, pod: PodInfo) -> None:
+        self._preempting.discard(pod.uid)
+
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        return unresolvable(IN_PROGRESS) if pod.uid in self.preempting else SUCCESS
+        return unresolvable(IN_PROGRESS) if pod.uid in self._preempting else SUCCESS
 
     def events(self) -> Iterable[EventHint]:
         """Victims that are gone may let the pod past PreEnqueue; whether to try it, those say who refused it."""

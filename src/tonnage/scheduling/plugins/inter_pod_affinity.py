@@ -84,7 +84,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         terms = cycle.state[_TERMS] = terms_of(pod.pod)
         if terms.errors:
             return unresolvable(f"parsing pod: {_joined(terms.errors)}")
-        repelling = CarriedTerms.of(cluster).apart(pod, _namespace_labels(cycle))
+        repelling = cluster.index(CarriedTerms).apart(pod, _namespace_labels(cycle))
         if not (terms.near or terms.apart or repelling):
             return SKIP
         rules = _Rules()
@@ -135,7 +135,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         own = (terms if terms is not None else terms_of(pod.pod)).preferred
         if not own and self._args.ignore_preferred_terms_of_existing_pods:
             return SKIP
-        carried, namespace_labels = CarriedTerms.of(cluster), _namespace_labels(cycle)
+        carried, namespace_labels = cluster.index(CarriedTerms), _namespace_labels(cycle)
         worth: dict[str, Floats] = {}
         for term in _settled(own, cluster):
             _weigh(worth, cluster, term.topology_key, _meant(cluster, (term,)), term.weight)
@@ -162,6 +162,12 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return np.zeros_like(scores)
         scaled: Ints = (float(MAX_SCORE) * ((scores - least) / (most - least))).astype(np.int64)
         return scaled
+
+    def indexes(self) -> Iterable[type]:
+        return (
+            Residents,
+            CarriedTerms,
+        )
 
     def events(self) -> Iterable[EventHint]:
         pods = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE
@@ -220,7 +226,7 @@ def _settled(terms: Iterable[Term], cluster: Cluster) -> list[Term]:
 
 def _meant(cluster: Cluster, terms: Sequence[Term]) -> RowCounts:
     """The residents that match all of these terms. Those that are terminating count here, unlike in spreading."""
-    return Residents.of(cluster).counted(tuple(term.matcher for term in terms), terminating=True)
+    return cluster.index(Residents).counted(tuple(term.matcher for term in terms), terminating=True)
 
 
 def _joined(errors: Sequence[str]) -> str:

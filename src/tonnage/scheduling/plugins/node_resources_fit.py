@@ -22,6 +22,7 @@ from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS, amounts, is_ex
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, only_row, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.shapes import Shape, along
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -30,8 +31,9 @@ from tonnage.scheduling.framework import (
     FilterPlugin,
     Judgement,
     ScorePlugin,
+    SumsAsked,
 )
-from tonnage.scheduling.plugins.resource_scores import Shape, UseAt, Uses, along, percent, uses, uses_at
+from tonnage.scheduling.plugins.resource_scores import UseAt, Uses, percent, uses, uses_at
 from tonnage.scheduling.reason_bits import MAX_REASONS, OTHER_REASONS
 
 DEFAULT_RESOURCES = ((CPU, 1), (MEMORY, 1))
@@ -114,6 +116,12 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 
     def only_relents(self, cycle: Cycle) -> bool:
         return True
+
+    def sums(self, pod: PodInfo) -> SumsAsked | None:
+        if type(self) is not NodeResourcesFit:
+            return None  # a class made from this one may judge otherwise
+        asked = self.asked(pod)
+        return SumsAsked(asked, reasons_for(asked))
 
     def asked(self, pod: PodInfo) -> list[tuple[str, int]]:
         """One pod more, and what the pod asks for, as far as this plugin guards it."""

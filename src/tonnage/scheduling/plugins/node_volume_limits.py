@@ -35,11 +35,14 @@ from tonnage.scheduling.framework import (
     FilterPlugin,
     Judgement,
     PreFilterPlugin,
+    RowAccount,
     Status,
     refuse,
 )
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline, is_told_in_tree
+from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
+from tonnage.scheduling.volumes.explain.nearest_miss import Miss
 from tonnage.scheduling.volumes.migrated_plugins import taken_over_by
 
 _Volumes = dict[VolumeId, list[PersistentVolumeClaim | None]]
@@ -66,6 +69,12 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def __init__(self, gates: Gates) -> None:
         self._needs_drivers = gates.VolumeLimitScaling
 
+    def indexes(self) -> Iterable[type]:
+        return (AttachedVolumes,)
+
+    def nearest_miss(self, account: RowAccount) -> Miss | None:
+        return account.slot_miss if isinstance(account, NodeAccount) else None
+
     def events(self) -> Iterable[EventHint]:
         return (
             (ClusterEvent(EventResource.CSI_NODE, ActionType.ADD), None),
@@ -87,7 +96,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             cycle.state[self.name] = volumes
             cycle.is_unlike_others(self.name)
             return None
-        view = cluster.view(AttachedVolumes)
+        view = cluster.index(AttachedVolumes)
         view.catch_up()
         counts: dict[str, int] = {}
         mounted: list[VolumeId] = []

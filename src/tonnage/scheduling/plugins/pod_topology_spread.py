@@ -27,6 +27,7 @@ from tonnage.objects.requirements import InvalidSelector
 from tonnage.scheduling.cluster.columns import Ints, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import Labels
+from tonnage.scheduling.cluster.residents import Residents
 from tonnage.scheduling.configuration.plugin_args import PodTopologySpreadArgs
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP
@@ -44,7 +45,7 @@ from tonnage.scheduling.framework import (
     Status,
 )
 from tonnage.scheduling.spread.constraints import Constraint, Constraints, SpreadRules
-from tonnage.scheduling.spread.domains import UNLABELLED, Topology, costs, lacking, objections
+from tonnage.scheduling.spread.domains import UNLABELLED, Topology, costs, lacking, refusals
 
 
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
@@ -72,7 +73,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return SKIP
         topologies = [Topology.of(cycle.cluster, each.topology_key) for each in constraints.hard]
         cycle.state[self.name] = [
-            (topology, objections(cycle, each, topology, topologies))
+            (topology, refusals(cycle, each, topology, topologies))
             for each, topology in zip(constraints.hard, topologies, strict=True)
         ]
         return None
@@ -136,6 +137,9 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         return found if is_ignored is None else np.where(is_ignored, 0, found)
 
     # -- queueing hints -----------------------------------------------------------------------------------------------
+
+    def indexes(self) -> Iterable[type]:
+        return (Residents,)
 
     def events(self) -> Iterable[EventHint]:
         pods = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.UPDATE_POD_TOLERATION | ActionType.DELETE

@@ -19,6 +19,7 @@ from tonnage.scheduling.configuration.plugin_args import (
     VolumeBindingArgs,
 )
 from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.configuration.shapes import shape_of
 from tonnage.scheduling.configuration.storage_capacity_args import StorageCapacityArgs
 from tonnage.scheduling.framework import Plugin
 from tonnage.scheduling.plugins.default_binder import DefaultBinder
@@ -34,7 +35,6 @@ from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from tonnage.scheduling.plugins.priority_sort import PrioritySort
-from tonnage.scheduling.plugins.resource_scores import shape_of
 from tonnage.scheduling.plugins.scheduling_gates import SchedulingGates
 from tonnage.scheduling.plugins.taint_toleration import TaintToleration
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding

@@ -10,30 +10,16 @@ and not 13, balance 4 µs and not 19. A property test holds the two forms togeth
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from tonnage.scheduling.cluster.amounts import NATIVE
 from tonnage.scheduling.cluster.columns import Ints, Rows
-from tonnage.scheduling.configuration.plugin_args_rules import UtilizationShapePoint
 from tonnage.scheduling.framework import Cycle
-
-Shape = tuple[tuple[int, int], ...]
-"""(utilisation in percent, score 0..100), by rising utilisation."""
-
-_TO_PERCENT = 10
-"""Files have scores of 0 to 10; nodes are scored 0 to 100."""
 
 _CPU_AND_MEMORY = [0, 1]
 """Their places in `Cluster.scored_usage`, which has no others, and in the cluster's other tables."""
-
-
-def shape_of(points: Iterable[UtilizationShapePoint]) -> Shape:
-    """A shape as a configuration file has it."""
-    return tuple((point.utilization, point.score * _TO_PERCENT) for point in points)
 
 
 class Uses(NamedTuple):
@@ -122,13 +108,3 @@ def percent(part: Ints, whole: Ints) -> Ints:
     with np.errstate(divide="ignore"):
         part //= whole  # numpy's answer to an integer divided by 0 is 0
     return part
-
-
-def along(shape: Shape, utilisation: Ints) -> Ints:
-    """The score at each utilisation, on straight lines between the shape's points; division truncates, as Go's does."""
-    score = np.full_like(utilisation, shape[-1][1])
-    for (left, low), (right, high) in reversed(list(pairwise(shape))):
-        rise = (high - low) * (utilisation - left)
-        step = np.sign(rise) * (np.abs(rise) // (right - left))
-        score = np.where(utilisation <= right, low + step, score)
-    return np.where(utilisation <= shape[0][0], shape[0][1], score)

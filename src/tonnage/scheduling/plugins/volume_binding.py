@@ -13,7 +13,7 @@ the same; those with bound claims, free volumes to choose from or a selected nod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Rows, only_row, row_count
 from tonnage.scheduling.configuration.plugin_args import VolumeBindingArgs
+from tonnage.scheduling.configuration.shapes import shape_of
 from tonnage.scheduling.configuration.storage_capacity_args import PoolFit, Reservation, StorageCapacityArgs
 from tonnage.scheduling.framework import (
     SKIP,
@@ -37,28 +38,34 @@ from tonnage.scheduling.framework import (
     EventHint,
     FilterPlugin,
     Judgement,
+    PluginCounter,
     PreBindPlugin,
     PreFilterPlugin,
     PreScorePlugin,
     ReservePlugin,
+    RowAccount,
     ScorePlugin,
     Status,
     unresolvable,
 )
-from tonnage.scheduling.plugins.resource_scores import shape_of
 from tonnage.scheduling.volumes import bind_volumes
+from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.bind_volumes import Assumed
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import Policy
 from tonnage.scheduling.volumes.demand import Demand, demand_of
+from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
+from tonnage.scheduling.volumes.explain.nearest_miss import Miss
+from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
 from tonnage.scheduling.volumes.hints import volume_binding_events
 from tonnage.scheduling.volumes.packing import Grade, Sizes, descending
 from tonnage.scheduling.volumes.plan import VolumePlan
 from tonnage.scheduling.volumes.pod_claims import claims_of, sorted_claims
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
+from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.scheduling.volumes.volume_fit import REASONS, Making, VolumeFit
 from tonnage.scheduling.volumes.volume_scores import VolumeScores
 
@@ -93,6 +100,16 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         shape = shape_of(args.shape or ())
         self._scores = VolumeScores(shape) if shape and gates.StorageCapacityScoring else None
         self._fit: VolumeFit | None = None
+        self.reschedulings_total = 0
+        """How many events told that a volume is going to be rebuilt: what KEP-5925's metric counts."""
+
+    def indexes(self) -> Iterable[type]:
+        kept = {Reservation.OBJECT: (Reservations,), Reservation.LEDGER: (Ledger,)}
+        return (CapacityIndex, StaticVolumes, AttachedVolumes, *kept.get(self.reservation, ()))
+
+    def counters(self) -> Iterable[PluginCounter]:
+        told = "Bound claims whose volumes are rebuilt on another node (KEP-5925)."
+        yield PluginCounter("volume_binding_rescheduling_events", told, self.reschedulings_total)
 
     def events(self) -> Iterable[EventHint]:
         return volume_binding_events(self._gates, reserves=self.reservation is not Reservation.NONE)
@@ -110,7 +127,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         cluster = cycle.cluster
         fit = self.fit_of(cluster)
         if self.reservation is Reservation.LEDGER:
-            cluster.view(Ledger).catch_up()  # nodes that changed their labels may have promises to move
+            cluster.index(Ledger).catch_up()  # nodes that changed their labels may have promises to move
         demand = demand_of(cluster, claims, is_joint=self.is_joint)
         if cycle.guests and self.is_joint:
             demand = self._with_guests(cycle, demand)
@@ -144,17 +161,24 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         notes: Notes = cycle.state[self.name]
         if not notes.is_plain:
-            bits = notes.fit.objections(notes.demand, rows)
+            bits = notes.fit.refusals(notes.demand, rows)
         elif (row := only_row(rows)) >= 0:
-            one = notes.fit.objection_at(notes.making, row)
+            one = notes.fit.refusal_at(notes.making, row)
             return Judgement(np.array([one]), REASONS) if one else None
         else:
-            bits = notes.fit.objections_to_making(notes.making, rows)
+            bits = notes.fit.refusals_of_making(notes.making, rows)
         return Judgement(bits, REASONS) if bits.any() else None
 
     def only_relents(self, cycle: Cycle) -> bool:
         """Room for volumes is the storage's affair: pods that go give none of it back at once."""
         return True
+
+    def account(self, cycle: Cycle) -> Mapping[int, RowAccount] | None:
+        notes: Notes | None = cycle.state.get(self.name)
+        return None if notes is None else VolumeAccount(notes.fit, notes.demand).by_row()
+
+    def nearest_miss(self, account: RowAccount) -> Miss | None:
+        return account.room_miss if isinstance(account, NodeAccount) else None
 
     # -- where best? --------------------------------------------------------------------------------------------------
 
@@ -215,7 +239,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if self.reservation is Reservation.NONE:
             return
         is_object = self.reservation is Reservation.OBJECT
-        kept: Reservations | Ledger = cycle.cluster.view(Reservations) if is_object else cycle.cluster.view(Ledger)
+        kept: Reservations | Ledger = cycle.cluster.index(Reservations) if is_object else cycle.cluster.index(Ledger)
         by_object: dict[Key, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
         for each in plan.provisions:
             if each.capacity is not None:
@@ -230,9 +254,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         bind_volumes.revert(cycle.cluster.storage, notes.assumed)
         notes.assumed = None
         if self.reservation is Reservation.OBJECT:
-            cycle.cluster.view(Reservations).release(cycle.pod.uid)
+            cycle.cluster.index(Reservations).release(cycle.pod.uid)
         elif self.reservation is Reservation.LEDGER:
-            cycle.cluster.view(Ledger).release(cycle.pod.uid)
+            cycle.cluster.index(Ledger).release(cycle.pod.uid)
 
     def pre_bind_pre_flight(self, cycle: Cycle, node_name: str) -> Status:
         notes: Notes | None = cycle.state.get(self.name)
@@ -248,6 +272,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             if each.is_rebuild:
                 before = each.claim.selected_node
                 note = f"Volume of claim {each.claim.key} will be rebuilt on {node_name}: node {before} is out of use"
+                self.reschedulings_total += 1
                 api.event(each.claim, RESCHEDULING, "Binding", note)
         status = await api.settled(lambda: bind_volumes.check(cycle.cluster, assumed, api), self._bind_timeout_s)
         if status.is_success:
@@ -265,15 +290,15 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def _policy(self, cluster: Cluster) -> Policy:
         if not self.is_joint:
             return Policy(room_without_gate, lambda each: scored_capacity(each, with_pools=False))
-        legacy, index = self._capacity.legacy_pools, cluster.view(CapacityIndex)
+        legacy, index = self._capacity.legacy_pools, cluster.index(CapacityIndex)
         is_reserved, promised = None, None
         if self.reservation is Reservation.OBJECT:
-            reservations = cluster.view(Reservations)
+            reservations = cluster.index(Reservations)
             reservations.timeout_s = float(self._capacity.reservation_timeout_seconds)
             is_reserved = reservations.is_reserved
             _once(reservations.on_change, index.held_differs)
         elif self.reservation is Reservation.LEDGER:
-            ledger = cluster.view(Ledger)
+            ledger = cluster.index(Ledger)
             ledger.timeout_s = float(self._capacity.reservation_timeout_seconds)
             _once(ledger.on_change, index.held_differs)
 

@@ -41,6 +41,12 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         " already in-use by another pod"
     )
 
+    def indexes(self) -> Iterable[type]:
+        return (
+            MountedDisks,
+            AttachedVolumes,
+        )
+
     def events(self) -> Iterable[EventHint]:
         return (
             (ClusterEvent(EventResource.POD, ActionType.DELETE), _given_back),
@@ -67,7 +73,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         bits = np.full(row_count(rows), 2 if self._is_taken(cycle) else 0, dtype=np.int64)
         if disks_of(cycle.pod.pod):
-            taken = cycle.cluster.view(MountedDisks).rows_in_conflict(cycle.pod.pod)
+            taken = cycle.cluster.index(MountedDisks).rows_in_conflict(cycle.pod.pod)
             bits[among(taken, rows, cycle.cluster.size)] = 1
         return Judgement(bits, (self.disk_reason, self.claim_reason), unresolvable=False) if bits.any() else None
 
@@ -77,7 +83,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     def _is_taken(self, cycle: Cycle) -> bool:
         """Somebody has one of the claims that this pod must have for itself."""
         wanted: list[Key] = cycle.state[self.name]
-        return bool(wanted) and any(map(cycle.cluster.view(AttachedVolumes).is_mounted, wanted))
+        return bool(wanted) and any(map(cycle.cluster.index(AttachedVolumes).is_mounted, wanted))
 
 
 def _given_back(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:

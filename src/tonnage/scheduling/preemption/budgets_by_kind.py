@@ -21,11 +21,11 @@ Places = npt.NDArray[np.intp]
 
 
 class BudgetsByKind:
-    """Which budgets mean which kinds of pods: `cluster.view(BudgetsByKind)`."""
+    """Which budgets mean which kinds of pods: `cluster.index(BudgetsByKind)`."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._ranked = cluster.view(RankedResidents)
-        self._budgets = cluster.view(DisruptionBudgets)
+        self._ranked = cluster.index(RankedResidents)
+        self._budgets = cluster.index(DisruptionBudgets)
         self._read_at = (-1, -1)
         self._keys: dict[Key, int] = {}
         self._numbers: list[int] = []

@@ -23,7 +23,7 @@ from tonnage.scheduling.cluster.amounts import PODS
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.plugins.node_resources_fit import reasons_for
+from tonnage.scheduling.framework import SumsAsked
 from tonnage.scheduling.preemption.budgets_by_kind import BudgetsByKind
 from tonnage.scheduling.preemption.candidates import PRIORITY_OFFSET, Candidate
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
@@ -40,21 +40,21 @@ class CandidatesBySums:
         self,
         cluster: Cluster,
         priority: int,
-        asked: Sequence[tuple[str, int]],
+        sums: SumsAsked,
         rows: RowNumbers,
         expected: Mapping[int, Sequence[PodInfo]],
     ) -> None:
         self.refusals: Counter[str] = Counter()
         self._cluster = cluster
-        self._ranked = cluster.view(RankedResidents)
+        self._ranked = cluster.index(RankedResidents)
         has_lesser: Mask = np.logical_or.reduce(self._ranked.priorities[:, rows] < priority, axis=0)
         self._refuse(NO_VICTIMS, ~has_lesser)
         rows = rows[has_lesser]
         slots = self._ranked.depth(rows)
         is_lesser = self._ranked.priorities[:slots, rows] < priority
-        rooms, amounts = self._with_all_gone(asked, rows, is_lesser, expected)
+        rooms, amounts = self._with_all_gone(sums.amounts, rows, is_lesser, expected)
         fits = np.ones(len(rows), dtype=np.bool_)
-        reasons = reasons_for(asked)
+        reasons = sums.reasons
         for place, room in enumerate(rooms):
             is_short = room < 0
             self._refuse(reasons[min(place, len(reasons) - 1)], is_short)
@@ -124,8 +124,8 @@ class CandidatesBySums:
         # What suffices for all of them together holds nobody back.
         scarce = [(room, each) for room, each in zip(rooms, amounts, strict=True) if (room < each.sum(axis=0)).any()]
         cluster, victims = self._cluster, np.zeros_like(is_lesser)
-        has_budgets = len(cluster.view(DisruptionBudgets)) > 0
-        dear = cluster.view(BudgetsByKind).violating(self.rows, is_lesser) if has_budgets else victims.copy()
+        has_budgets = len(cluster.index(DisruptionBudgets)) > 0
+        dear = cluster.index(BudgetsByKind).violating(self.rows, is_lesser) if has_budgets else victims.copy()
         passes = (dear, is_lesser & ~dear) if dear.any() else (is_lesser,)
         for asking in passes:
             for slot in np.flatnonzero(asking.any(axis=1)).tolist():

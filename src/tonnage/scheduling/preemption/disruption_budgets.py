@@ -1,6 +1,6 @@
 """PodDisruptionBudgets as preemption sees them: who would break which promise by going.
 
-    cluster.view(DisruptionBudgets).put(budget)        remove(budget)
+    cluster.index(DisruptionBudgets).put(budget)        remove(budget)
 
 A budget allows so many disruptions of the pods it means, as its status says; who keeps that number true is the
 disruption controller. Pods that are asked about together use it up in their order, and each that finds nothing left
@@ -33,7 +33,7 @@ class _Known(NamedTuple):
 
 
 class DisruptionBudgets:
-    """The budgets of a cluster: `cluster.view(DisruptionBudgets)`."""
+    """The budgets of a cluster: `cluster.index(DisruptionBudgets)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._known: dict[Key, _Known] = {}

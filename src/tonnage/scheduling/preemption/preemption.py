@@ -1,9 +1,9 @@
 """Preemption: a pod that fits nowhere may take the place of lesser ones. Which node, and who has to go?
 
     may the pod preempt? ─► rows that were refused for reasons pods can remove
-                               ├─ NodeResourcesFit alone is in the way: all of them at once   (preemption_sums.py)
-                               └─ anything else: one by one, by trying                        (preemption_victims.py)
-                            ─► the cheapest                                                   (preemption_choice.py)
+                               ├─ NodeResourcesFit alone is in the way: all of them at once   (candidates_by_sums.py)
+                               └─ anything else: one by one, by trying                        (victims.py)
+                            ─► the cheapest                                                   (candidates.py)
 
 Mirrors the Evaluator of kube-scheduler 1.36 with its DefaultPreemption, messages included. Nothing is done here: the
 answer names a node and its victims, and the cluster is afterwards as it was before.
@@ -27,7 +27,6 @@ from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.framework import SUCCESS, Code, Cycle, FilterPlugin, PostFilterResult, Status
-from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from tonnage.scheduling.preemption.candidates import Candidate
 from tonnage.scheduling.preemption.candidates_by_sums import CandidatesBySums, RowNumbers
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
@@ -48,11 +47,6 @@ class Preemption:
         self._decider = decider
         self._args = args
         self._rng = rng
-        self._fit: NodeResourcesFit | None = None
-        self._fit_position = -1
-        for position, plugin in enumerate(decider.filters):
-            if type(plugin) is NodeResourcesFit:  # a class made from it may judge otherwise
-                self._fit, self._fit_position = plugin, position
 
     def attempt(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
         """Find a node and its victims for a pod that was refused everywhere. `diagnosis` says why, as of now."""
@@ -84,27 +78,30 @@ class Preemption:
         self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers
     ) -> tuple[CandidatesBySums | None, RowNumbers]:
         """The candidates among the rows that sums decide, and the rows that they do not."""
-        fit = self._fit
-        if fit is None or diagnosis.refusal is not None:
+        summing = [(place, each) for place, each in enumerate(self._decider.filters) if each.sums(cycle.pod)]
+        if len(summing) != 1 or diagnosis.refusal is not None:
             return None, rows
-        is_summed = self._is_summed(cycle, diagnosis, rows, fit)
-        if not is_summed.any():
+        ((position, fit),) = summing
+        is_summed = self._is_summed(cycle, diagnosis, rows, fit, position)
+        sums = fit.sums(cycle.pod)
+        if sums is None or not is_summed.any():
             return None, rows
-        cycle.cluster.view(RankedResidents).catch_up()
-        asked = fit.asked(cycle.pod)
-        found = CandidatesBySums(cycle.cluster, cycle.pod.priority, asked, rows[is_summed], expected_on(cycle))
+        cycle.cluster.index(RankedResidents).catch_up()
+        found = CandidatesBySums(cycle.cluster, cycle.pod.priority, sums, rows[is_summed], expected_on(cycle))
         return found, rows[~is_summed]
 
-    def _is_summed(self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers, fit: FilterPlugin) -> Mask:
-        """Which rows everybody but NodeResourcesFit lets pass, and would let pass whoever of them goes.
+    def _is_summed(
+        self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers, fit: FilterPlugin, position: int
+    ) -> Mask:
+        """Which rows everybody but the one filter that sums decide lets pass, and would let pass whoever of them goes.
 
         Filters that come before it let them pass, for it was the first to object; those after it are asked.
         """
-        found: Mask = diagnosis.first[rows] == self._fit_position
+        found: Mask = diagnosis.first[rows] == position
         taking_part = [each for each in self._decider.filters if each.name not in cycle.skip_filter]
         if not all(each.only_relents(cycle) for each in taking_part):
             return np.zeros_like(found)
-        for plugin in self._decider.filters[self._fit_position + 1 :]:
+        for plugin in self._decider.filters[position + 1 :]:
             if plugin.name not in cycle.skip_filter and found.any():
                 judgement = plugin.filter(cycle, rows[found])
                 if judgement is not None:

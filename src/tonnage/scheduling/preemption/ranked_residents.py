@@ -40,7 +40,7 @@ _LEAST_KINDS = 4096
 
 
 class RankedResidents:
-    """The pods of all rows by importance: `cluster.view(RankedResidents)`. `catch_up` comes before any question."""
+    """The pods of all rows by importance: `cluster.index(RankedResidents)`. `catch_up` comes before any question."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -36,7 +36,7 @@ def victims_on(decider: Decider, cycle: Cycle, row: int) -> Candidate | Reasons:
     with away(cluster, lesser, row) as gone:
         if refused := reasons_against(decider, cycle, row):
             return refused
-        is_violating = cluster.view(DisruptionBudgets).violated_by(lesser)
+        is_violating = cluster.index(DisruptionBudgets).violated_by(lesser)
         dear = [each for each, violates in zip(lesser, is_violating, strict=True) if violates]
         others = [each for each, violates in zip(lesser, is_violating, strict=True) if not violates]
         for each in (*dear, *others):
@@ -80,7 +80,7 @@ def relents_but_for(decider: Decider, cycle: Cycle, row: int, fit: FilterPlugin)
             return False
         inner.skip_filter.add(fit.name)
         asked = (plugin for plugin in decider.filters if plugin.name not in inner.skip_filter)
-        return all(plugin.only_relents(inner) for plugin in asked) and decider.objection(inner, row) is None
+        return all(plugin.only_relents(inner) for plugin in asked) and decider.first_refusal(inner, row) is None
 
 
 def expected_on(cycle: Cycle) -> dict[int, list[PodInfo]]:
@@ -97,10 +97,10 @@ def _refusal(decider: Decider, cycle: Cycle, row: int, guests: Sequence[PodInfo]
     inner = decider.looked_anew(cycle.cluster, cycle.pod, guests)
     if isinstance(inner, Status):
         return inner.reasons or (f"pod was refused by plugin {inner.plugin}",)
-    objection = decider.objection(inner, row)
-    if objection is None:
+    refusal = decider.first_refusal(inner, row)
+    if refusal is None:
         return ()
-    judgement = objection[1]
+    judgement = refusal[1]
     bits = int(judgement.bits[0])
     return tuple(reason for place, reason in enumerate(judgement.reasons) if bits >> place & 1)
 

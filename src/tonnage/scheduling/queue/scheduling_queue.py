@@ -18,7 +18,8 @@ Everything here is synchronous, on the clock it is handed. The program that runs
 `on_active`, and pops. One thing it has to see to: after `done` for a pod that is being bound, updates of that pod are
 not to be handed in until it has its node or has come back; the queue would take it for a new one.
 
-Mirrors PriorityQueue of kube-scheduler 1.36. Read on in `places`, `backoff`, `inflight`, `hints`, `nominator`.
+Mirrors PriorityQueue of kube-scheduler 1.36. Read on in `queues`, `backoff_queue`, `in_flight`, `queueing_hints` and
+`nominator`.
 """
 
 from __future__ import annotations
@@ -221,8 +222,14 @@ class SchedulingQueue:
         With no active pod left, a refused one that is backing off is taken early: its turn costs nobody anything.
         """
         queued = self._places.pop()
-        if queued is None:
-            return None
+        return None if queued is None else self._in_the_air(queued)
+
+    def take_nowait(self, pod: Pod) -> QueuedPod | None:
+        """Pop this very pod, wherever it waits; None when it does not. For whoever decides on the order himself."""
+        queued = self._places.remove(uid_of(pod))
+        return None if queued is None else self._in_the_air(queued)
+
+    def _in_the_air(self, queued: QueuedPod) -> QueuedPod:
         queued.attempts += 1
         self._in_flight.start(queued.info)
         return queued

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
-from weakref import WeakKeyDictionary
 
 from tonnage.objects.core_v1 import Pod, PodAffinityTerm
 from tonnage.objects.requirements import InvalidSelector
@@ -129,22 +128,14 @@ class _Register:
 
 
 class CarriedTerms:
-    """An observer of a cluster that counts the terms residents carry."""
+    """The terms that residents of a cluster carry, counted: `cluster.index(CarriedTerms)`."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._terms: dict[str, Terms] = {}  # by uid, of the pods that have any
         self._near = _Register()
         self._apart = _Register()
         self._preferred = _Register()
-
-    @staticmethod
-    def of(cluster: Cluster) -> CarriedTerms:
-        """The terms carried in a cluster; made, and told of the pods that are there, when nobody asked before."""
-        found = _OF.get(cluster)
-        if found is None:
-            found = _OF[cluster] = CarriedTerms()
-            cluster.observe(found)
-        return found
+        cluster.observe(self)
 
     def near(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
         """Required affinity of residents to a pod like this one."""
@@ -178,6 +169,3 @@ class CarriedTerms:
         self._near.add(terms.near, row, count)
         self._apart.add(terms.apart, row, count)
         self._preferred.add(terms.preferred, row, count)
-
-
-_OF: WeakKeyDictionary[Cluster, CarriedTerms] = WeakKeyDictionary()

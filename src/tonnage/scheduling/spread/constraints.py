@@ -66,7 +66,7 @@ class Constraint:
         """
         if not self.matcher.requirements:
             return _NOTHING
-        return Residents.of(cluster).counted((self.matcher,), terminating=False)
+        return cluster.index(Residents).counted((self.matcher,), terminating=False)
 
 
 class Constraints(NamedTuple):

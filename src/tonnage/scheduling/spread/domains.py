@@ -1,7 +1,7 @@
 """Domains: how many of the pods to spread among lie where, and what that means for a node, as tables by label value.
 
-A domain is the nodes that share a value of a constraint's topology key. A hard constraint becomes a table of objections
-(`objections`), a soft one a table of costs (`costs`); both are looked up for all nodes at once. Which pods and nodes
+A domain is the nodes that share a value of a constraint's topology key. A hard constraint becomes a table of refusals
+(`refusals`), a soft one a table of costs (`costs`); both are looked up for all nodes at once. Which pods and nodes
 count is said in `spread_constraints.py`; the plugin with the formulas is `plugins/pod_topology_spread.py`.
 """
 
@@ -24,9 +24,9 @@ CostsOf = Callable[[Rows], Floats]
 """What a constraint costs the nodes of some rows, not yet rounded."""
 
 CROWDED: Final = 1
-"""The bit of an objection: the domain holds too many pods already."""
+"""The bit of a refusal: the domain holds too many pods already."""
 UNLABELLED: Final = 2
-"""The bit of an objection: the node is in no domain."""
+"""The bit of a refusal: the node is in no domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def _pods(
     return where.by_value(topology.ids, topology.size, keep)
 
 
-def objections(cycle: Cycle, constraint: Constraint, topology: Topology, required: Sequence[Topology]) -> Ints:
+def refusals(cycle: Cycle, constraint: Constraint, topology: Topology, required: Sequence[Topology]) -> Ints:
     """By label value: 0 where a hard constraint lets the pod in, else the bit of what it holds against the node."""
     policy = included(cycle, constraint)
     pods = _pods(cycle, constraint, topology, required, policy)

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from tonnage.scheduling.cluster.columns import Ints
-from tonnage.scheduling.plugins.resource_scores import Shape, along
+from tonnage.scheduling.configuration.shapes import Shape, along
 
 _FULL = 100
 _MOST_TIMES_FULL = ((1 << 63) - 1) // _FULL

@@ -71,7 +71,7 @@ class Match:
 
 
 class StaticVolumes:
-    """The candidates of a cluster. A view: `cluster.view(StaticVolumes)`."""
+    """The candidates of a cluster. A view: `cluster.index(StaticVolumes)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

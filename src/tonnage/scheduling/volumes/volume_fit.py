@@ -71,8 +71,8 @@ class VolumeFit:
         self.cluster = cluster
         self.policy = policy
         self.is_joint = is_joint
-        self.index = cluster.view(CapacityIndex)
-        self.static = cluster.view(StaticVolumes)
+        self.index = cluster.index(CapacityIndex)
+        self.static = cluster.index(StaticVolumes)
         self._last_made: tuple[tuple[object, ...], Making | None] = ((), None)
 
     # -- what is to be made -------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class VolumeFit:
 
     # -- judging rows -------------------------------------------------------------------------------------------------
 
-    def objections_to_making(self, making: Making, rows: Rows) -> Bits:
+    def refusals_of_making(self, making: Making, rows: Rows) -> Bits:
         """What stands against making these volumes on each row."""
         cluster = self.cluster
         if making.is_hopeless and self.is_joint:
@@ -147,16 +147,16 @@ class VolumeFit:
             bits[~in_topology(cluster, terms, rows)] = _BIND
         return bits
 
-    def objection_at(self, making: Making, row: int) -> int:
+    def refusal_at(self, making: Making, row: int) -> int:
         """The same for one row, in plain numbers: the row that took the pod before is asked about most."""
         if making.is_hopeless or making.topologies or not self.is_joint:
-            return int(self.objections_to_making(making, slice(row, row + 1))[0])
+            return int(self.refusals_of_making(making, slice(row, row + 1))[0])
         for unit in making.units:
             if self.index.of(unit.class_name).choice_at(self.policy, unit.sizes, row) == NOTHING:
                 return _SPACE
         return 0
 
-    def objections(self, demand: Demand, rows: Rows) -> Bits:
+    def refusals(self, demand: Demand, rows: Rows) -> Bits:
         """What stands against each row, as bits of `REASONS`."""
         bits = self._bound(demand, rows)
         if demand.is_settled:
@@ -206,7 +206,7 @@ class VolumeFit:
         bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
         for making, places, _ in self.makings(demand, rebuilds, rows):
             if making.claims:
-                bits[places] = self.objections_to_making(making, row_numbers(rows)[places])
+                bits[places] = self.refusals_of_making(making, row_numbers(rows)[places])
         return bits
 
     def makings(
@@ -249,7 +249,7 @@ class VolumeFit:
     # -- one node -----------------------------------------------------------------------------------------------------
 
     def plan(self, demand: Demand, row: int) -> VolumePlan:
-        """What a node that passed would do: the choices behind `objections`."""
+        """What a node that passed would do: the choices behind `refusals`."""
         rebuilds = tuple(each for each in demand.rebuilds if each.row != row)
         rebuilt = {each.claim.key for each in rebuilds}
         bound = tuple(

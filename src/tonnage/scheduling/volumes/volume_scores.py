@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
-from tonnage.scheduling.plugins.resource_scores import Shape
+from tonnage.scheduling.configuration.shapes import Shape
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.pools import MOST_BYTES
 from tonnage.scheduling.volumes.demand import Demand, Rebuild

@@ -80,13 +80,13 @@ def test_what_no_row_local_plugin_reads_makes_no_difference(change: dict[str, An
 @pytest.mark.parametrize("change", OTHER_WISHES.values(), ids=OTHER_WISHES)
 def test_another_wish_is_another_pod(change: dict[str, Any]):
     one, other = info("one", **BASE), info("other", **{**BASE, **change})
-    assert one.wishes != other.wishes and one.signature != other.signature
+    assert one.node_constraints != other.node_constraints and one.signature != other.signature
 
 
 @pytest.mark.parametrize("change", OTHER_DEMANDS.values(), ids=OTHER_DEMANDS)
 def test_another_demand_is_another_pod_with_the_same_wishes(change: dict[str, Any]):
     one, other = info("one", **BASE), info("other", **{**BASE, **change})
-    assert one.wishes == other.wishes and one.signature != other.signature
+    assert one.node_constraints == other.node_constraints and one.signature != other.signature
 
 
 def test_the_order_of_what_has_no_order_makes_no_difference():

@@ -18,6 +18,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import NOBODY, MatcherIndex, PodMatcher, requirements_of
 from tonnage.scheduling.cluster.residents import Residents
 from tonnage.scheduling.cluster.row_counts import RowCounts
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.spread.affinity_terms import CarriedTerms
 from tonnage.testing.builders import cluster_of, info, node, pod
 
@@ -120,12 +121,12 @@ def test_pods_that_were_there_before_anybody_asked_are_counted() -> None:
     cluster = cluster_of(
         node("a"), node("b"), pod("p", on="a", labels={"app": "web"}), pod("q", on="b", labels={"app": "db"})
     )
-    assert on_nodes(cluster, Residents.of(cluster).counted((WEB,), terminating=True)) == {"a": 1}
+    assert on_nodes(cluster, cluster.index(Residents).counted((WEB,), terminating=True)) == {"a": 1}
 
 
 def test_a_count_follows_every_event() -> None:
     cluster = cluster_of(node("a"), node("b"))
-    counted = Residents.of(cluster).counted((WEB,), terminating=True)
+    counted = cluster.index(Residents).counted((WEB,), terminating=True)
     place(cluster, pod("p", on="a", labels={"app": "web"}))
     place(cluster, pod("q", on="b", labels={"app": "web", "tier": "x"}))
     assert on_nodes(cluster, counted) == {"a": 1, "b": 1}
@@ -143,7 +144,7 @@ def test_a_count_follows_every_event() -> None:
 
 def test_a_pod_put_there_for_a_question_leaves_no_trace() -> None:
     cluster = cluster_of(node("a"), pod("p", on="a", labels={"app": "web"}))
-    counted = Residents.of(cluster).counted((WEB,), terminating=False)
+    counted = cluster.index(Residents).counted((WEB,), terminating=False)
     guest = info("guest", labels={"app": "web"})
     cluster.put_pod(guest, "a")
     assert on_nodes(cluster, counted) == {"a": 2}
@@ -154,7 +155,7 @@ def test_a_pod_put_there_for_a_question_leaves_no_trace() -> None:
 def test_terminating_pods_count_only_when_asked_for() -> None:
     leaving = pod("p", on="a", labels={"app": "web"}, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     cluster = cluster_of(node("a"), leaving)
-    counts = Residents.of(cluster)
+    counts = cluster.index(Residents)
     assert on_nodes(cluster, counts.counted((WEB,), terminating=False)) == {}
     assert on_nodes(cluster, counts.counted((WEB,), terminating=True)) == {"a": 1}
 
@@ -167,14 +168,14 @@ def test_several_matchers_count_the_pods_that_all_of_them_mean() -> None:
         pod("p", on="a", labels={"app": "web"}),
         pod("q", on="b", labels={"app": "web", "tier": "front"}),
     )
-    assert on_nodes(cluster, Residents.of(cluster).counted((WEB, front), terminating=True)) == {"b": 1}
-    assert on_nodes(cluster, Residents.of(cluster).counted((NOBODY, WEB), terminating=True)) == {}
+    assert on_nodes(cluster, cluster.index(Residents).counted((WEB, front), terminating=True)) == {"b": 1}
+    assert on_nodes(cluster, cluster.index(Residents).counted((NOBODY, WEB), terminating=True)) == {}
 
 
 def test_the_least_recently_asked_selector_is_forgotten_and_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(residents, "MAX_TALLIES", 2)
     cluster = cluster_of(node("a"), pod("p", on="a", labels={"app": "web"}))
-    counts = Residents.of(cluster)
+    counts = cluster.index(Residents)
     first = counts.counted((WEB,), terminating=True)
     counts.counted((ANYBODY,), terminating=True)
     assert counts.counted((WEB,), terminating=True) is first
@@ -187,7 +188,7 @@ def test_the_least_recently_asked_selector_is_forgotten_and_counted_again(monkey
 
 def test_random_histories_equal_a_recount() -> None:
     rng = random.Random(11)
-    cluster = Cluster()
+    cluster = add_indexes(Cluster())
     for n in range(8):
         cluster.put_node(node(f"n{n}"))
     texts = ("app=web", "app=db", "app in (web,db)", "app notin (web)", "tier", "!tier", "app=web,tier=x", "")
@@ -213,12 +214,12 @@ def test_random_histories_equal_a_recount() -> None:
             for each in there.values()
             if matcher.matches(each.namespace, each.labels, {})
         )
-        assert as_dict(Residents.of(cluster).counted((matcher,), terminating=True)) == dict(recount)
+        assert as_dict(cluster.index(Residents).counted((matcher,), terminating=True)) == dict(recount)
 
 
 def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     cluster = cluster_of(node("a"))
-    counts, terms = Residents.of(cluster), CarriedTerms.of(cluster)
+    counts, terms = cluster.index(Residents), cluster.index(CarriedTerms)
     counts.counted((WEB,), terminating=True)
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
     spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term, term]}}}
@@ -233,9 +234,9 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
 
 def test_a_cluster_has_one_observer_of_each_kind_and_takes_it_along() -> None:
     cluster = cluster_of(node("a"))
-    assert Residents.of(cluster) is Residents.of(cluster)
-    assert CarriedTerms.of(cluster) is CarriedTerms.of(cluster)
-    gone = weakref.ref(Residents.of(cluster))
+    assert cluster.index(Residents) is cluster.index(Residents)
+    assert cluster.index(CarriedTerms) is cluster.index(CarriedTerms)
+    gone = weakref.ref(cluster.index(Residents))
     del cluster
     gc.collect()
     assert gone() is None
@@ -248,6 +249,6 @@ def test_terms_written_alike_are_one_with_a_count_by_row() -> None:
     for name, at in (("p", "a"), ("q", "a"), ("r", "b")):
         place(cluster, pod(name, on=at, spec=spec))
     place(cluster, pod("s", on="a", namespace="red", spec=spec))  # means pods of another namespace
-    (carried,) = CarriedTerms.of(cluster).apart(PodInfo(pod("x", labels={"app": "web"})), {})
+    (carried,) = cluster.index(CarriedTerms).apart(PodInfo(pod("x", labels={"app": "web"})), {})
     assert on_nodes(cluster, carried.where) == {"a": 2, "b": 1}
-    assert not CarriedTerms.of(cluster).apart(PodInfo(pod("x", labels={"app": "db"})), {})
+    assert not cluster.index(CarriedTerms).apart(PodInfo(pod("x", labels={"app": "db"})), {})

@@ -114,14 +114,15 @@ def test_other_kinds_are_none_of_its_business(other: Object):
         Storage().remove(other)
 
 
-def test_a_cluster_has_one_storage_and_one_view_of_a_kind():
-    cluster = Cluster()
-    made: list[Cluster] = []
+def test_a_cluster_has_one_storage_and_one_index_of_a_kind():
+    class Index:
+        """Something kept beside a cluster."""
 
-    def view(of: Cluster) -> list[str]:
-        made.append(of)
-        return ["kept beside it"]
-
-    assert cluster.view(view) is cluster.view(view)
-    assert made == [cluster] and Cluster().view(view) is not cluster.view(view)
+    cluster, index = Cluster(), Index()
+    with pytest.raises(LookupError, match="no Index is kept for this cluster"):
+        cluster.index(Index)
+    cluster.add_index(index)
+    assert cluster.index(Index) is index and cluster.has_index(Index) and not Cluster().has_index(Index)
+    with pytest.raises(ValueError, match="this cluster has a Index already"):
+        cluster.add_index(Index())
     assert cluster.storage is not Cluster().storage

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import random
 
+from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
-from tonnage.scheduling.decision.explain import Explanation, explain
-from tonnage.scheduling.engine.profiles import assemble
-from tonnage.scheduling.engine.snapshot import snapshot_of
+from tonnage.scheduling.decision.explain import Explanation
+from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node, pod
 
 
 def explained(wanted: Pod, *objects: Node | Pod, seed: int = 0) -> Explanation:
     """The default plugins' word on a pod, among these objects."""
-    assembled = assemble(default_configuration().profiles[0], random.Random(seed))
-    snapshot = snapshot_of(objects)
-    info = PodInfo(wanted)
-    return explain(
-        assembled.decider,
-        snapshot.cluster,
-        info,
-        snapshot.nominator.ahead_of(info),
-        pre_enqueue=assembled.rules.pre_enqueue,
-    )
+    engine = Engine(default_configuration().profiles, clock=VirtualClock(), rng=random.Random(seed))
+    engine.load(objects)
+    return engine.explain(wanted)
 
 
 def test_the_document_is_the_contract():

@@ -14,6 +14,7 @@ from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
@@ -41,7 +42,7 @@ BY_HAND = "unknown-class"
 
 def world(*objects: Object) -> Cluster:
     """A cluster with the class `fast` of `csi.example` and these objects; pods are where they say they are."""
-    cluster = Cluster()
+    cluster = add_indexes(Cluster())
     cluster.storage.put(storage_class())
     for each in objects:
         tell(cluster, each)
@@ -141,7 +142,7 @@ def test_a_node_over_its_limit_takes_a_pod_that_brings_no_new_volume():
 
 def test_what_a_node_has_and_may_have_can_be_asked():
     cluster = world(node("a"), node("b"), csi_node("a", {DRIVER: 5}), *bound(1), pod_with("one", "c1", on="a"))
-    view = cluster.view(AttachedVolumes)
+    view = cluster.index(AttachedVolumes)
     assert view.on(cluster.row_of["a"], DRIVER) == (1, 5)
     assert view.on(cluster.row_of["b"], DRIVER) == (0, None)
     assert view.on(cluster.row_of["a"], "csi.other") == (0, None)
@@ -153,10 +154,10 @@ def test_what_a_node_has_and_may_have_can_be_asked():
 def test_a_shared_claim_is_one_volume():
     cluster = world(node("a"), csi_node("a", {DRIVER: 2}), *bound(1), *bound(2))
     tell(cluster, pod_with("one", "c1", on="a"), pod_with("two", "c1", on="a"), pod_with("three", "c1", "c1", on="a"))
-    assert cluster.view(AttachedVolumes).on(0, DRIVER) == (1, 2)
+    assert cluster.index(AttachedVolumes).on(0, DRIVER) == (1, 2)
     assert refused(cluster, pod_with("four", "c2")) == {}
     cluster.remove_pod("default-one")
-    assert cluster.view(AttachedVolumes).on(0, DRIVER) == (1, 2)
+    assert cluster.index(AttachedVolumes).on(0, DRIVER) == (1, 2)
 
 
 def test_two_claims_for_one_handle_are_one_volume():
@@ -277,9 +278,9 @@ def test_attachments_below_the_limit_leave_room():
 def test_an_attachment_that_a_pod_of_the_node_uses_counts_once():
     cluster = world(node("a"), csi_node("a", {DRIVER: 2}), *bound(1), *bound(2), attachment("va", "v1", "a"))
     tell(cluster, pod_with("one", "c1", on="a"))
-    assert cluster.view(AttachedVolumes).on(0, DRIVER) == (1, 2)
+    assert cluster.index(AttachedVolumes).on(0, DRIVER) == (1, 2)
     cluster.remove_pod("default-one")
-    assert cluster.view(AttachedVolumes).on(0, DRIVER) == (1, 2)
+    assert cluster.index(AttachedVolumes).on(0, DRIVER) == (1, 2)
 
 
 def test_a_pods_own_volume_that_only_an_attachment_knows_counts_twice():
@@ -293,14 +294,14 @@ def test_attachments_of_unknown_or_in_tree_volumes_and_of_other_nodes_do_not_cou
     cluster = world(node("a"), csi_node("a", {DRIVER: 1, EBS: 1}), *bound(1), in_tree)
     tell(cluster, attachment("va", "gone", "a"), attachment("vb", "v2", "a", attacher=EBS))
     tell(cluster, attachment("vc", "v1", "b"), attachment("vd", "", "a"))
-    view = cluster.view(AttachedVolumes)
+    view = cluster.index(AttachedVolumes)
     assert view.on(0, DRIVER) == (0, 1) and view.on(0, EBS) == (0, 1)
     assert refused(cluster, pod_with("web", "c1")) == {}
 
 
 def test_an_attachment_counts_from_when_its_volume_is_known():
     cluster = world(node("a"), csi_node("a", {DRIVER: 1}), attachment("va", "v1", "a"))
-    view = cluster.view(AttachedVolumes)
+    view = cluster.index(AttachedVolumes)
     assert view.on(0, DRIVER) == (0, 1)
     tell(cluster, volume("v1"))
     assert view.on(0, DRIVER) == (1, 1)
@@ -409,7 +410,7 @@ def test_a_class_that_comes_late_counts():
 
 def test_a_csinode_that_came_before_its_node_counts():
     cluster = world(node("a"), *bound(1))
-    cluster.view(AttachedVolumes)
+    cluster.index(AttachedVolumes)
     tell(cluster, csi_node("b", {DRIVER: 0}), node("b"))
     assert refused(cluster, pod_with("web", "c1")) == {"b": FULL}
     cluster.storage.remove(csi_node("b", {}))
@@ -422,7 +423,7 @@ def test_a_node_in_anothers_row_has_limits_and_attachments_of_its_own():
     cluster.remove_node("a")
     tell(cluster, node("b"), csi_node("b", {DRIVER: 2}))
     assert cluster.row_of == {"b": 0}
-    assert cluster.view(AttachedVolumes).on(0, DRIVER) == (1, 2)
+    assert cluster.index(AttachedVolumes).on(0, DRIVER) == (1, 2)
     assert refused(cluster, pod_with("web", "c1")) == {}
 
 
@@ -430,7 +431,7 @@ def test_a_node_that_comes_back_finds_its_pods_counted():
     cluster = world(node("a"), csi_node("a", {DRIVER: 1}), *bound(1), *bound(2), pod_with("one", "c1", on="a"))
     assert refused(cluster, pod_with("two", "c2")) == {"a": FULL}
     cluster.remove_node("a")
-    assert cluster.view(AttachedVolumes).on(0, DRIVER) == (0, None)
+    assert cluster.index(AttachedVolumes).on(0, DRIVER) == (0, None)
     tell(cluster, node("a"))
     assert refused(cluster, pod_with("two", "c2")) == {"a": FULL}
 
@@ -451,7 +452,7 @@ def test_nominated_pods_count_when_a_decision_counts_them():
     expected = PodInfo(pod_with("first", "c1", priority=10))
     decision = decider.decide(cluster, PodInfo(pod_with("web", "c2")), [("a", expected)])
     assert decision.node == "b"
-    assert cluster.view(AttachedVolumes).on(cluster.row_of["a"], DRIVER) == (0, 1)
+    assert cluster.index(AttachedVolumes).on(cluster.row_of["a"], DRIVER) == (0, 1)
 
 
 # -- equal pods -------------------------------------------------------------------------------------------------------
@@ -506,7 +507,7 @@ def test_a_remembered_answer_is_asked_again_when_storage_changes_a_row():
 
 def test_a_condition_of_an_attachment_or_an_equal_csinode_asks_nothing_again():
     cluster = world(node("a"), csi_node("a", {DRIVER: 1}), volume("v1"), attachment("va", "v1", "a", attached=False))
-    cluster.view(AttachedVolumes).catch_up()
+    cluster.index(AttachedVolumes).catch_up()
     before = cluster.tick
     tell(cluster, attachment("va", "v1", "a", attached=True), csi_node("a", {DRIVER: 1}), volume("v1", "5Gi"))
     assert cluster.tick == before

@@ -14,6 +14,7 @@ from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.events import ActionType, EventResource
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY
 from tonnage.scheduling.framework import Cycle
@@ -30,7 +31,7 @@ ALONE = ("ReadWriteOncePod",)
 
 def world(*objects: Object) -> Cluster:
     """Two nodes, `a` and `b`, and these objects; pods are where they say they are."""
-    cluster = Cluster()
+    cluster = add_indexes(Cluster())
     for each in (node("a"), node("b"), *objects):
         if isinstance(each, Node):
             cluster.put_node(each)

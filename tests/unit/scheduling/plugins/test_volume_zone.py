@@ -15,6 +15,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.events import ActionType, EventResource
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY
 from tonnage.scheduling.framework import Cycle
@@ -28,7 +29,7 @@ REASON = "node(s) had no available volume zone"
 
 
 def world(*objects: Object) -> Cluster:
-    cluster = Cluster()
+    cluster = add_indexes(Cluster())
     for each in objects:
         if isinstance(each, Node):
             cluster.put_node(each)

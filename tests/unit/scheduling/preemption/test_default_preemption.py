@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ def asked(cluster: Cluster, incoming: PodInfo, nominated: Nominated = ()) -> tup
     return decision, plugin.post_filter(decision.cycle, decision.diagnosis)
 
 
-def relief(cluster: Cluster, incoming: PodInfo | None = None, nominated: Nominated = ()) -> PostFilterResult:
+def post_filtered(cluster: Cluster, incoming: PodInfo | None = None, nominated: Nominated = ()) -> PostFilterResult:
     return asked(cluster, incoming or asking(), nominated)[1]
 
 
@@ -96,7 +97,9 @@ def budget(app: str, allowed: int = 0) -> PodDisruptionBudget:
 
 
 def test_a_pod_that_never_preempts_is_told_so_and_keeps_its_nomination():
-    result = relief(cluster_of(node("a"), pod("low", cpu="3", on="a")), asking(spec={"preemptionPolicy": "Never"}))
+    result = post_filtered(
+        cluster_of(node("a"), pod("low", cpu="3", on="a")), asking(spec={"preemptionPolicy": "Never"})
+    )
     assert result.status.code is Code.UNSCHEDULABLE
     assert result.status.message == "preemption: not eligible due to preemptionPolicy=Never."
     assert not result.nominated_node and not result.withdraws_nomination
@@ -105,7 +108,7 @@ def test_a_pod_that_never_preempts_is_told_so_and_keeps_its_nomination():
 def test_while_its_victims_are_on_their_way_out_a_pod_waits():
     dying = pod("dying", cpu="3", on="a", metadata=DELETED, status=PREEMPTED)
     cluster = cluster_of(node("a"), node("b"), dying, pod("low", cpu="3", on="b"))
-    result = relief(cluster, asking(status={"nominatedNodeName": "a"}))
+    result = post_filtered(cluster, asking(status={"nominatedNodeName": "a"}))
     assert result.status.message == "preemption: not eligible due to a terminating pod on the nominated node."
     assert not result.withdraws_nomination
 
@@ -124,13 +127,13 @@ def test_while_its_victims_are_on_their_way_out_a_pod_waits():
 )  # fmt: skip
 def test_pods_that_go_for_other_reasons_are_not_waited_for(dying: Any):
     cluster = cluster_of(node("a"), node("b"), dying, pod("low", cpu="3", on="b", priority=-1))
-    assert names(relief(cluster, asking(status={"nominatedNodeName": "a"}))) == ("b", ["low"])
+    assert names(post_filtered(cluster, asking(status={"nominatedNodeName": "a"}))) == ("b", ["low"])
 
 
 def test_nobody_is_waited_for_on_a_node_that_has_become_impossible():
     dying = pod("dying", cpu="3", on="a", metadata=DELETED, status=PREEMPTED)
     cluster = cluster_of(node("a", unschedulable=True), node("b"), dying, pod("low", cpu="3", on="b"))
-    assert names(relief(cluster, asking(status={"nominatedNodeName": "a"}))) == ("b", ["low"])
+    assert names(post_filtered(cluster, asking(status={"nominatedNodeName": "a"}))) == ("b", ["low"])
 
 
 # -- who has to go ----------------------------------------------------------------------------------------------------
@@ -138,7 +141,7 @@ def test_nobody_is_waited_for_on_a_node_that_has_become_impossible():
 
 def test_pods_of_equal_priority_are_no_victims():
     cluster = cluster_of(node("a"), node("b"), pod("equal", cpu="3", on="a", priority=100), pod("low", cpu="3", on="b"))
-    assert names(relief(cluster)) == ("b", ["low"])
+    assert names(post_filtered(cluster)) == ("b", ["low"])
 
 
 def test_no_more_go_than_have_to():
@@ -149,7 +152,7 @@ def test_no_more_go_than_have_to():
         pod("mid", cpu="1", on="a", priority=2),
         pod("high", cpu="1", on="a", priority=3),
     )
-    assert names(relief(cluster)) == ("a", ["low"])
+    assert names(post_filtered(cluster)) == ("a", ["low"])
 
 
 def test_of_equal_pods_the_one_that_started_last_goes_and_one_that_has_not_started_before_it():
@@ -159,8 +162,8 @@ def test_of_equal_pods_the_one_that_started_last_goes_and_one_that_has_not_start
         pod("old", cpu="1", on="a", status=started(10)),
         pod("waiting", cpu="1", on="a"),
     )
-    assert names(relief(cluster)) == ("a", ["waiting"])
-    assert names(relief(cluster, asking("3"))) == ("a", ["new", "waiting"])
+    assert names(post_filtered(cluster)) == ("a", ["waiting"])
+    assert names(post_filtered(cluster, asking("3"))) == ("a", ["new", "waiting"])
 
 
 def test_when_a_pod_tells_that_it_started_the_next_preemption_knows():
@@ -171,23 +174,23 @@ def test_when_a_pod_tells_that_it_started_the_next_preemption_knows():
         node("b"),
         pod("low", cpu="4", on="b"),
     )
-    assert names(relief(cluster)) == ("b", ["low"])
+    assert names(post_filtered(cluster)) == ("b", ["low"])
     place(cluster, pod("x", cpu="2", on="a", priority=5, status=started(5)))
     cluster.remove_node("b")
     # x is the older now, and comes back first.
-    assert names(relief(cluster)) == ("a", ["y"])
+    assert names(post_filtered(cluster)) == ("a", ["y"])
 
 
 def test_a_pod_on_its_way_out_takes_room_until_it_is_gone():
     dying = pod("dying", cpu="3", on="a", metadata=DELETED, priority=1)
-    assert names(relief(cluster_of(node("a"), dying, pod("low", cpu="1", on="a")))) == ("a", ["dying"])
+    assert names(post_filtered(cluster_of(node("a"), dying, pod("low", cpu="1", on="a")))) == ("a", ["dying"])
 
 
 def test_room_is_left_for_pods_that_are_expected_there_and_are_not_lesser():
     cluster = cluster_of(node("a"), pod("x", cpu="2", on="a", priority=2), pod("y", cpu="2", on="a", priority=1))
     # 4 - 2 for the guest - 2 asked: nobody can stay.
-    assert names(relief(cluster, nominated=[("a", info("guest", cpu="2", priority=100))])) == ("a", ["x", "y"])
-    assert names(relief(cluster, nominated=[("a", info("guest", cpu="2", priority=99))])) == ("a", ["y"])
+    assert names(post_filtered(cluster, nominated=[("a", info("guest", cpu="2", priority=100))])) == ("a", ["x", "y"])
+    assert names(post_filtered(cluster, nominated=[("a", info("guest", cpu="2", priority=99))])) == ("a", ["y"])
 
 
 def test_a_guest_that_repels_the_pod_rules_its_node_out():
@@ -195,7 +198,7 @@ def test_a_guest_that_repels_the_pod_rules_its_node_out():
     repelling = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
     guest = info("guest", priority=100, spec=repelling)
     cluster = cluster_of(node("a"), pod("low", cpu="3", on="a"))
-    result = relief(cluster, asking(labels={"app": "web"}), [("a", guest)])
+    result = post_filtered(cluster, asking(labels={"app": "web"}), [("a", guest)])
     assert result.status.message == (
         "preemption: 0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules."
     )
@@ -211,10 +214,10 @@ def test_pods_that_a_budget_protects_come_back_first_on_each_node_for_itself():
         pod("b-goes", cpu="2", on="b", priority=2),
         pod("b-kept", cpu="2", on="b", labels={"app": "web"}, priority=1),
     )
-    cluster.view(DisruptionBudgets).put(budget("web"))
-    assert names(relief(cluster)) == ("a", ["a-goes"])
+    cluster.index(DisruptionBudgets).put(budget("web"))
+    assert names(post_filtered(cluster)) == ("a", ["a-goes"])
     cluster.remove_node("a")
-    assert names(relief(cluster)) == ("b", ["b-goes"])
+    assert names(post_filtered(cluster)) == ("b", ["b-goes"])
 
 
 def test_who_violates_a_budget_on_one_node_and_who_does_not_on_another_are_both_victims():
@@ -225,27 +228,27 @@ def test_who_violates_a_budget_on_one_node_and_who_does_not_on_another_are_both_
         pod("b-bare", cpu="2", on="b", priority=9),
         pod("b-web", cpu="2", on="b", labels={"app": "web"}, priority=3),
     )
-    cluster.view(DisruptionBudgets).put(budget("web"))
+    cluster.index(DisruptionBudgets).put(budget("web"))
     # One violation on either; the dearest of a is 1, of b 9.
-    result = relief(cluster, asking("3"))
+    result = post_filtered(cluster, asking("3"))
     assert (names(result), result.budget_violations) == (("a", ["a-web"]), 1)
 
 
 def test_a_budget_is_violated_rather_than_the_pod_not_helped():
     cluster = cluster_of(node("a"), *(pod(f"web-{n}", cpu="2", on="a", labels={"app": "web"}) for n in range(2)))
-    cluster.view(DisruptionBudgets).put(budget("web", allowed=1))
+    cluster.index(DisruptionBudgets).put(budget("web", allowed=1))
     # web-0 uses the budget up, web-1 violates it and comes back first; web-0 goes, and the budget is kept.
-    result = relief(cluster)
+    result = post_filtered(cluster)
     assert (names(result), result.budget_violations) == (("a", ["web-0"]), 0)
-    result = relief(cluster, asking("3"))
+    result = post_filtered(cluster, asking("3"))
     assert (names(result), result.budget_violations) == (("a", ["web-0", "web-1"]), 1)
 
 
 def test_the_newest_state_of_a_victim_is_told_of():
     cluster = cluster_of(node("a"), pod("low", cpu="3", on="a"))
-    relief(cluster)
+    post_filtered(cluster)
     place(cluster, pod("low", cpu="3", on="a", status={"phase": "Running", "podIP": "10.0.0.1"}))
-    (victim,) = relief(cluster).victims
+    (victim,) = post_filtered(cluster).victims
     assert victim.pod.status.pod_ip == "10.0.0.1"
 
 
@@ -259,8 +262,8 @@ def test_fewer_violations_weigh_more_than_a_lesser_victim():
         node("b"),
         pod("bare", cpu="3", on="b", priority=2),
     )
-    cluster.view(DisruptionBudgets).put(budget("web"))
-    assert names(relief(cluster)) == ("b", ["bare"])
+    cluster.index(DisruptionBudgets).put(budget("web"))
+    assert names(post_filtered(cluster)) == ("b", ["bare"])
 
 
 def test_the_node_whose_dearest_victim_is_least_is_taken_even_if_more_go():
@@ -272,7 +275,7 @@ def test_the_node_whose_dearest_victim_is_least_is_taken_even_if_more_go():
         pod("b1", cpu="2", on="b", priority=1),
         pod("b2", cpu="2", on="b", priority=1),
     )
-    assert names(relief(cluster, asking("3"))) == ("b", ["b1", "b2"])
+    assert names(post_filtered(cluster, asking("3"))) == ("b", ["b1", "b2"])
 
 
 def test_then_the_smallest_sum_counted_from_the_lowest_priority_there_is():
@@ -284,7 +287,7 @@ def test_then_the_smallest_sum_counted_from_the_lowest_priority_there_is():
         node("b"),
         pod("b1", cpu="4", on="b", priority=-1),
     )
-    assert names(relief(cluster, asking("3"))) == ("b", ["b1"])
+    assert names(post_filtered(cluster, asking("3"))) == ("b", ["b1"])
 
 
 def test_then_the_latest_start_of_the_dearest_victims_and_then_the_first_row():
@@ -296,7 +299,7 @@ def test_then_the_latest_start_of_the_dearest_victims_and_then_the_first_row():
         node("c"),
         pod("c1", cpu="4", on="c", status=started(20)),
     )
-    assert names(relief(cluster)) == ("b", ["b1"])
+    assert names(post_filtered(cluster)) == ("b", ["b1"])
 
 
 def test_a_node_that_is_tried_is_compared_with_those_that_sums_decide():
@@ -307,9 +310,9 @@ def test_a_node_that_is_tried_is_compared_with_those_that_sums_decide():
         pod("b1", cpu="1", on="b", priority=3, host_ports=[80]),
     )
     # a by sums: one of 5. b has room, but its port is taken by one of 3.
-    assert names(relief(cluster, asking(host_ports=[80]))) == ("b", ["b1"])
+    assert names(post_filtered(cluster, asking(host_ports=[80]))) == ("b", ["b1"])
     place(cluster, pod("b1", cpu="1", on="b", priority=6, host_ports=[80]))
-    assert names(relief(cluster, asking(host_ports=[80]))) == ("a", ["a1"])
+    assert names(post_filtered(cluster, asking(host_ports=[80]))) == ("a", ["a1"])
 
 
 # -- volumes ----------------------------------------------------------------------------------------------------------
@@ -339,8 +342,8 @@ def test_a_claim_for_one_pod_is_given_up_by_a_lesser_one_wherever_that_is():
     cluster = cluster_of(node("a"), node("b"), pod_with("holder", "only", on="a"), pod("other", on="b"))
     with_storage(cluster, *bound("only", modes=("ReadWriteOncePod",)))
     # On b nobody who goes has the claim: it stays taken.
-    assert names(relief(cluster, PodInfo(pod_with("asking", "only", priority=100)))) == ("a", ["holder"])
-    result = relief(cluster, PodInfo(pod_with("asking", "only", priority=0)))
+    assert names(post_filtered(cluster, PodInfo(pod_with("asking", "only", priority=100)))) == ("a", ["holder"])
+    result = post_filtered(cluster, PodInfo(pod_with("asking", "only", priority=0)))
     assert result.status.message == (
         "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
     )
@@ -349,7 +352,7 @@ def test_a_claim_for_one_pod_is_given_up_by_a_lesser_one_wherever_that_is():
 def test_a_disk_is_given_up_by_a_lesser_pod():
     disk = {"volumes": [{"name": "d", "awsElasticBlockStore": {"volumeID": "vol-1"}}]}
     cluster = cluster_of(node("a"), pod("holder", on="a", spec=disk), pod("other", on="a"))
-    assert names(relief(cluster, asking(spec=disk))) == ("a", ["holder"])
+    assert names(post_filtered(cluster, asking(spec=disk))) == ("a", ["holder"])
 
 
 def test_a_pod_whose_volume_is_yet_to_be_made_preempts_where_there_is_storage():
@@ -360,9 +363,9 @@ def test_a_pod_whose_volume_is_yet_to_be_made_preempts_where_there_is_storage():
     with_storage(cluster, capacity("fast", "a", "5Gi"), capacity("fast", "b", "20Gi"))
     # a is cheaper and has 5 Gi < 10 Gi: whoever goes, the volume does not fit there.
     incoming = PodInfo(pod_with("asking", "data", cpu="2", priority=100))
-    assert names(relief(cluster, incoming)) == ("b", ["b1"])
+    assert names(post_filtered(cluster, incoming)) == ("b", ["b1"])
     cluster.remove_node("b")
-    result = relief(cluster, incoming)
+    result = post_filtered(cluster, incoming)
     assert result.status.message == ("preemption: 0/1 nodes are available: 1 node(s) did not have enough free storage.")
 
 
@@ -383,7 +386,7 @@ def test_every_node_is_accounted_for_when_nothing_helps():
         pod("goes", on="mixed-2"),
     )
     # mixed-2: without goes there are 4 - 3 = 1 CPU, and a slot.
-    result = relief(cluster)
+    result = post_filtered(cluster)
     assert result.status.message == (
         "preemption: 0/5 nodes are available: 1 Insufficient cpu, 2 No preemption victims found for incoming pod,"
         " 2 Preemption is not helpful for scheduling."
@@ -429,11 +432,11 @@ class Liar(NodeFilter):
         return None if view.node.name != "a" or view.pods else unschedulable("node(s) were lonely")
 
 
-def relief_by(pipeline: Pipeline, cluster: Cluster, incoming: PodInfo, **args: int) -> PostFilterResult:
+def post_filter_by(pipeline: Pipeline, cluster: Cluster, incoming: PodInfo, **args: int) -> PostFilterResult:
     rng = random.Random(1)
     decider = Decider(pipeline, rng)
     plugin = DefaultPreemption(DefaultPreemptionArgs(**args))
-    plugin.search_with(decider, rng)
+    plugin.connect(SimpleNamespace(decider=decider, rng=rng))
     decision = decider.decide(cluster, incoming)
     assert decision.diagnosis is not None
     return plugin.post_filter(decision.cycle, decision.diagnosis)
@@ -444,7 +447,7 @@ def test_a_refusal_in_prefilter_that_preemption_may_help_is_asked_anew_on_every_
         node("a"), *(pod(f"a{n}", on="a", priority=n) for n in range(2)), node("b"), pod("b1", on="b", priority=5)
     )
     # Three pods are one too many.
-    result = relief_by(Pipeline(pre_filter=(Quorum(),), filter=(Quorum(),)), cluster, asking())
+    result = post_filter_by(Pipeline(pre_filter=(Quorum(),), filter=(Quorum(),)), cluster, asking())
     assert names(result) == ("a", ["a0"])
 
 
@@ -453,7 +456,7 @@ def test_what_sums_say_is_tried_before_it_is_believed():
         node("a"), pod("a1", cpu="4", on="a", priority=1), node("b"), pod("b1", cpu="4", on="b", priority=2)
     )
     # a is cheaper, and would be lonely.
-    assert names(relief_by(Pipeline(filter=(Liar(), NodeResourcesFit())), cluster, asking())) == ("b", ["b1"])
+    assert names(post_filter_by(Pipeline(filter=(Liar(), NodeResourcesFit())), cluster, asking())) == ("b", ["b1"])
 
 
 def test_of_rows_that_must_be_tried_enough_are_looked_at_from_a_random_one_on():
@@ -468,13 +471,15 @@ def test_of_rows_that_must_be_tried_enough_are_looked_at_from_a_random_one_on():
     cluster = cluster_of(*(node(f"n{n}") for n in range(40)), *(pod(f"p{n}", on=f"n{n}") for n in range(40)))
     pipeline = Pipeline(filter=(Full(),))
     Full.asked = 0
-    result = relief_by(pipeline, cluster, asking(), min_candidate_nodes_percentage=10, min_candidate_nodes_absolute=3)
+    result = post_filter_by(
+        pipeline, cluster, asking(), min_candidate_nodes_percentage=10, min_candidate_nodes_absolute=3
+    )
     # 10 % of 40 are 4, more than 3. The search asks once about each of 40; then each candidate twice: without its pod,
     # and with it.
     assert Full.asked == 40 + 4 * 2
     assert result.status.is_success and result.nominated_node != "n0"
     Full.asked = 0
-    relief_by(pipeline, cluster, asking(), min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=100)
+    post_filter_by(pipeline, cluster, asking(), min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=100)
     assert Full.asked == 40 + 40 * 2
 
 
@@ -483,10 +488,10 @@ def test_the_search_goes_on_past_enough_until_one_violates_no_budget():
         *(node(f"n{n}") for n in range(6)),
         *(pod(f"p{n}", on=f"n{n}", host_ports=[80], labels={"app": "web"} if n else {}) for n in range(6)),
     )
-    cluster.view(DisruptionBudgets).put(budget("web"))
+    cluster.index(DisruptionBudgets).put(budget("web"))
     made = assemble(default_configuration().profiles[0], random.Random(1))
     args = {"min_candidate_nodes_percentage": 0, "min_candidate_nodes_absolute": 1}
-    result = relief_by(made.pipeline, cluster, asking("1", host_ports=[80]), **args)
+    result = post_filter_by(made.pipeline, cluster, asking("1", host_ports=[80]), **args)
     assert (names(result), result.budget_violations) == (("n0", ["p0"]), 0)
 
 
@@ -497,12 +502,14 @@ def test_while_victims_are_being_deleted_the_pod_is_held_back():
     plugin = DefaultPreemption()
     waiting = asking()
     assert plugin.pre_enqueue(waiting).is_success
-    plugin.preempting.add(waiting.uid)
+    plugin.preemption_begins(waiting)
     status = plugin.pre_enqueue(waiting)
     assert (status.code, status.message) == (
         Code.UNRESOLVABLE,
         "waiting for the preemption for this pod to be finished",
     )
+    plugin.preemption_ends(waiting)
+    assert plugin.pre_enqueue(waiting).is_success
 
 
 def test_a_cluster_that_was_read_beforehand_gets_the_same_answer():
@@ -510,14 +517,14 @@ def test_a_cluster_that_was_read_beforehand_gets_the_same_answer():
     DefaultPreemption.prepare(cluster)
     place(cluster, pod("lower", cpu="1", on="a", priority=-1))
     # 4 - 2 = 2 to keep: low 3 goes, lower 1 stays.
-    assert names(relief(cluster)) == ("a", ["low"])
+    assert names(post_filtered(cluster)) == ("a", ["low"])
 
 
 def test_a_plugin_without_a_decider_says_what_is_missing():
     cluster = cluster_of(node("a"), pod("low", cpu="3", on="a"))
     decision, _ = asked(cluster, asking())
     assert decision.diagnosis is not None
-    with pytest.raises(RuntimeError, match="DefaultPreemption was asked before search_with gave it a decider"):
+    with pytest.raises(RuntimeError, match="DefaultPreemption was asked before it was connected to a profile"):
         DefaultPreemption().post_filter(decision.cycle, decision.diagnosis)
 
 
@@ -535,5 +542,5 @@ def test_a_plugin_that_breaks_leaves_everybody_where_he_was():
     # Two of three go, p2 comes back: one is there, and the plugin breaks.
     place(cluster, pod("p2", cpu="1", on="a", priority=200))
     with pytest.raises(RuntimeError, match="broken"):
-        relief_by(Pipeline(filter=(Breaks(),)), cluster, asking())
+        post_filter_by(Pipeline(filter=(Breaks(),)), cluster, asking())
     assert (cluster.requested.tolist(), sorted(cluster.residents[0])) == (before[0], sorted(before[1]))

@@ -42,7 +42,7 @@ def budget(
 
 
 def budgets(*known: PodDisruptionBudget) -> DisruptionBudgets:
-    made = Cluster().view(DisruptionBudgets)
+    made = DisruptionBudgets(Cluster())
     for each in known:
         made.put(each)
     return made
@@ -116,23 +116,26 @@ def test_rows_use_budgets_up_each_for_itself():
         *(pod(f"b{number}", on="b", labels={"app": "web"}) for number in range(2)),
         pod("other", on="b", labels={"app": "db"}, priority=9),
     )
-    cluster.view(DisruptionBudgets).put(budget("b", WEB, allowed=1, gone=("b0",)))
-    ranked = cluster.view(RankedResidents)
+    cluster.index(DisruptionBudgets).put(budget("b", WEB, allowed=1, gone=("b0",)))
+    ranked = cluster.index(RankedResidents)
     ranked.catch_up()
     rows = np.array([0, 1])
     going = ranked.priorities[:3, rows] < 10
     # a: a0 uses the one up, a1 and a2 violate. b: other is not meant, b0 was counted before, b1 uses the one up.
-    assert cluster.view(BudgetsByKind).violating(rows, going).T.tolist() == [[False, True, True], [False, False, False]]
+    assert cluster.index(BudgetsByKind).violating(rows, going).T.tolist() == [
+        [False, True, True],
+        [False, False, False],
+    ]
 
 
 def test_kinds_of_pods_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tonnage.scheduling.preemption.ranked_residents._LEAST_KINDS", 4)
     cluster = cluster_of(node("a"))
-    cluster.view(DisruptionBudgets).put(budget("b", {"matchLabels": {"n": "9"}}))
-    ranked, rows = cluster.view(RankedResidents), np.array([0])
+    cluster.index(DisruptionBudgets).put(budget("b", {"matchLabels": {"n": "9"}}))
+    ranked, rows = cluster.index(RankedResidents), np.array([0])
     for number in range(10):
         cluster.put_pod(info("p", labels={"n": str(number)}), "a")
         ranked.catch_up()
-        found = cluster.view(BudgetsByKind).violating(rows, ranked.priorities[:1, rows] < 1)
+        found = cluster.index(BudgetsByKind).violating(rows, ranked.priorities[:1, rows] < 1)
         assert found.tolist() == [[number == 9]]
         assert len(ranked.kinds) <= 5

@@ -10,6 +10,7 @@ from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.volumes.bind_volumes import sent_to
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
@@ -45,7 +46,7 @@ class Rig:
     @property
     def ledger(self) -> Ledger:
         if self._ledger is None:
-            self._ledger = self.cluster.view(Ledger)
+            self._ledger = add_indexes(self.cluster).index(Ledger)
             self._ledger.on_change.append(self.changed.append)
             self._ledger.on_released.append(lambda each: self.released.append(each.uid))
         return self._ledger

@@ -31,7 +31,7 @@ POLICY = Policy(lambda each: room_of(each, LegacyPools.STRICT), lambda each: sco
 
 
 def index_of(cluster: Cluster) -> CapacityIndex:
-    return cluster.view(CapacityIndex)
+    return cluster.index(CapacityIndex)
 
 
 def scan(cluster: Cluster, class_name: str, node_name: str) -> list[str]:

@@ -28,6 +28,7 @@ def test_scores_for_dynamic_provisioning_are_appropriate_for_the_amount_of_free_
     assert rig.scores(rig.pod("web", "10Gi")) == {"a": 0, "b": 50, "c": 90, "d": 100}
     assert rig.place(rig.pod("db", "10Gi")) == "d"
     rig.use(shape=LEAST_FREE_SHAPE)
+    assert rig.place(rig.pod("mq", "10Gi", node_selector={"kubernetes.io/hostname": "d"})) == "d"
     assert rig.scores(rig.pod("kv", "10Gi")) == {"a": 100, "b": 50, "c": 10}  # d is reserved
     assert rig.place(rig.pod("fs", "10Gi")) == "a"
 

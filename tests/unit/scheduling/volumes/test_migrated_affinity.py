@@ -6,6 +6,7 @@ from typing import Any
 
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.volumes.migrated_affinity import MIGRATED_PLUGINS, reachable
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import csi_node, volume
@@ -19,7 +20,7 @@ TAKEN_OVER = {"annotations": {MIGRATED_PLUGINS: "kubernetes.io/aws-ebs,kubernete
 
 def cluster() -> Cluster:
     """old: the plugin's own node in zone a; new-a, new-b: nodes of the driver, which name zones its way only."""
-    found = Cluster()
+    found = add_indexes(Cluster())
     found.put_node(node("old", labels={ZONE: "a"}))
     for zone in "ab":
         found.put_node(node(f"new-{zone}", labels={EBS_ZONE: zone, GCE_ZONE: zone}))

@@ -11,6 +11,7 @@ from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.framework import Code, Cycle, Status
 from tonnage.scheduling.volumes.pod_claims import NO_CLAIMS, PodClaims, claims_of, sorted_claims
 from tonnage.testing.builders import pod
@@ -129,7 +130,7 @@ def test_decisions_see_claims_as_they_are_assumed():
 
 
 def test_an_attempt_looks_its_claims_up_once():
-    cluster = Cluster()
+    cluster = add_indexes(Cluster())
     cluster.storage.put(storage_class())
     cluster.storage.put(claim("data"))
     cycle = Cycle(PodInfo(pod_with("web", "data")), cluster)

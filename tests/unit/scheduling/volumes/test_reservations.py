@@ -15,6 +15,7 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.volumes.bind_volumes import sent_to
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
@@ -32,7 +33,7 @@ class Rig:
         self.storage = self.cluster.storage
         self.room = self.put(capacity("fast", "node-1", "100Gi"))
         self.other = self.put(capacity("slow", "node-1", "100Gi"))
-        self.reservations = self.cluster.view(Reservations)
+        self.reservations = add_indexes(self.cluster).index(Reservations)
         self.changed: list[str] = []
         self.released: list[str] = []
         self.reservations.on_change.append(self.changed.append)

@@ -36,7 +36,7 @@ def cluster_with(*objects: Object) -> Cluster:
 def taken(cluster: Cluster, *claims: PersistentVolumeClaim, rows: Rows | None = None) -> Taken:
     """What these claims take on the nodes of these rows."""
     asked = cluster.all_rows if rows is None else rows
-    match = cluster.view(StaticVolumes).match(claims, asked)
+    match = cluster.index(StaticVolumes).match(claims, asked)
     names = [cluster.name(row) for row in np.arange(cluster.size)[asked].tolist()]
     return {
         name: [match.volume(number).name if number >= 0 else "-" for number in match.chosen[:, place].tolist()]
@@ -183,7 +183,7 @@ def test_node_affinity_is_judged_by_labels(terms: list[Doc], reached: list[str])
 def test_some_rows_are_answered_in_the_order_they_are_asked() -> None:
     cluster = cluster_with(*map(node, "abcd"), *(volume(f"pv-{name}", on=name) for name in "abd"))
     asked = np.array([3, 2, 0], dtype=np.intp)
-    match = cluster.view(StaticVolumes).match([claim("data")], asked)
+    match = cluster.index(StaticVolumes).match([claim("data")], asked)
     assert [match.volume(each).name for each in match.chosen[0, [0, 2]].tolist()] == ["pv-d", "pv-a"]
     assert match.chosen[0, 1] == -1
     assert taken(cluster, claim("data"), rows=slice(1, 2)) == {"b": ["pv-b"]}
@@ -196,7 +196,7 @@ def test_some_rows_are_answered_in_the_order_they_are_asked() -> None:
 def test_claims_are_matched_smallest_first_and_equal_ones_in_their_order() -> None:
     cluster = cluster_with(node("a"))
     claims = [claim("big", "3Gi"), claim("first", "1Gi"), claim("none", None), claim("second", "1024Mi")]
-    match = cluster.view(StaticVolumes).match(claims, cluster.all_rows)
+    match = cluster.index(StaticVolumes).match(claims, cluster.all_rows)
     assert [each.name for each in match.claims] == ["none", "first", "second", "big"]
     assert match.chosen.tolist() == [[-1], [-1], [-1], [-1]]
 
@@ -308,7 +308,7 @@ def test_a_claim_mounted_twice_takes_a_free_volume_beside_the_kept_one() -> None
 
 def test_nothing_can_match_where_there_are_no_candidates_of_the_class_or_for_the_claim() -> None:
     cluster = cluster_with(node("a"), volume("taken", claim="default/other"), volume("slow", class_name="slow"))
-    static = cluster.view(StaticVolumes)
+    static = cluster.index(StaticVolumes)
     assert not static.may_match([claim("data"), claim("more")])
     assert not static.may_match([])
     assert static.may_match([claim("data"), claim("slow", class_name="slow")])
@@ -332,7 +332,7 @@ def test_an_assumed_volume_is_gone_for_others_until_it_is_restored() -> None:
 def test_the_tick_moves_with_every_change_of_a_volume() -> None:
     free = volume("pv")
     cluster = cluster_with(node("a"), free)
-    static = cluster.view(StaticVolumes)
+    static = cluster.index(StaticVolumes)
     ticks = [static.tick]
     cluster.storage.volumes.assume(owned(free, claim("data")))
     ticks.append(static.tick)
@@ -350,7 +350,7 @@ def test_the_tick_moves_with_every_change_of_a_volume() -> None:
 def test_a_match_keeps_its_volumes_while_they_are_being_assumed() -> None:
     cluster = cluster_with(node("a"), *(volume(f"pv-{number}", f"{number}Gi") for number in (1, 2, 3)))
     claims = [claim(name) for name in ("x", "y", "z")]
-    match = cluster.view(StaticVolumes).match(claims, cluster.all_rows)
+    match = cluster.index(StaticVolumes).match(claims, cluster.all_rows)
     for each, number in zip(match.claims, match.chosen[:, 0].tolist(), strict=True):
         cluster.storage.volumes.assume(owned(match.volume(number), each))
         assert taken(cluster, each)["a"] == [match.volume(number).name]
@@ -360,7 +360,7 @@ def test_a_match_keeps_its_volumes_while_they_are_being_assumed() -> None:
 
 def test_a_number_that_no_volume_has_is_an_error() -> None:
     cluster = cluster_with(node("a"), volume("pv"))
-    match = cluster.view(StaticVolumes).match([claim("data")], cluster.all_rows)
+    match = cluster.index(StaticVolumes).match([claim("data")], cluster.all_rows)
     with pytest.raises(IndexError, match="no volume of this match has the number 1; there are 1"):
         match.volume(1)
     with pytest.raises(IndexError, match="no volume of this match has the number -1; there are 1"):

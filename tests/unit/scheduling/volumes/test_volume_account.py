@@ -50,7 +50,7 @@ def explained(*objects: Object, args: str = "", gates: str = "") -> Explanation:
 def told(answer: Explanation, name: str = "a") -> str:
     """The nearest miss on a node that was refused."""
     (refused,) = [each for each in answer.nodes if each.name == name]
-    miss = answer.miss_on(refused)
+    miss = refused.miss
     return miss.told if miss is not None else ""
 
 

@@ -95,7 +95,7 @@ def test_the_volumes_node_affinity_is_still_checked_first():
 async def test_selected_node_is_rewritten_to_the_new_node():
     rig = rig_with(CORDONED)
     assert rig.place(WEB) == "large"
-    decision = rig.decided["web"]
+    decision = rig.placed["web"]
     assert rig.plugin.pre_bind_pre_flight(decision.cycle, "large").code is Code.SUCCESS
     api = Server(rig)
     # The claim is bound all the while: what was written need only be seen, and the wait is over.
@@ -193,7 +193,7 @@ def test_without_the_gate_a_bound_claim_stays_bound():
 def test_rebuilding_reserves_the_object_and_failing_gives_it_back():
     rig = rig_with()
     assert rig.place(WEB) == "large"
-    assert [hold.capacity for hold in rig.cluster.view(Reservations).holds()] == ["kube-system/fast-large"]
+    assert [hold.capacity for hold in rig.cluster.index(Reservations).holds()] == ["kube-system/fast-large"]
     assert rig.message(rig.pod("db", "20Gi")) == refused({FULL: 2}, 2)
     rig.fail(WEB)
     assert rig.selected_node("data") == "old" and rig.message(rig.pod("kv", "20Gi")) == ""
@@ -202,7 +202,7 @@ def test_rebuilding_reserves_the_object_and_failing_gives_it_back():
 def test_rebuilding_is_a_promise_of_the_ledger_on_the_new_node():
     rig = rig_with(capacity("fast", "large", "30Gi"), reservation="Ledger")
     assert rig.place(WEB) == "large"
-    holds = rig.cluster.view(Ledger).holds()
+    holds = rig.cluster.index(Ledger).holds()
     assert [(hold.capacity, hold.claims) for hold in holds] == [("kube-system/fast-large", ("default/data",))]
     assert rig.nodes(rig.pod("db", "11Gi")) == [] and rig.nodes(rig.pod("kv", "10Gi")) == ["large", "small"]
 
@@ -225,7 +225,7 @@ async def test_one_event_a_claim_tells_of_the_move():
     both = pod_with("web", "data", "logs")
     assert rig.place(both) == "large"
     api = Server(rig)
-    await rig.plugin.pre_bind(rig.decided["web"].cycle, "large", api)
+    await rig.plugin.pre_bind(rig.placed["web"].cycle, "large", api)
     assert sorted(api.events) == [
         (
             "default/data",
@@ -244,7 +244,7 @@ def test_a_pod_that_stays_with_its_volumes_has_nothing_to_write():
     rig = rig_with(CORDONED)
     tolerant = pod_with("web", "data", spec={**TOLERANT, "nodeSelector": {"kubernetes.io/hostname": "old"}})
     assert rig.place(tolerant) == "old"
-    assert rig.plugin.pre_bind_pre_flight(rig.decided["web"].cycle, "old") is SKIP
+    assert rig.plugin.pre_bind_pre_flight(rig.placed["web"].cycle, "old") is SKIP
     assert rig.selected_node("data") == "old"
 
 

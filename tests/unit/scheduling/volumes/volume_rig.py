@@ -1,4 +1,4 @@
-"""A small cluster with storage and a whole profile to judge it: what tests of VolumeBinding start from.
+"""A scheduling engine on a small cluster with storage: what tests of VolumeBinding start from.
 
     rig = Rig(node("a"), capacity("fast", "a", "100Gi"), reservation="Ledger")
     rig.place(rig.pod("web", "20Gi"))      decide, reserve, assume: "a", or the message of a refusal
@@ -12,15 +12,16 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from tonnage.clock import VirtualClock
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.decision.scheduling_cycle import Decision
-from tonnage.scheduling.engine.profiles import Assembled, assemble
-from tonnage.scheduling.engine.reserving import reserve, unreserve
+from tonnage.scheduling.engine.attempt import Placement
+from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
 from tonnage.testing.storage_builders import claim, driver, pod_with, storage_class
 
@@ -41,10 +42,14 @@ class Rig:
     """A cluster, a profile, and the pods that were decided."""
 
     def __init__(self, *objects: Object, gates: Mapping[str, bool] | None = None, **settings: Any) -> None:
-        self.cluster = Cluster()
-        self.decided: dict[str, Decision] = {}
+        self.objects: dict[tuple[type[Object], str], Object] = {}
+        self.placed: dict[str, Placement] = {}
         self.use(gates=gates, **settings)
         self.put(storage_class(), driver(), *objects)
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.engine.cluster
 
     def use(
         self,
@@ -55,7 +60,7 @@ class Rig:
         rng: random.Random | None = None,
         **storage_capacity: Any,
     ) -> None:
-        """Go on with a new profile, its plugins made anew, on the cluster as it is. Settings are spelt as in files."""
+        """Go on with a new engine that knows the same objects. Settings are spelt as in files."""
         ours = {"apiVersion": "tonnage.dev/v1alpha1", "kind": "StorageCapacityArgs", **storage_capacity}
         entries = [f"{{name: StorageCapacity, args: {_flow(ours)}}}"]
         if shape:
@@ -63,17 +68,19 @@ class Rig:
         profile = f"{{pluginConfig: [{', '.join(entries)}]{f', plugins: {plugins}' if plugins else ''}}}"
         text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- {profile}\n"
         configuration = parse(text, source="a test", gates=Gates().with_settings(gates or {}))
-        self.profile: Assembled = assemble(configuration.profiles[0], rng or random.Random(1))
+        self.engine = Engine(configuration.profiles, clock=VirtualClock(), rng=rng or random.Random(1))
+        self.engine.load(self.objects.values())
+        (self.profile,) = self.engine.profiles.values()
         (self.plugin,) = [each for each in self.profile.pipeline.filter if isinstance(each, VolumeBinding)]
 
     def put(self, *objects: Object) -> None:
         for each in objects:
-            if isinstance(each, Node):
-                self.cluster.put_node(each)
-            elif isinstance(each, Pod):
-                place(self.cluster, each)
+            before = self.objects.get((type(each), each.key))
+            self.objects[type(each), each.key] = each
+            if before is None:
+                self.engine.add(each)
             else:
-                self.cluster.storage.put(each)
+                self.engine.update(before, each)
 
     def pod(self, name: str, *sizes: str | None, class_name: str = "fast", **options: Any) -> Pod:
         """A pod with a claim of its own for each of these sizes: web-0, web-1, …"""
@@ -118,25 +125,20 @@ class Rig:
 
     def place(self, pod: Pod) -> str:
         """Decide and reserve, and take the pod to be where it goes; the node, or the message of a refusal."""
-        decision = self.decide(pod)
-        if not decision.fits:
-            assert decision.diagnosis is not None
-            return decision.diagnosis.message()
-        status = reserve(self.profile.reserve, decision.cycle, decision.node)
-        assert status.is_success, status
-        self.cluster.put_pod(decision.cycle.pod, decision.node)
-        self.decided[pod.name] = decision
-        return decision.node
+        attempt = self.engine.place(PodInfo(pod))
+        if attempt.placement is None:
+            assert attempt.decision is not None and attempt.decision.diagnosis is not None, attempt.status
+            return attempt.decision.diagnosis.message()
+        self.placed[pod.name] = attempt.placement
+        return attempt.placement.node
 
     def fail(self, pod: Pod) -> None:
         """Its binding failed: what was reserved is given back."""
-        decision = self.decided.pop(pod.name)
-        unreserve(self.profile.reserve, decision.cycle, decision.node)
-        self.cluster.remove_pod(decision.cycle.pod.uid)
+        self.engine.withdraw(self.placed.pop(pod.name))
 
     def notes(self, pod: Pod) -> Notes:
         """What VolumeBinding remembers of a pod that was placed."""
-        notes: Notes = self.decided[pod.name].cycle.state[VolumeBinding.name]
+        notes: Notes = self.placed[pod.name].cycle.state[VolumeBinding.name]
         return notes
 
     def planned(self, pod: Pod, node_name: str) -> dict[str, str]:

@@ -58,7 +58,7 @@ class _UsedClaim:
 
 
 class AttachedVolumes:
-    """An observer of a cluster and its storage. `Cluster.view(AttachedVolumes)` is the one of a cluster."""
+    """An observer of a cluster and its storage. `Cluster.index(AttachedVolumes)` is the one of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

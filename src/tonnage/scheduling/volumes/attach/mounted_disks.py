@@ -22,7 +22,7 @@ Disk = tuple[str, ...]
 class MountedDisks:
     """An observer of a cluster: disk -> row -> how many mounts, and the same for those that write.
 
-    `Cluster.view(MountedDisks)` is the one of a cluster.
+    `Cluster.index(MountedDisks)` is the one of a cluster.
     """
 
     def __init__(self, cluster: Cluster) -> None:

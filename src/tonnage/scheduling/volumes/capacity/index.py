@@ -33,7 +33,7 @@ _NO_ROWS: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 
 
 class CapacityIndex:
-    """The capacity objects of a cluster, by class and by row: `cluster.view(CapacityIndex)`."""
+    """The capacity objects of a cluster, by class and by row: `cluster.index(CapacityIndex)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

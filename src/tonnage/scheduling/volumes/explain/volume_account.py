@@ -56,7 +56,7 @@ class VolumeAccount:
         self._demand = demand
         self._cluster = fit.cluster
         self._storage = fit.cluster.storage
-        self._attached = fit.cluster.view(AttachedVolumes)
+        self._attached = fit.cluster.index(AttachedVolumes)
         self._attached.catch_up()
         self._reach: dict[str, Mask] = {}
         self._supplies: dict[tuple[str, Sizes, int, tuple[Key, ...]], Supply] = {}
@@ -171,11 +171,11 @@ class VolumeAccount:
         objects, policy = self._fit.index.of(class_name), self._fit.policy
         capacity, room = objects.entries[number].capacity, objects.room_of(policy, number)
         is_reserved = policy.is_reserved is not None and policy.is_reserved(capacity)
-        reserved_by = self._cluster.view(Reservations).hold_on(identity(capacity)) if is_reserved else None
+        reserved_by = self._cluster.index(Reservations).hold_on(identity(capacity)) if is_reserved else None
         promised: Sizes = policy.promised(capacity, own) if policy.promised is not None else ()
         promises: tuple[Hold, ...] = ()
         if promised:
-            held = self._cluster.view(Ledger).holds_on(identity(capacity))
+            held = self._cluster.index(Ledger).holds_on(identity(capacity))
             promises = tuple(hold for hold in held if not set(hold.claims) & set(own))
         holds = (reserved_by,) if reserved_by is not None else promises
         supply = Supply(

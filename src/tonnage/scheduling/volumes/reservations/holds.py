@@ -50,7 +50,7 @@ def as_assumed(claim: PersistentVolumeClaim, storage: Storage) -> PersistentVolu
     return known or claim
 
 
-class Waits:
+class Timeouts:
     """What ends by the clock, by name: when each wait began. All of them last equally long."""
 
     def __init__(self) -> None:

@@ -30,13 +30,13 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.demand import counted_bytes
-from tonnage.scheduling.volumes.reservations.holds import DEFAULT_TIMEOUT_S, Hold, Waits, as_assumed
+from tonnage.scheduling.volumes.reservations.holds import DEFAULT_TIMEOUT_S, Hold, Timeouts, as_assumed
 from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
 from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_still
 
 
 class Ledger:
-    """The promises of a cluster: `cluster.view(Ledger)`. Objects are known here by `identity`, their uid."""
+    """The promises of a cluster: `cluster.index(Ledger)`. Objects are known here by `identity`, their uid."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._storage = cluster.storage
@@ -53,7 +53,7 @@ class Ledger:
         """How many promises ended because their object was published again."""
         self._promises = Promises()
         self._charges = Charges()
-        self._waits = Waits()
+        self._waits = Timeouts()
         self._unseen_volumes: dict[str, tuple[Key, int]] = {}
         """Volumes that a bound claim named before they came, with that claim and the tick it was met at."""
         self._stale_classes: set[str] = set()

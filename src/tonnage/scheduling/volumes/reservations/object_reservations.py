@@ -33,7 +33,7 @@ from tonnage.scheduling.volumes.reservations.holds import (
     DEFAULT_TIMEOUT_S,
     WAITS_FOR_REFRESH,
     Hold,
-    Waits,
+    Timeouts,
     as_assumed,
     is_refresh,
 )
@@ -102,7 +102,7 @@ class _Reservation:
 
 
 class Reservations:
-    """The reserved objects of a cluster: `cluster.view(Reservations)`; by `identity`, their uid."""
+    """The reserved objects of a cluster: `cluster.index(Reservations)`; by `identity`, their uid."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._storage = cluster.storage
@@ -118,7 +118,7 @@ class Reservations:
         self._by_object: dict[str, _Reservation] = {}
         self._by_pod: dict[str, dict[str, _Reservation]] = {}
         self._by_claim: dict[Key, dict[str, _Reservation]] = {}
-        self._bound = Waits()
+        self._bound = Timeouts()
         self._storage.on_change(CSIStorageCapacity, self._capacity_changed)
         self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
 

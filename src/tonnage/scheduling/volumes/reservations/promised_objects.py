@@ -26,7 +26,7 @@ class PromisedObjects:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._index = cluster.view(CapacityIndex)  # made before the ledger listens, and so told of objects before it is
+        self._index = cluster.index(CapacityIndex)  # it listens before the ledger does, and is told of objects first
         self._by_uid = {identity(each): each for each in cluster.storage.capacities.values()}
         self.tick = 0
         """Moves with every refresh of an object."""

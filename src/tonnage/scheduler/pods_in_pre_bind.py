@@ -13,8 +13,8 @@ from typing import Any
 from tonnage.scheduling.framework import Code, Status
 
 
-class Preparations:
-    """By the uid of the pod, the tasks that prepare one. Single-threaded."""
+class PodsInPreBind:
+    """By the uid of the pod, the tasks that run its PreBind plugins. Single-threaded."""
 
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[Any]] = {}
@@ -23,7 +23,7 @@ class Preparations:
     async def run(self, uid: str, work: Awaitable[Status]) -> Status:
         """Do the work, in the task that asks for it; an ERROR that says why, if it is called off before it ends."""
         task = asyncio.current_task()
-        assert task is not None, "preparations run in a task"
+        assert task is not None, "PreBind runs in a task"
         self._running[uid] = task
         status = Status(Code.ERROR)
         try:

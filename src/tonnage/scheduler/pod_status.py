@@ -25,7 +25,9 @@ class Events(Protocol):
     def event(self, regarding: Any, type: Any, reason: str, action: str, note: str, related: Any = None) -> None: ...
 
 
-class Reports:
+class PodStatusWriter:
+    """Writes the PodScheduled condition and the scheduler's events."""
+
     def __init__(self, client: StatusWrites, events: Events, clock: Clock) -> None:
         self._client = client
         self._events = events

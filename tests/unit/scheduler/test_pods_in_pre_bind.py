@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tonnage.scheduler.preparations import Preparations
+from tonnage.scheduler.pods_in_pre_bind import PodsInPreBind
 from tonnage.scheduling.framework import SUCCESS, Code, Status
 
 
@@ -16,33 +16,33 @@ async def forever() -> Status:
 
 
 async def test_what_is_called_off_ends_with_the_reason_and_its_task_goes_on():
-    preparations = Preparations()
-    task = asyncio.create_task(preparations.run("a", forever()))
+    in_pre_bind = PodsInPreBind()
+    task = asyncio.create_task(in_pre_bind.run("a", forever()))
     await asyncio.sleep(0)
-    assert preparations.call_off("a", "preempted by DefaultPreemption")
-    assert preparations.call_off("a", "again")
+    assert in_pre_bind.call_off("a", "preempted by DefaultPreemption")
+    assert in_pre_bind.call_off("a", "again")
     assert await task == Status(Code.ERROR, ("preempted by DefaultPreemption",))
     assert not task.cancelled() and not task.cancelling()
-    assert not preparations.call_off("a", "too late")
+    assert not in_pre_bind.call_off("a", "too late")
 
 
 async def test_what_ends_by_itself_is_not_called_off():
     async def quick() -> Status:
         return SUCCESS
 
-    preparations = Preparations()
-    assert await preparations.run("a", quick()) is SUCCESS
-    assert not preparations.call_off("a", "too late") and not preparations.call_off("stranger", "who?")
+    in_pre_bind = PodsInPreBind()
+    assert await in_pre_bind.run("a", quick()) is SUCCESS
+    assert not in_pre_bind.call_off("a", "too late") and not in_pre_bind.call_off("stranger", "who?")
 
 
 async def test_a_cancellation_from_elsewhere_is_one():
-    preparations = Preparations()
-    task = asyncio.create_task(preparations.run("a", forever()))
+    in_pre_bind = PodsInPreBind()
+    task = asyncio.create_task(in_pre_bind.run("a", forever()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not preparations.call_off("a", "too late")
+    assert not in_pre_bind.call_off("a", "too late")
 
 
 async def test_work_that_does_not_care_to_be_cancelled_is_called_off_all_the_same():
@@ -52,8 +52,8 @@ async def test_work_that_does_not_care_to_be_cancelled_is_called_off_all_the_sam
         except asyncio.CancelledError:
             return SUCCESS
 
-    preparations = Preparations()
-    task = asyncio.create_task(preparations.run("a", stubborn()))
+    in_pre_bind = PodsInPreBind()
+    task = asyncio.create_task(in_pre_bind.run("a", stubborn()))
     await asyncio.sleep(0)
-    preparations.call_off("a", "preempted")
+    in_pre_bind.call_off("a", "preempted")
     assert await task == Status(Code.ERROR, ("preempted",)) and not task.cancelling()

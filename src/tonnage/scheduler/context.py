@@ -1,0 +1,49 @@
+"""What the parts of the live scheduler share, so that each is handed one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tonnage.clock import Clock
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Key
+from tonnage.scheduler.binding_api import BindingApi
+from tonnage.scheduler.binding_slots import BindingSlots
+from tonnage.scheduler.metrics import SchedulerMetrics
+from tonnage.scheduler.nominations import StatusWrites
+from tonnage.scheduler.pod_status import Events
+from tonnage.scheduler.pods_in_pre_bind import PodsInPreBind
+from tonnage.scheduler.pre_bind_waits import PreBindWaits
+from tonnage.scheduler.waiting_pods import WaitingPods
+from tonnage.scheduling.engine.engine import Engine
+
+
+class PodWrites(StatusWrites, Protocol):
+    """The calls of a client that change pods other than by binding them."""
+
+    async def delete(self, kind: type[Pod], key: str, *, uid: str = "") -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerContext:
+    """One live scheduler: its engine, its way to the API server, and what its bindings are doing."""
+
+    engine: Engine
+    client: PodWrites
+    api: BindingApi
+    events: Events
+    metrics: SchedulerMetrics
+    newest: Callable[[Key], Pod | None]
+    """A pod as the informer knows it now, None when it is gone."""
+    waits: PreBindWaits
+    shows_nominations: bool = True
+    """The gate NominatedNodeNameForExpectation."""
+    slots: BindingSlots = field(default_factory=BindingSlots)
+    waiting_pods: WaitingPods = field(default_factory=WaitingPods)
+    in_pre_bind: PodsInPreBind = field(default_factory=PodsInPreBind)
+
+    @property
+    def clock(self) -> Clock:
+        return self.engine.clock

@@ -1,0 +1,337 @@
+"""`Engine`: one scheduler without I/O. Objects in, attempts out; time and randomness are handed in.
+
+    add, update, delete ──► EventHandlers ──► Cluster + indexes, SchedulingQueue
+                                                   │
+    pop ──► attempt:  decide ──► reserve ──► assume ──► permit ──► Attempt (placement, or why none)
+                         ▲                                  │
+                         │            binding succeeded ◄───┴───► withdraw, requeue: it failed
+    tick ── backoffs end, promises expire, assumed pods are given up
+
+The live scheduler drives it with informers and bindings (`tonnage.scheduler`), `replay` with a script, `explain` with
+one question, the node scaler with pods on nodes that do not exist. The steps of an attempt stand here alone, so that
+what one of them shows is what the others do. Single-threaded; nothing here waits.
+
+    engine = Engine(configuration.profiles, clock=clock, rng=random.Random(1))
+    engine.load(objects)                         # or add, … and then open()
+    while (queued := engine.pop()) is not None:
+        attempt = engine.attempt(queued)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from tonnage import logs
+from tonnage.clock import Clock
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.meta import Object
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.decision.explain import Explanation, explain, explanation_of
+from tonnage.scheduling.engine.assumed_pods import AssumedPods
+from tonnage.scheduling.engine.attempt import BROKEN, Attempt, Placement, PostFilterOutcome, Stage
+from tonnage.scheduling.engine.event_handlers import EventHandlers
+from tonnage.scheduling.engine.held_capacity import HeldCapacity
+from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
+from tonnage.scheduling.engine.post_filter import run_post_filter
+from tonnage.scheduling.engine.profiles import Assembled, assemble
+from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
+from tonnage.scheduling.framework import Code, Status
+from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.queue.scheduling_queue import FLUSH_UNSCHEDULABLE_EVERY_S, SchedulingQueue
+
+_log = logs.logger("tonnage.scheduler")
+
+
+class Engine:
+    """One scheduler: the cluster it knows, the pods that wait, and its profiles."""
+
+    def __init__(
+        self,
+        profiles: Iterable[ResolvedProfile],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        foreign: ForeignPlugins | None = None,
+        settings: EngineSettings | None = None,
+        hooks: EngineHooks | None = None,
+    ) -> None:
+        settings, hooks = settings or EngineSettings(), hooks or EngineHooks()
+        self.clock = clock
+        self._hooks = hooks
+        self._takes_any_pod = settings.takes_any_pod
+        self.profiles: Mapping[str, Assembled] = {
+            each.scheduler_name: assemble(each, rng, foreign) for each in profiles
+        }
+        self._first_profile = next(iter(self.profiles.values()))
+        # Budgets are objects that come in like others; every other index is made by `open`, from what there is then.
+        self.cluster = add_indexes(Cluster(clock), (DisruptionBudgets,))
+        self.assumed = AssumedPods(self.cluster)
+        self.queue = SchedulingQueue(
+            clock,
+            {name: profile.rules for name, profile in self.profiles.items()},
+            sort_key=self._first_profile.sort_key,
+            initial_backoff_s=settings.initial_backoff_s,
+            max_backoff_s=settings.max_backoff_s,
+            on_queued=hooks.on_queued,
+            on_plugin_error=hooks.on_plugin_error,
+        )
+        self.held = HeldCapacity(self.cluster, self.queue)
+        self._handlers = EventHandlers(
+            self.cluster,
+            self.assumed,
+            self.queue,
+            self.held,
+            is_ours=self._is_ours,
+            on_change=hooks.on_change,
+            on_pod_gone=hooks.on_pod_gone,
+            implies_namespaces=settings.implies_namespaces,
+        )
+        self._flushed_at = clock.monotonic()
+
+    # -- objects in ---------------------------------------------------------------------------------------------------
+
+    def add(self, new: Object) -> None:
+        self._handlers.changed(None, new)
+
+    def update(self, old: Object, new: Object) -> None:
+        self._handlers.changed(old, new)
+
+    def delete(self, old: Object) -> None:
+        self._handlers.changed(old, None)
+
+    def load(self, objects: Iterable[Object]) -> None:
+        """Add everything that is known at the start, in any order, and open.
+
+        Nodes come in order of their names, so that the same objects give the same rows, and with a seeded choice
+        between equals the same decisions, whatever order a file or a server lists them in. Of two pods of one name the
+        later counts.
+        """
+        found = list(objects)
+        for node in sorted((each for each in found if isinstance(each, Node)), key=lambda node: node.name):
+            self.add(node)
+        for each in found:
+            if not isinstance(each, Node | Pod):
+                self.add(each)
+        for pod in {each.key: each for each in found if isinstance(each, Pod)}.values():
+            self.add(pod)
+        self.open()
+
+    def open(self) -> None:
+        """Make the indexes that the plugins read, from the objects known by now. Call it before the first attempt.
+
+        Made at once they cost far less than row by row, which is why they are not there from the start. Again does no
+        harm.
+        """
+        wanted = {index for profile in self.profiles.values() for each in profile.plugins for index in each.indexes()}
+        add_indexes(self.cluster, [each for each in INDEXES if each in wanted])
+        self.held.open()
+
+    def profile_of(self, pod: Pod) -> Assembled | None:
+        """The profile that places a pod; None when that is another scheduler's affair."""
+        found = self.profiles.get(pod.spec.scheduler_name)
+        return self._first_profile if found is None and self._takes_any_pod else found
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return self._takes_any_pod or pod.spec.scheduler_name in self.profiles
+
+    # -- one pod ------------------------------------------------------------------------------------------------------
+
+    def pop(self) -> QueuedPod | None:
+        """The pod to try next, or None. Its attempt has to end in `done`, `withdraw` and `requeue`, or `requeue`."""
+        return self.queue.pop_nowait()
+
+    def attempt(self, queued: QueuedPod, *, explains: bool = False) -> Attempt:
+        """Try to place a popped pod: decide, reserve, assume, permit. Does not raise for what a plugin breaks.
+
+        With `explains` the decision is accounted for, and a pod that a PreEnqueue plugin holds back is not placed.
+        """
+        profile = self.profile_of(queued.pod)
+        if profile is None:
+            raise LookupError(f"no profile has the name {queued.profile}, which pod {queued.info.key} asks for")
+        nominator = self.queue.nominator
+        expected = tuple(nominator.ahead_of(queued.info)) if len(nominator) else ()
+        attempt = self._place(self._as_nominated(queued), queued.info, profile, expected, explains=explains)
+        attempt.queued = queued
+        if attempt.placement is not None:
+            self.queue.settle_on(queued.pod, attempt.placement.node)
+            self._permit(attempt)
+        return attempt
+
+    def place(self, pod: PodInfo, profile: Assembled | None = None) -> Attempt:
+        """Place a pod that is in no queue, heedless of who is nominated where: decide, reserve, assume."""
+        return self._place(pod, pod, profile or self._first_profile, ())
+
+    def _place(
+        self,
+        pod: PodInfo,
+        assumed_as: PodInfo,
+        profile: Assembled,
+        expected: Sequence[tuple[str, PodInfo]],
+        *,
+        explains: bool = False,
+    ) -> Attempt:
+        """The one sequence of every attempt. `assumed_as` is the pod as the cluster is to count it."""
+        attempt = Attempt(assumed_as, profile)
+        began_at = self.clock.monotonic()
+        try:
+            attempt.decision = decision = profile.decider.decide(
+                self.cluster, pod, expected, diagnose=explains, times=self._hooks.plugin_times()
+            )
+        except Exception as exc:  # this may run on the scheduling loop, which must not end because of a plugin
+            _log.exception("A plugin failed", pod=pod.key)
+            attempt.exception, attempt.status = exc, BROKEN
+            return attempt
+        finally:
+            attempt.decided_in_s = self.clock.monotonic() - began_at
+        if explains:
+            held_by = profile.rules.pre_enqueue
+            attempt.explanation = explanation_of(profile.decider, decision, expected, pre_enqueue=held_by)
+        if not decision.fits or (attempt.explanation is not None and attempt.explanation.held_back):
+            attempt.status = decision.error or attempt.status
+            return attempt
+        placement = Placement(assumed_as, profile, decision.cycle, decision.node)
+        attempt.stage = Stage.RESERVE
+        attempt.status = self._reserve(attempt, placement)
+        if attempt.status.is_success:
+            self.assumed.assume(assumed_as, decision.node)
+            attempt.placement, attempt.stage = placement, Stage.PLACED
+        return attempt
+
+    def _as_nominated(self, queued: QueuedPod) -> PodInfo:
+        """The pod as the API will show it when the nomination that was made here has arrived there.
+
+        Without it where the last attempt failed after the decision. The proposal stays, as KEP-5278 has it, but a node
+        whose figures promise the room that its driver refuses would be tried first for ever, and no other one at all.
+        """
+        info, status = queued.info, queued.info.pod.status
+        expected_on = self.queue.nominator.node_of(info.pod) or status.nominated_node_name
+        if expected_on == queued.failed_on:
+            expected_on = ""
+        queued.failed_on = ""
+        if expected_on == status.nominated_node_name:
+            return info
+        status = msgspec.structs.replace(status, nominated_node_name=expected_on)
+        return PodInfo(msgspec.structs.replace(info.pod, status=status))
+
+    def _reserve(self, attempt: Attempt, placement: Placement) -> Status:
+        """Keep what the pod needs; on a refusal, which names its plugin, everything kept so far is given back."""
+        cycle = placement.cycle
+        for plugin in placement.profile.reserve:
+            try:
+                status = cycle.run("Reserve", plugin, plugin.reserve, cycle, placement.node)
+            except Exception as exc:
+                _log.exception("A plugin failed", plugin="Reserve", pod=placement.pod.key)
+                attempt.exception = exc
+                self._unreserve(placement)
+                return BROKEN
+            if not status.is_success:
+                self._unreserve(placement)
+                return plugin_status("Reserve", plugin.name, status)
+        return Status()
+
+    def _unreserve(self, placement: Placement) -> None:
+        for plugin in reversed(placement.profile.reserve):
+            plugin.unreserve(placement.cycle, placement.node)
+
+    def _permit(self, attempt: Attempt) -> None:
+        """Ask the Permit plugins. A rejection takes everything back; a WAIT is for the caller to wait for."""
+        placement = attempt.placement
+        if placement is None:
+            return
+        waits: dict[str, float] = {}
+        for plugin in placement.profile.permit:
+            status, seconds = plugin.permit(placement.cycle, placement.node)
+            if status.code is Code.WAIT:
+                waits[plugin.name] = seconds
+            elif not status.is_success:
+                self._unreserve(placement)
+                self.assumed.forget(placement.pod.uid)
+                attempt.placement, attempt.stage = None, Stage.PERMIT
+                attempt.status = Status(status.code, status.reasons, plugin.name)
+                return
+        attempt.waits = waits
+
+    def post_filter(self, attempt: Attempt) -> PostFilterOutcome | None:
+        """For an attempt that found no node: can room be made? None when nothing is known about why it fits nowhere."""
+        decision = attempt.decision
+        if decision is None or decision.diagnosis is None:
+            return None
+        return run_post_filter(attempt.profile, decision.cycle, decision.diagnosis)
+
+    def explain(self, pod: Pod) -> Explanation:
+        """What would be decided about a pod now, node by node. Nothing is kept. A pod that has a node is taken to be
+        elsewhere only if it was deleted before.
+        """
+        info, profile = PodInfo(pod), self.profile_of(pod) or self._first_profile
+        return explain(
+            profile.decider,
+            self.cluster,
+            info,
+            self.queue.nominator.ahead_of(info),
+            pre_enqueue=profile.rules.pre_enqueue,
+        )
+
+    # -- what becomes of a placement ----------------------------------------------------------------------------------
+
+    def done(self, pod: Pod) -> None:
+        """No plugin will refuse a pod in flight any more: events need not be kept for it."""
+        self.queue.done(pod)
+
+    def binding_finished(self, placement: Placement) -> None:
+        """The API accepted the binding; the informer will confirm it."""
+        self.assumed.binding_finished(placement.pod.uid, self.clock.monotonic())
+
+    def withdraw(self, placement: Placement) -> None:
+        """The pod does not go there after all: give back what was kept for it, and tell those who were turned away."""
+        self._unreserve(placement)
+        if self.assumed.forget(placement.pod.uid):
+            # The room it was counted for is free again; who was turned away because of it may fit now.
+            self.queue.assigned_pod_deleted(placement.pod.pod, assumed_on=placement.node)
+
+    def requeue(
+        self,
+        queued: QueuedPod,
+        newest: Pod | None,
+        *,
+        plugins: Iterable[str] = (),
+        nomination: str | None = None,
+    ) -> bool:
+        """Put a pod back that was not placed, refused by these plugins; False when it is gone, or has a node.
+
+        `newest` is the pod as the API has it now. `nomination` is where it is expected from now on, "" for nowhere;
+        None leaves that as it is.
+        """
+        if newest is not None and uid_of(newest) != queued.uid:
+            newest = None
+        landed = self.queue.add_unschedulable_if_not_present(queued, unschedulable_plugins=plugins, pod=newest)
+        if newest is None or landed is None:
+            return False
+        if nomination is not None:
+            self.queue.nominate(queued.pod, nomination)
+        return True
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def tick(self, now_s: float) -> list[str]:
+        """Whatever ends by the clock; call it once a second. The uids of bound pods that were never seen there."""
+        self.queue.flush_backoff_completed(now_s)
+        if now_s - self._flushed_at >= FLUSH_UNSCHEDULABLE_EVERY_S:
+            self._flushed_at = now_s
+            self.queue.flush_unschedulable_leftover(now_s)
+        overdue = self.assumed.expire(now_s)
+        self.held.expire(now_s)
+        return overdue
+
+
+def plugin_status(point: str, plugin: str, status: Status) -> Status:
+    """A plugin's answer with its name; an error also says where it happened, a refusal speaks for itself."""
+    if status.code is Code.ERROR:
+        return Status(Code.ERROR, (f'running {point} plugin "{plugin}": {status.message}',), plugin)
+    return Status(status.code, status.reasons, plugin)

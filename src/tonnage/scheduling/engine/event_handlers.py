@@ -1,0 +1,188 @@
+"""What informers see, applied: to the cluster, to assumed pods, and to the queue.
+
+    add, update, delete ──► cluster, storage (indexes follow) ──► on_change ──► queue: who may be helped is tried again
+
+A pod without a node waits in the queue, if one of our profiles is asked to place it; a pod with a node is a resident.
+An event is applied to the cluster first and told to the queue after, so that a pod woken by it is judged on the new
+state. An event is told once: what its handling sets free (capacity that was reserved, volumes that were assumed) is
+told after it, and not at all where it concerns the very object that the event is about.
+
+Mirrors eventhandlers.go of kube-scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
+from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
+from tonnage.objects.meta import Object
+from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.storage import STORAGE_KINDS
+from tonnage.scheduling.engine.assumed_pods import AssumedPods
+from tonnage.scheduling.engine.held_capacity import HeldCapacity
+from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.queue.queued_pod import uid_of
+from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
+
+Handler = Callable[[Object | None, Object | None], None]
+"""Told what an object was and what it is; None for "not there"."""
+
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+class EventHandlers:
+    """Handlers of informer events. All of them are quick, and run between two decisions.
+
+    `is_ours` tells whether a pod is to be placed here. `on_change` is told of nodes, of objects of storage, and of pods
+    that go; `on_pod_gone` of the uid of every pod that is gone or has ended. With `implies_namespaces`, a namespace
+    that has pods is there whether its object is or not, with the one label that all have.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        assumed: AssumedPods,
+        queue: SchedulingQueue,
+        held: HeldCapacity,
+        *,
+        is_ours: Callable[[Pod], bool],
+        on_change: Handler,
+        on_pod_gone: Callable[[str], None],
+        implies_namespaces: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._assumed = assumed
+        self._queue = queue
+        self._held = held
+        self._is_ours = is_ours
+        self._on_change = on_change
+        self._on_pod_gone = on_pod_gone
+        self._implies_namespaces = implies_namespaces
+        self._budgets = cluster.index(DisruptionBudgets)
+        self._handlers: dict[type[Object], Handler] = {
+            Node: self._node,
+            Pod: self._pod,
+            Namespace: self._namespace,
+            PodDisruptionBudget: self._budget,
+            Service: self._service,
+            **dict.fromkeys((ReplicaSet, StatefulSet, ReplicationController), self._owner),
+            **dict.fromkeys(STORAGE_KINDS, self._storage),
+        }
+
+    def changed(self, old: Object | None, new: Object | None) -> None:
+        """An object came (`old` is None), changed, or went (`new` is None); kinds that are not read are passed over."""
+        either = old if new is None else new
+        handler = self._handlers.get(type(either)) if either is not None else None
+        if handler is not None:
+            handler(old, new)
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        assert isinstance(old, Pod | None) and isinstance(new, Pod | None)
+        if new is None:
+            if old is not None:
+                self._pod_deleted(old)
+        elif old is None:
+            self._pod_added(new)
+        else:
+            self._pod_updated(old, new)
+
+    def _pod_added(self, pod: Pod) -> None:
+        if self._implies_namespaces:
+            self._cluster.namespaces.setdefault(pod.namespace, {_NAME_LABEL: pod.namespace})
+        if pod.is_terminal:
+            return
+        if pod.spec.node_name:
+            self._assumed.confirm(pod)
+            self._queue.delete(pod, bound_to=pod.spec.node_name)
+            self._queue.assigned_pod_added(pod)
+        elif self._is_ours(pod):
+            self._queue.add(pod)
+
+    def _pod_updated(self, old: Pod, new: Pod) -> None:
+        if uid_of(old) != uid_of(new):
+            self._pod_deleted(old)
+            self._pod_added(new)
+        elif new.is_terminal:
+            if not old.is_terminal:
+                self._pod_deleted(old)
+        elif old.is_terminal:
+            self._pod_added(new)
+        elif new.spec.node_name:
+            self._assumed.confirm(new)
+            if new.metadata.is_terminating and not old.metadata.is_terminating:
+                self._on_change(old, new)
+            if old.spec.node_name:
+                self._queue.assigned_pod_updated(old, new)
+            else:
+                self._queue.delete(new, bound_to=new.spec.node_name)
+                self._queue.assigned_pod_added(new)
+        elif self._is_ours(new) and uid_of(new) not in self._assumed:
+            # An assumed pod is on its way to a node; the queue would take it for a new one.
+            self._queue.update(old, new)
+
+    def _pod_deleted(self, pod: Pod) -> None:
+        uid = uid_of(pod)
+        assumed_on = self._cluster.node_of(uid)
+        self._assumed.gone(uid)
+        self._held.pod_gone(uid)
+        self._on_pod_gone(uid)
+        self._on_change(pod, None)
+        if pod.spec.node_name:
+            self._queue.assigned_pod_deleted(pod)
+            return
+        if self._is_ours(pod):
+            self._queue.delete(pod)
+        if assumed_on is not None:
+            self._queue.assigned_pod_deleted(pod, assumed_on=assumed_on)
+
+    # -- nodes and storage --------------------------------------------------------------------------------------------
+
+    def _node(self, old: Object | None, new: Object | None) -> None:
+        if isinstance(new, Node):
+            self._cluster.put_node(new)
+        elif old is not None:
+            self._cluster.remove_node(old.metadata.name)
+        self._on_change(old, new)
+        self._queue.cluster_changed(old, new)
+
+    def _storage(self, old: Object | None, new: Object | None) -> None:
+        storage = self._cluster.storage
+        with self._held.told_after(new):
+            if new is not None:
+                storage.put(new)
+            elif old is not None:
+                storage.remove(old)
+            self._on_change(old, new)
+            self._queue.cluster_changed(old, new)
+
+    # -- what plugins look up -----------------------------------------------------------------------------------------
+
+    def _namespace(self, old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self._cluster.namespaces[new.metadata.name] = new.metadata.labels
+        elif old is not None:
+            self._cluster.namespaces.pop(old.metadata.name, None)
+
+    def _budget(self, old: Object | None, new: Object | None) -> None:
+        if isinstance(new, PodDisruptionBudget):
+            self._budgets.put(new)
+        elif isinstance(old, PodDisruptionBudget):
+            self._budgets.remove(old)
+
+    def _service(self, old: Object | None, new: Object | None) -> None:
+        workloads = self._cluster.workloads
+        if isinstance(new, Service):
+            workloads.put_service(new.namespace, new.name, new.spec.selector)
+        elif old is not None:
+            workloads.remove_service(old.namespace, old.name)
+
+    def _owner(self, old: Object | None, new: Object | None) -> None:
+        workloads = self._cluster.workloads
+        if isinstance(new, ReplicaSet | StatefulSet | ReplicationController):
+            workloads.put_owner(type(new).__name__, new.namespace, new.name, new.spec.selector)
+        elif old is not None:
+            workloads.remove_owner(type(old).__name__, old.namespace, old.name)

@@ -1,0 +1,41 @@
+"""PostFilter: when nothing fits, plugins may know how to make room. Who is asked, and what is made of their answers.
+
+They are asked in order. The first that makes room is taken at its word, one that says nothing can help ends the matter,
+and what the others say is told together. A plugin that breaks makes no room, and a nomination stays as it is. Mirrors
+RunPostFilterPlugins.
+"""
+
+from __future__ import annotations
+
+from tonnage import logs
+from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.engine.attempt import PostFilterOutcome
+from tonnage.scheduling.engine.profiles import Assembled
+from tonnage.scheduling.framework import Code, Cycle, PostFilterPlugin, PostFilterResult, Status, unschedulable
+
+_log = logs.logger("tonnage.scheduler")
+
+
+def run_post_filter(profile: Assembled, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterOutcome:
+    """Ask the PostFilter plugins of a profile. Does not raise."""
+    if not profile.post_filter or not cycle.cluster.count:
+        return PostFilterOutcome(PostFilterResult(unschedulable(), withdraws_nomination=True))
+    reasons: list[str] = []
+    withdraws = False
+    for plugin in profile.post_filter:
+        found = _asked(plugin, cycle, diagnosis)
+        if found.status.is_success:
+            return PostFilterOutcome(found, plugin)
+        if found.status.code is not Code.UNSCHEDULABLE:
+            return PostFilterOutcome(found)
+        reasons += found.status.reasons
+        withdraws = withdraws or found.withdraws_nomination
+    return PostFilterOutcome(PostFilterResult(unschedulable(*reasons), withdraws_nomination=withdraws))
+
+
+def _asked(plugin: PostFilterPlugin, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
+    try:
+        return plugin.post_filter(cycle, diagnosis)
+    except Exception:  # this runs on the scheduling loop, which must not end because of a plugin
+        _log.exception("A plugin failed", plugin=plugin.name, pod=cycle.pod.key)
+        return PostFilterResult(Status(Code.ERROR, (f"a plugin failed: {plugin.name}",)))
