@@ -10,11 +10,7 @@ Code = grpc.StatusCode
 
 
 class CsiError(TonnageError):
-    """A CSI call that did not do what it was asked; `code` is the reason as gRPC has it, `told` the driver's words.
-
-    `is_in_doubt` says that the driver may have done the work, or may still be at it: whoever asked must ask the very
-    same again, and must not take it for undone. Mirrors external-provisioner's reading of codes.
-    """
+    """A CSI call that did not do what it was asked; `code` is the reason as gRPC has it, `told` the driver's words."""
 
     def __init__(self, method: str, code: Code, told: str, *, address: str = "", hint: str | None = None) -> None:
         self.method = method
@@ -34,19 +30,27 @@ class CsiError(TonnageError):
         """The refusal as Go's gRPC words it, without the method: what upstream puts into events and attach errors."""
         return rpc_error(self.code, self.told)
 
-    @property
-    def is_in_doubt(self) -> bool:
-        return self.code in _IN_DOUBT
+
+_IN_DOUBT = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
 
 
-_IN_DOUBT = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED, Code.RESOURCE_EXHAUSTED})
-"""ResourceExhausted is here as upstream has it, because gRPC itself says so of messages that are too long. Callers that
-know it as CSI's "no room" decide for themselves."""
+def is_in_doubt(code: Code) -> bool:
+    """Whether the driver may have done the work, or may still be at it: the very same is then to be asked again.
+
+    Mirrors external-provisioner's isFinalError. Other than there, ResourceExhausted is a clear answer: CSI's "no room",
+    and not gRPC's word for messages that are too long.
+    """
+    return code in _IN_DOUBT
 
 
 def rpc_error(code: Code, told: str) -> str:
     """`rpc error: code = ResourceExhausted desc = …`, which people grep for."""
     return f"rpc error: code = {code_name(code)} desc = {told}"
+
+
+def error_text(failure: TonnageError) -> str:
+    """A failure as upstream's events and statuses tell it: a driver's as `rpc error: …`, without our method."""
+    return failure.rpc_error if isinstance(failure, CsiError) else failure.message
 
 
 def code_name(code: Code) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.csi.errors import Code, CsiError, code_name
+from tonnage.csi.errors import Code, CsiError, code_name, is_in_doubt
 
 UPSTREAM = {
     Code.OK: "OK",
@@ -25,7 +25,7 @@ UPSTREAM = {
     Code.DATA_LOSS: "DataLoss",
     Code.UNAUTHENTICATED: "Unauthenticated",
 }
-IN_DOUBT = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED, Code.RESOURCE_EXHAUSTED}
+IN_DOUBT = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED}
 
 
 def test_codes_have_gos_names() -> None:
@@ -41,4 +41,4 @@ def test_a_refusal_is_one_sentence_with_method_code_and_the_drivers_words() -> N
 
 @pytest.mark.parametrize("code", Code, ids=lambda code: str(code.name))
 def test_codes_after_which_the_work_may_have_been_done(code: Code) -> None:
-    assert CsiError("m", code, "").is_in_doubt == (code in IN_DOUBT)
+    assert is_in_doubt(code) == (code in IN_DOUBT)

@@ -6,14 +6,13 @@ import random
 
 import pytest
 
-from tonnage.csi.errors import Code, CsiError
+from tonnage.csi.errors import Code, CsiError, error_text
 from tonnage.provisioner.options import NodeDeployment
 from tonnage.provisioner.volumes.claims import is_due, is_for, provisioner_of
 from tonnage.provisioner.volumes.node_deployment import delay_s
 from tonnage.provisioner.volumes.provisioning_state import (
     NotProvisioned,
     ProvisioningState,
-    error_text,
     is_infeasible,
     is_out_of_room,
     state_of,

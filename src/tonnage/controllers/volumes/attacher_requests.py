@@ -14,7 +14,7 @@ from tonnage.clock import rfc3339
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.access_modes import UnsupportedAccessModes, access_mode
 from tonnage.csi.driver_capabilities import ControllerCapabilities
-from tonnage.csi.errors import CsiError
+from tonnage.csi.errors import CsiError, error_text
 from tonnage.csi.volume_capabilities import volume_capability
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import CSIPersistentVolumeSource, PersistentVolume
@@ -104,9 +104,7 @@ def node_id(driver: str, node: str, csi_node: CSINode | None, attachment: Volume
 
 def volume_error(failure: TonnageError, now: datetime) -> Doc:
     """A failure as a status tells it: a driver's in its own words, since which call it was is plain from the place."""
-    prefix = f"{failure.method}: " if isinstance(failure, CsiError) else ""
-    message = failure.message.removeprefix(prefix)
-    return {"time": rfc3339(now), "message": message}
+    return {"time": rfc3339(now), "message": error_text(failure)}
 
 
 def attach_error(failure: TonnageError, now: datetime, *, has_codes: bool) -> Doc:

@@ -20,19 +20,12 @@ from tonnage.documents.validation.resources import (
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
+from tonnage.objects.core_v1.resize_status import RESIZE_STATUSES
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, not_supported, required
 from tonnage.quantity import Quantity
 
 """Where a claim's class stood before `storageClassName`; it still wins over the field."""
-
-_RESIZE_STATUSES = (
-    "ControllerResizeInProgress",
-    "ControllerResizeInfeasible",
-    "NodeResizePending",
-    "NodeResizeInProgress",
-    "NodeResizeInfeasible",
-)
 
 
 def validate_claim(doc: Doc, *, old: Doc | None = None) -> Errors:
@@ -99,9 +92,9 @@ def validate_claim_status_update(new: Doc) -> Errors:
     path = "status.allocatedResourceStatuses"
     for name, resize_status in status.get("allocatedResourceStatuses", {}).items():
         errors += _validate_resource_key(name, path)
-        if resize_status not in _RESIZE_STATUSES:
+        if resize_status not in RESIZE_STATUSES:
             # Upstream shows the key here, not the value that is wrong.
-            errors.append(not_supported(path, name, _RESIZE_STATUSES))
+            errors.append(not_supported(path, name, RESIZE_STATUSES))
     path = "status.allocatedResources"
     for name, text in status.get("allocatedResources", {}).items():
         key_errors = _validate_resource_key(name, path)

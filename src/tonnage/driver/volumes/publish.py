@@ -6,6 +6,9 @@ signal to rebuild it there, if its own node may be left.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import msgspec
 
 from tonnage.csi.errors import Code
@@ -35,11 +38,7 @@ class Publications:
                     Code.ALREADY_EXISTS,
                     f"volume {volume_id} is published on {node} already, otherwise than asked",
                 )
-            require_unused_elsewhere(core, record, node)
-            self._rebuilder.require_may_rebuild(record, node)
-            core.require_slot(node, volume_id)
-            with core.allocations.reserving_slot(node, volume_id):
-                record = await self._rebuilder.ensure_on(record, node)
+            async with using_on(core, self._rebuilder, record, node) as record:
                 record = msgspec.structs.replace(record, published={**record.published, node: wanted})
                 await core.save(record)
             return record
@@ -63,6 +62,19 @@ def require_access(record: VolumeRecord, access_type: str) -> None:
             Code.INVALID_ARGUMENT,
             f"volume {record.volume_id} is a {record.access_type} volume, not a {access_type} volume",
         )
+
+
+@asynccontextmanager
+async def using_on(core: Core, rebuilder: Rebuilder, record: VolumeRecord, node: str) -> AsyncIterator[VolumeRecord]:
+    """The volume, living on that node, which keeps an attach slot for it while the block runs.
+
+    Raises StatusError when the volume is in use elsewhere, may not be rebuilt here, or the node has no slot.
+    """
+    require_unused_elsewhere(core, record, node)
+    rebuilder.require_may_rebuild(record, node)
+    core.require_slot(node, record.volume_id)
+    with core.allocations.reserving_slot(node, record.volume_id):
+        yield await rebuilder.ensure_on(record, node)
 
 
 def require_unused_elsewhere(core: Core, record: VolumeRecord, node: str) -> None:

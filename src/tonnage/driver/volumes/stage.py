@@ -19,7 +19,7 @@ from tonnage.csi.errors import Code
 from tonnage.driver.core import Core
 from tonnage.driver.errors import StatusError
 from tonnage.driver.state.records import Capability, Staging, Target, VolumeRecord
-from tonnage.driver.volumes.publish import require_access, require_unused_elsewhere
+from tonnage.driver.volumes.publish import require_access, using_on
 from tonnage.driver.volumes.rebuild import Rebuilder
 
 _LINK = "volume"
@@ -45,11 +45,7 @@ class Stagings:
                     Code.ALREADY_EXISTS,
                     f"volume {volume_id} is staged at {known.path} already, or with another capability",
                 )
-            require_unused_elsewhere(core, record, node)
-            self._rebuilder.require_may_rebuild(record, node)
-            core.require_slot(node, volume_id)
-            with core.allocations.reserving_slot(node, volume_id):
-                record = await self._rebuilder.ensure_on(record, node)
+            async with using_on(core, self._rebuilder, record, node) as record:
                 await asyncio.to_thread(_link, Path(path) / _LINK, core.folder.contents_of(record))
                 await core.save(msgspec.structs.replace(record, staged={**record.staged, node: wanted}))
 

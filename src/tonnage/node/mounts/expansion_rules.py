@@ -10,16 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1.resize_status import NODE_IN_PROGRESS, NODE_INFEASIBLE, NODE_PENDING, RESIZE_CONDITIONS
 from tonnage.objects.document import Doc
 from tonnage.quantity import Quantity
 
-RESIZE_CONDITIONS: Final = (
-    "FileSystemResizePending",
-    "Resizing",
-    "ControllerResizeError",
-    "NodeResizeError",
-)
-_ON_NODE: Final = ("", "NodeResizePending", "NodeResizeInProgress", "NodeResizeInfeasible")
+_ON_NODE: Final = ("", NODE_PENDING, NODE_IN_PROGRESS, NODE_INFEASIBLE)
 
 
 def pending_size(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Quantity | None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.errors import error_text
 from tonnage.errors import TonnageError
 from tonnage.keyed_locks import KeyedLocks
 from tonnage.node.drivers import Drivers
@@ -42,7 +43,7 @@ class StageFailed(TonnageError):
     def __init__(self, to_mount: VolumeToMount, cause: TonnageError) -> None:
         self.cause = cause
         step = "MapVolume.SetUpDevice" if to_mount.record.is_block else "MountVolume.MountDevice"
-        super().__init__(f'{step} failed for volume "{to_mount.record.name}" : {_told(cause)}', hint=cause.hint)
+        super().__init__(f'{step} failed for volume "{to_mount.record.name}" : {error_text(cause)}', hint=cause.hint)
 
 
 class PublishFailed(TonnageError):
@@ -51,7 +52,7 @@ class PublishFailed(TonnageError):
     def __init__(self, to_mount: VolumeToMount, cause: TonnageError) -> None:
         self.cause = cause
         step = "MapVolume.MapPodDevice" if to_mount.record.is_block else "MountVolume.SetUp"
-        super().__init__(f'{step} failed for volume "{to_mount.record.name}" : {_told(cause)}', hint=cause.hint)
+        super().__init__(f'{step} failed for volume "{to_mount.record.name}" : {error_text(cause)}', hint=cause.hint)
 
 
 class Mounter:
@@ -235,9 +236,3 @@ def _link(link: Path, target: Path) -> None:
         link.symlink_to(target)
     except OSError as exc:
         raise TonnageError(f'failed to link "{link}": {exc.strerror or exc}') from exc
-
-
-def _told(cause: TonnageError) -> str:
-    """The driver's answer as upstream prints it: `rpc error: code = Internal desc = …`."""
-    _, found, rest = cause.message.partition(": rpc error: ")
-    return f"rpc error: {rest}" if found else cause.message

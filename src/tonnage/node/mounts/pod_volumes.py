@@ -25,7 +25,7 @@ from tonnage.node.mounts.attachments import AttachState, attach_state
 from tonnage.node.mounts.mount_plan import MountPlan, VolumeToMount, waiting_note
 from tonnage.node.mounts.mounter import Mounter, PublishFailed, StageFailed
 from tonnage.node.mounts.volumes_in_use import VolumesInUse
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects.core_v1 import Pod, VolumeNodeAffinity
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
 
 _UNPROCESSED_S: Final = 2.0
@@ -140,8 +140,8 @@ class PodMounter:
     async def _mount(self, to_mount: VolumeToMount, attachment: VolumeAttachment | None) -> TonnageError | None:
         """Mount one volume; what went wrong, in words for people."""
         node = self._nodes.get(self._node)
-        required = None if to_mount.volume is None else to_mount.volume.spec.node_affinity.required
-        if required is not None and node is not None and not required.matches(node.name, node.metadata.labels):
+        affinity = VolumeNodeAffinity() if to_mount.volume is None else to_mount.volume.spec.node_affinity
+        if node is not None and not affinity.admits(node.name, node.metadata.labels):
             step = "MapVolume" if to_mount.record.is_block else "MountVolume"
             told = f'failed for volume "{to_mount.record.name}" : no matching NodeSelectorTerms'
             return TonnageError(f"{step}.NodeAffinity check {told}")

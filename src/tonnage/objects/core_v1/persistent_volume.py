@@ -81,6 +81,10 @@ class VolumeNodeAffinity(Record):
 
     required: NodeSelector | None = None
 
+    def admits(self, node_name: str, labels: Mapping[str, str]) -> bool:
+        """Whether the volume can be reached from a node of this name, with these labels."""
+        return self.required is None or self.required.matches(node_name, labels)
+
 
 class PersistentVolumeSpec(Record):
     """A volume's size, place and owner.

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import CsiError
+from tonnage.csi.errors import CsiError, error_text
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.provisioner.context import ProvisionerContext
-from tonnage.provisioner.volumes.provisioning_state import NotProvisioned, ProvisioningState, error_text
+from tonnage.provisioner.volumes.provisioning_state import NotProvisioned, ProvisioningState
 from tonnage.provisioner.volumes.requests import Prepared, made_bytes, persistent_volume
 
 _CLEANUP_TRIES = 5

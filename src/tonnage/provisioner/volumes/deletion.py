@@ -13,7 +13,7 @@ from __future__ import annotations
 from tonnage import logs
 from tonnage.client.reconciler import Reconciler
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import CsiError
+from tonnage.csi.errors import CsiError, error_text
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.core_v1 import (
     PROVISIONED_BY,
@@ -26,7 +26,6 @@ from tonnage.provisioner.context import ProvisionerContext
 from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.volumes.claims import MIGRATED_TO
 from tonnage.provisioner.volumes.parameters import PROVISIONER, InvalidParameters, secret_reference
-from tonnage.provisioner.volumes.provisioning_state import error_text
 from tonnage.provisioner.volumes.requests import DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, FINALIZER
 from tonnage.provisioner.volumes.secrets import SecretUnavailable, read_secret
 from tonnage.provisioner.volumes.topology import is_accessible

@@ -5,14 +5,13 @@ from __future__ import annotations
 from tonnage import logs
 from tonnage.client.reconciler import Reconciler
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import CsiError
+from tonnage.csi.errors import CsiError, error_text
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.provisioner.context import ProvisionerContext
 from tonnage.provisioner.volumes import expansion_steps as steps
-from tonnage.provisioner.volumes.provisioning_state import error_text
 from tonnage.provisioner.volumes.requests import InvalidClaim, capability
 from tonnage.provisioner.volumes.secrets import SecretUnavailable, read_secret
 from tonnage.provisioner.volumes.topology import is_accessible

@@ -20,29 +20,28 @@ from datetime import datetime
 from typing import Any, Final
 
 from tonnage.clock import rfc3339
-from tonnage.csi.errors import Code
+from tonnage.csi.errors import Code, is_in_doubt
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1.resize_status import (
+    CONTROLLER_ERROR,
+    CONTROLLER_IN_PROGRESS,
+    CONTROLLER_INFEASIBLE,
+    FS_PENDING,
+    NODE_IN_PROGRESS,
+    NODE_INFEASIBLE,
+    NODE_PENDING,
+    RESIZE_CONDITIONS,
+    RESIZING,
+)
 from tonnage.objects.document import Doc
 from tonnage.quantity import Quantity
 
 NODE_EXPANSION_NOT_REQUIRED: Final = "volume.kubernetes.io/node-expansion-not-required"
 PRE_RESIZE_CAPACITY: Final = "volume.alpha.kubernetes.io/pre-resize-capacity"
 
-CONTROLLER_IN_PROGRESS: Final = "ControllerResizeInProgress"
-CONTROLLER_INFEASIBLE: Final = "ControllerResizeInfeasible"
-NODE_PENDING: Final = "NodeResizePending"
-NODE_IN_PROGRESS: Final = "NodeResizeInProgress"
-NODE_INFEASIBLE: Final = "NodeResizeInfeasible"
-
-RESIZING: Final = "Resizing"
-FS_PENDING: Final = "FileSystemResizePending"
-CONTROLLER_ERROR: Final = "ControllerResizeError"
-NODE_ERROR: Final = "NodeResizeError"
-_RESIZE_CONDITIONS: Final = frozenset({RESIZING, FS_PENDING, CONTROLLER_ERROR, NODE_ERROR})
 _WAITING_FOR_NODE: Final = "Waiting for user to (re-)start a pod to finish file system resize of volume on node."
 
-_IN_DOUBT: Final = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
 _INFEASIBLE: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUND})
 
 
@@ -91,7 +90,7 @@ def size_to_reach(
 def is_final(code: Code) -> bool:
     """Whether nothing of it is under way. "No room" is a clear answer, where upstream's resizer doubts it: in doubt, a
     claim that asked for too much could not be made to ask for less."""
-    return code not in _IN_DOUBT
+    return not is_in_doubt(code)
 
 
 def is_infeasible(code: Code) -> bool:
@@ -177,6 +176,6 @@ def _merged(claim: PersistentVolumeClaim, new: Iterable[Doc], *, keeps_old: bool
     for each in claim.status.conditions:
         if each.type in wanted:
             merged.append(wanted.pop(each.type))
-        elif keeps_old or each.type not in _RESIZE_CONDITIONS:
+        elif keeps_old or each.type not in RESIZE_CONDITIONS:
             merged.append(to_doc(each))
     return [*merged, *wanted.values()]

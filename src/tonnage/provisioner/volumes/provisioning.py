@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable
 
 from tonnage import logs
 from tonnage.client.reconciler import Reconciler
-from tonnage.csi.errors import CsiError
+from tonnage.csi.errors import CsiError, error_text
 from tonnage.errors import AlreadyExists, TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
@@ -31,7 +31,6 @@ from tonnage.provisioner.volumes.preparation import Preparation
 from tonnage.provisioner.volumes.provisioning_state import (
     NotProvisioned,
     ProvisioningState,
-    error_text,
     is_infeasible,
     is_out_of_room,
     state_of,

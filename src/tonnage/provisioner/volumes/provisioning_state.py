@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from tonnage.csi.errors import Code, CsiError
+from tonnage.csi.errors import Code, CsiError, is_in_doubt
 from tonnage.errors import TonnageError
 
 
@@ -43,14 +43,11 @@ class NotProvisioned(TonnageError):
         super().__init__(message)
 
 
-_IN_DOUBT = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
-
-
 def state_of(code: Code, *, may_reschedule: bool) -> ProvisioningState:
     """Read a gRPC code as CSI means it. ResourceExhausted is taken for "no room", not for a message too long."""
     if code is Code.RESOURCE_EXHAUSTED:
         return ProvisioningState.RESCHEDULE if may_reschedule else ProvisioningState.FINISHED
-    return ProvisioningState.IN_BACKGROUND if code in _IN_DOUBT else ProvisioningState.FINISHED
+    return ProvisioningState.IN_BACKGROUND if is_in_doubt(code) else ProvisioningState.FINISHED
 
 
 def is_infeasible(failure: TonnageError) -> bool:
@@ -60,10 +57,3 @@ def is_infeasible(failure: TonnageError) -> bool:
 
 def is_out_of_room(failure: TonnageError) -> bool:
     return isinstance(failure, CsiError) and failure.code is Code.RESOURCE_EXHAUSTED
-
-
-def error_text(failure: TonnageError) -> str:
-    """The failure as upstream's events tell it: `rpc error: code = ResourceExhausted desc = …`, without our method."""
-    if isinstance(failure, CsiError):
-        return failure.message.removeprefix(f"{failure.method}: ")
-    return failure.message

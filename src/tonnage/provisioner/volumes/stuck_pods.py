@@ -91,8 +91,7 @@ def stuck_message(refused: PersistentVolumeClaim, stuck: StuckPod, told: str) ->
 
 
 def _reaches(volume: PersistentVolume, node: Node) -> bool:
-    required = volume.spec.node_affinity.required
-    return required is None or required.matches(node.name, node.metadata.labels)
+    return volume.spec.node_affinity.admits(node.name, node.metadata.labels)
 
 
 def _listed(parts: list[str]) -> str:

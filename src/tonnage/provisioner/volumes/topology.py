@@ -131,7 +131,7 @@ def node_affinity_of(places: Sequence[csi.Topology]) -> VolumeNodeAffinity:
 
 def is_accessible(affinity: VolumeNodeAffinity, place: Mapping[str, str] | None) -> bool:
     """Whether a volume can be reached from a driver's own place. Mirrors VolumeIsAccessible."""
-    return place is None or affinity.required is None or affinity.required.matches("", place)
+    return place is None or affinity.admits("", place)
 
 
 # -- pieces -----------------------------------------------------------------------------------------------------------
