@@ -21,7 +21,7 @@ Rows = tuple[tuple[str, ...], ...]
 
 ROWS: Rows = (
     (
-        "backoff", "certificates", "clock", "deadline", "durations", "errors", "faults", "gates", "health",
+        "backoff", "certificates", "clock", "deadline", "durations", "errors", "faults", "fnv", "gates", "health",
         "keyed_heap", "keyed_locks", "logs", "metrics", "private_files", "quantity", "suggestions",
     ),
     ("objects",),

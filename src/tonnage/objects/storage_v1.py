@@ -150,6 +150,15 @@ class VolumeAttachment(Object):
     status: VolumeAttachmentStatus = VolumeAttachmentStatus()
 
 
+CSI_VOLUME_PREFIX = "kubernetes.io/csi/"
+"""Names in `volumesInUse` and `volumesAttached` that begin so are CSI volumes."""
+
+
+def unique_volume_name(driver: str, handle: str) -> str:
+    """A volume as nodes list it, in `volumesInUse` and `volumesAttached`."""
+    return f"{CSI_VOLUME_PREFIX}{driver}^{handle}"
+
+
 def attachment_name(handle: str, driver: str, node: str) -> str:
     """The name of the VolumeAttachment of a volume on a node: the same, whoever computes it."""
     return f"csi-{hashlib.sha256(f'{handle}{driver}{node}'.encode()).hexdigest()}"

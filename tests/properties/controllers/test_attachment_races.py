@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tonnage.clock import parse_rfc3339
-from tonnage.controllers.volumes.attach_detach_plan import NodeState, plan, unique_name
+from tonnage.controllers.volumes.attach_detach_plan import NodeState, plan
 from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
+from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name, unique_volume_name
 from tonnage.testing.storage_builders import DRIVER, attachment, volume
 
 NODES = ("n0", "n1", "n2")
@@ -25,7 +25,7 @@ DELETED_AT = parse_rfc3339("2026-11-15T00:00:00Z")
 class World:
     def __init__(self, pv: PersistentVolume) -> None:
         self.pv = pv
-        self.name = unique_name(DRIVER, "h")
+        self.name = unique_volume_name(DRIVER, "h")
         self.pods: list[str] = []
         """The nodes of the pods that need the volume, the oldest first."""
         self.attachments: dict[str, VolumeAttachment] = {}

@@ -29,7 +29,6 @@ from tonnage.controllers.volumes.attach_detach_plan import (
     Detachment,
     NodeState,
     plan,
-    unique_name,
 )
 from tonnage.controllers.volumes.attachment_events import AttachmentEvents
 from tonnage.controllers.volumes.volume_users import VolumeUsers
@@ -44,6 +43,7 @@ from tonnage.objects.storage_v1 import (
     VolumeAttachmentSource,
     VolumeAttachmentSpec,
     attachment_name,
+    unique_volume_name,
 )
 
 SYNC_PERIOD_S: Final = 60.0
@@ -195,7 +195,7 @@ class AttachDetachController:
         attachment, source = detachment.attachment, volume.spec.csi
         node_name = attachment.spec.node_name
         node = await self._volumes_attached.remove(attachment)
-        name = unique_name(source.driver, source.volume_handle) if source is not None else ""
+        name = unique_volume_name(source.driver, source.volume_handle) if source is not None else ""
         in_use = node is not None and name in node.status.volumes_in_use
         is_wanted = any(pod.spec.node_name == node_name for pod in self._users.of(volume, {node_name}))
         if is_wanted or (in_use and not detachment.is_forced):
@@ -220,7 +220,7 @@ class AttachDetachController:
                 continue
             driver, node_name = attachment.spec.attacher, attachment.spec.node_name
             node = self._nodes.get(node_name)
-            prefix = unique_name(driver, "")
+            prefix = unique_volume_name(driver, "")
             handles = (each.removeprefix(prefix) for each in (node.status.volumes_in_use if node is not None else ()))
             if not any(attachment_name(handle, driver, node_name) == attachment.name for handle in handles):
                 await self._client.delete(VolumeAttachment, attachment.key, uid=attachment.uid)

@@ -27,18 +27,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tonnage.objects.core_v1 import Node, PersistentVolume
-from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, attachment_name
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, attachment_name, unique_volume_name
 from tonnage.objects.taints import OUT_OF_SERVICE
 
-CSI_PREFIX: Final = "kubernetes.io/csi/"
 MAX_WAIT_FOR_UNMOUNT_S: Final = 360.0
 """How long a node that is not ready may keep a volume that nobody needs there."""
 _MANY_NODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
-
-
-def unique_name(driver: str, handle: str) -> str:
-    """A volume as nodes list it: in `volumesInUse` and `volumesAttached`."""
-    return f"{CSI_PREFIX}{driver}^{handle}"
 
 
 def needs_attaching(volume: PersistentVolume, driver: CSIDriver | None) -> bool:
@@ -115,7 +109,7 @@ def plan(
     source = volume.spec.csi
     if source is None:
         return Plan()
-    name = unique_name(source.driver, source.volume_handle)
+    name = unique_volume_name(source.driver, source.volume_handle)
     # One that somebody made by hand has another name. It is theirs to delete, and the volume is where it says.
     ours = [
         each

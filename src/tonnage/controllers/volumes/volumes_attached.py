@@ -15,11 +15,10 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
 from tonnage.controllers.index_functions import node_of_attachment
-from tonnage.controllers.volumes.attach_detach_plan import CSI_PREFIX, unique_name
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Key
-from tonnage.objects.storage_v1 import VolumeAttachment
+from tonnage.objects.storage_v1 import CSI_VOLUME_PREFIX, VolumeAttachment, unique_volume_name
 
 
 class VolumesAttachedUpdater:
@@ -68,7 +67,7 @@ class VolumesAttachedUpdater:
         """Write the list if it is another; the node as the server has it then. Raises NotFound."""
         before = [each.name for each in node.status.volumes_attached]
         # What is not CSI's was put there by somebody else's attacher.
-        others = [name for name in before if not name.startswith(CSI_PREFIX)]
+        others = [name for name in before if not name.startswith(CSI_VOLUME_PREFIX)]
         now = others + sorted(self._attached_to(node.name))
         if set(now) == set(before):
             return None
@@ -82,7 +81,7 @@ class VolumesAttachedUpdater:
             source = volume.spec.csi if volume is not None else None
             is_going = attachment.metadata.is_terminating or attachment.uid in self._removed
             if source is not None and attachment.status.attached and not is_going:
-                names.add(unique_name(source.driver, source.volume_handle))
+                names.add(unique_volume_name(source.driver, source.volume_handle))
         return names
 
     def _node_changed(self, old: Node, new: Node) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tonnage.client.owner_references import controller_ref
+from tonnage.fnv import fnv1, fnv1a
 from tonnage.objects import codec
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.meta import Object
@@ -22,7 +23,6 @@ from tonnage.objects.names import dns_subdomain
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """No vowels: no words by accident. The alphabet of upstream's generated names."""
 _MAX_GENERATED_BASE: Final = 63 - 5
-_FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
 
 
 def pod_from_template(template: Mapping[str, Any], owner: Object) -> Doc:
@@ -47,12 +47,12 @@ def template_hash(template: Mapping[str, Any], collision_count: int | None = Non
     data = canonical(template)
     if collision_count is not None:
         data += collision_count.to_bytes(8, "little")
-    return _safe(_fnv1a(data))
+    return _safe(fnv1a(data))
 
 
 def revision_hash(data: Any, collision_count: int) -> str:
     """The same for the data of a ControllerRevision. Mirrors HashControllerRevision, letter by letter."""
-    return _safe(_fnv1(canonical(data) + str(collision_count).encode()))
+    return _safe(fnv1(canonical(data) + str(collision_count).encode()))
 
 
 def canonical(value: Any) -> bytes:
@@ -63,20 +63,6 @@ def canonical(value: Any) -> bytes:
 def _prefix(owner_name: str) -> str:
     prefix = f"{owner_name}-"
     return owner_name if dns_subdomain(f"{prefix}x") else prefix
-
-
-def _fnv1a(data: bytes) -> int:
-    value = _FNV_OFFSET
-    for byte in data:
-        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
-    return value
-
-
-def _fnv1(data: bytes) -> int:
-    value = _FNV_OFFSET
-    for byte in data:
-        value = ((value * _FNV_PRIME) & 0xFFFFFFFF) ^ byte
-    return value
 
 
 def _safe(number: int) -> str:

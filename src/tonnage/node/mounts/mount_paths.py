@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tonnage.objects.storage_v1 import unique_volume_name
+
 RECORD: Final = "vol_data.json"
 _PLUGIN: Final = Path("plugins/kubernetes.io/csi")
 _DEVICES: Final = _PLUGIN / "volumeDevices"
@@ -49,10 +51,6 @@ class MountRecord:
     def unique_name(self) -> str:
         """What Node.status.volumesInUse and volumesAttached call it."""
         return unique_volume_name(self.driver, self.handle)
-
-
-def unique_volume_name(driver: str, handle: str) -> str:
-    return f"kubernetes.io/csi/{driver}^{handle}"
 
 
 @dataclass(frozen=True, slots=True)

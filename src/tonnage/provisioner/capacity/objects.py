@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import TonnageError
+from tonnage.fnv import fnv1a
 from tonnage.objects import codec
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, ObjectMeta, OwnerReference
@@ -145,7 +146,11 @@ def manager_on(node: str) -> str:
     if len(name) <= _MAX_LABEL:
         return name
     left = _MAX_LABEL - len("-01234567-") - len(node)
-    return f"{MANAGER[:left]}-{_fnv1a(MANAGER)}-{node}" if left > 0 else f"{MANAGER}-{_fnv1a(name)}"
+    return (
+        f"{MANAGER[:left]}-{fnv1a(MANAGER.encode()):08x}-{node}"
+        if left > 0
+        else f"{MANAGER}-{fnv1a(name.encode()):08x}"
+    )
 
 
 def new_object(
@@ -235,11 +240,3 @@ def _text(number: int) -> str:
 
 def _bytes(found: Quantity | None) -> int | None:
     return None if found is None else found.value()
-
-
-def _fnv1a(text: str) -> str:
-    """FNV-1a of 32 bits, as eight hexadecimal digits."""
-    value = 0x811C9DC5
-    for byte in text.encode():
-        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return f"{value:08x}"

@@ -22,13 +22,14 @@ from tonnage.client.cache import Cache
 from tonnage.csi import csi_pb2 as csi
 from tonnage.documents import go_text
 from tonnage.errors import TonnageError
+from tonnage.fnv import fnv1
 from tonnage.objects.core_v1 import Node, NodeSelector, NodeSelectorTerm, TopologySelectorTerm, VolumeNodeAffinity
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.storage_v1 import CSINode
 
 Term = tuple[tuple[str, str], ...]
 
-_FNV_OFFSET, _FNV_PRIME, _UINT32 = 2166136261, 16777619, 1 << 32
+_UINT32 = 1 << 32
 
 
 class NoTopology(TonnageError):
@@ -106,8 +107,8 @@ def spread(claim_name: str) -> int:
     """
     base, dash, last = claim_name.rpartition("-")
     if dash and last.isascii() and last.isdigit() and int(last) < _UINT32:
-        return (_fnv1(base.rpartition("-")[2]) + int(last)) % _UINT32
-    return _fnv1(claim_name)
+        return (fnv1(base.rpartition("-")[2].encode()) + int(last)) % _UINT32
+    return fnv1(claim_name.encode())
 
 
 def node_affinity_of(places: Sequence[csi.Topology]) -> VolumeNodeAffinity:
@@ -204,10 +205,3 @@ def _told(term: Term) -> str:
 
 def _all_told(terms: Iterable[Term]) -> str:
     return "[" + " ".join(map(_told, terms)) + "]"
-
-
-def _fnv1(text: str) -> int:
-    number = _FNV_OFFSET
-    for byte in text.encode():
-        number = number * _FNV_PRIME % _UINT32 ^ byte
-    return number

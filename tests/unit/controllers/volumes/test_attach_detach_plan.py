@@ -14,17 +14,16 @@ from tonnage.controllers.volumes.attach_detach_plan import (
     allows_many_nodes,
     needs_attaching,
     plan,
-    unique_name,
 )
 from tonnage.controllers.volumes.attachment_events import attached_note, failed_note, multi_attach_note
 from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
+from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name, unique_volume_name
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import DRIVER, csi_node, driver, volume
 from tonnage.testing.storage_builders import attachment as attachment_of
 
 PV = volume("pv", handle="h")
-NAME = unique_name(DRIVER, "h")
+NAME = unique_volume_name(DRIVER, "h")
 READY = NodeState(is_there=True, is_ready=True, has_driver=True)
 MOUNTED = NodeState(is_there=True, is_ready=True, has_driver=True, in_use=frozenset({NAME}))
 LOST = NodeState(is_there=True, is_ready=False, has_driver=True, in_use=frozenset({NAME}))
@@ -58,7 +57,7 @@ def test_names_are_those_that_kubelets_compute() -> None:
     assert attachment_name("vol-1", "csi.example", "node-1") == (
         "csi-f20516bb0708be9dc03626b69ff5871a92939c9852140d6de257409ba2f03ad7"
     )
-    assert unique_name("csi.example", "vol-1") == "kubernetes.io/csi/csi.example^vol-1"
+    assert unique_volume_name("csi.example", "vol-1") == "kubernetes.io/csi/csi.example^vol-1"
 
 
 def test_a_wanted_volume_is_attached_once() -> None:

@@ -1,0 +1,25 @@
+"""FNV hashes of 32 bits: short names from contents, the same on every machine and in every run (Go's hash/fnv)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_OFFSET: Final = 0x811C9DC5
+_PRIME: Final = 0x01000193
+_MASK: Final = 0xFFFFFFFF
+
+
+def fnv1(data: bytes) -> int:
+    """FNV-1: multiply, then xor."""
+    value = _OFFSET
+    for byte in data:
+        value = (value * _PRIME & _MASK) ^ byte
+    return value
+
+
+def fnv1a(data: bytes) -> int:
+    """FNV-1a: xor, then multiply."""
+    value = _OFFSET
+    for byte in data:
+        value = (value ^ byte) * _PRIME & _MASK
+    return value
