@@ -80,6 +80,7 @@ async def _pre_bind(context: SchedulerContext, placement: Placement, due: Sequen
             work = plugin.pre_bind(placement.cycle, placement.node, api)
             timed.status = status = await _answer(work, placement, plugin.name)
         if not status.is_success:
+            plugin.failed("PreBind")
             return plugin_status("PreBind", plugin.name, status)
     return Status()
 

@@ -107,8 +107,6 @@ class SchedulingLoop:
         elif attempt.stage is Stage.DECIDE:
             self._not_placed(queued, attempt, started_at)
         else:
-            if attempt.stage is Stage.RESERVE:
-                self._metrics.volume_stage("assume", attempt.status)
             self._metrics.attempt(attempt.profile.scheduler_name, attempt.status, self._since(started_at))
             decision = attempt.decision
             self._failed(queued, attempt.status, decision.node if decision is not None else "")
@@ -146,9 +144,7 @@ class SchedulingLoop:
             return status
         # No plugin will refuse it any more, so events need not be kept for it.
         self._engine.done(queued.pod)
-        status = await binding_cycle.bind(self._context, placement, due)
-        self._metrics.volume_stage("bind", status)
-        return status
+        return await binding_cycle.bind(self._context, placement, due)
 
     def _failed(self, queued: QueuedPod, status: Status, node: str) -> None:
         """A pod that had a node lost it again: after the decision, or on its way there."""
@@ -165,7 +161,6 @@ class SchedulingLoop:
         withdrawn = self._nominations.withdrawn()
         diagnosis = attempt.decision.diagnosis if attempt.decision is not None else None
         if diagnosis is None:
-            self._metrics.volume_stage("predicate", attempt.status)
             self._metrics.attempt(scheduler_name, attempt.status, took_s)
             self._start(self._requeue(queued, (), "SchedulerError", attempt.status.message, nomination=withdrawn))
             return

@@ -22,7 +22,6 @@ _VICTIMS_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
 SAMPLE_EVERY = 10
 """Plugins are timed in one decision of so many."""
 _RESULTS = {Code.SUCCESS: "scheduled", Code.ERROR: "error"}
-_VOLUMES = "VolumeBinding"
 
 
 class SchedulerMetrics:
@@ -76,12 +75,6 @@ class SchedulerMetrics:
             buckets=tuple(0.00001 * 1.5**i for i in range(20)),
             registry=registry,
         )
-        self._volume_errors = Counter(
-            "scheduler_volume_scheduling_stage_error",
-            "Failures of VolumeBinding: predicate is its Filter, assume its Reserve, bind its PreBind.",
-            ("operation",),
-            registry=registry,
-        )
         self._preemption_victims = Histogram(
             "scheduler_preemption_victims",
             "Pods that had to go for one.",
@@ -105,11 +98,6 @@ class SchedulerMetrics:
 
     def incoming(self, queued: QueuedPod, queue: str, why: str) -> None:
         self._incoming.labels(why, queue).inc()
-
-    def volume_stage(self, operation: str, status: Status) -> None:
-        """A stage of an attempt ended so; counts if it is VolumeBinding that failed there."""
-        if status.plugin == _VOLUMES and not status.is_success:
-            self._volume_errors.labels(operation).inc()
 
     def victims(self, count: int) -> None:
         self._preemption_victims.observe(count)
@@ -161,13 +149,16 @@ class _SampledTimes:
 
 
 def _summed(plugins: Iterable[Plugin]) -> Iterable[Metric]:
-    helps: dict[str, str] = {}
-    values: dict[str, int] = {}
+    families: dict[str, Metric] = {}
+    values: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
     for plugin in plugins:
         for each in plugin.counters():
-            helps[each.name] = each.help
-            values[each.name] = values.get(each.name, 0) + each.value
-    return [counter(name, helps[name], (), {(): float(value)}) for name, value in values.items()]
+            families.setdefault(each.name, CounterMetricFamily(each.name, each.help, labels=tuple(each.labels)))
+            place = each.name, tuple(each.labels.items())
+            values[place] = values.get(place, 0) + each.value
+    for (name, labels), value in values.items():
+        families[name].add_sample(f"{name}_total", dict(labels), value)
+    return families.values()
 
 
 class _Read(Collector):

@@ -27,7 +27,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
@@ -261,6 +261,7 @@ class PluginCounter:
     name: str
     help: str
     value: int
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class RowAccount(Protocol):
@@ -291,6 +292,9 @@ class Plugin(ABC):
     def counters(self) -> Iterable[PluginCounter]:
         """What it has counted so far; the counters of all profiles are added up."""
         return ()
+
+    def failed(self, point: str) -> None:  # noqa: B027  # most plugins keep no count of it
+        """An attempt ended because this plugin failed at an extension point, such as "Reserve"."""
 
     def account(self, cycle: Cycle) -> Mapping[int, RowAccount] | None:
         """For `explain`, after the filters: what it can tell about each row; None when it has nothing to tell."""

@@ -30,6 +30,7 @@ from tonnage.scheduling.framework import (
     FilterPlugin,
     Judgement,
     Narrowing,
+    Plugin,
     PluginTimes,
     PreFilterPlugin,
     PreScorePlugin,
@@ -165,7 +166,7 @@ class Decider:
             elif answer.code is Code.UNSCHEDULABLE:
                 refusal = Status(answer.code, answer.reasons, plugin.name)
             elif answer.code is Code.ERROR:
-                return _failure("PreFilter", plugin.name, answer)
+                return _failure("PreFilter", plugin, answer)
             elif not answer.is_success:
                 return Status(answer.code, answer.reasons, plugin.name)
         return narrowed if refusal is None else refusal
@@ -323,7 +324,7 @@ class Decider:
             if answer.code is Code.SKIP:
                 cycle.skip_score.add(plugin.name)
             elif not answer.is_success:
-                return _failure("PreScore", plugin.name, answer)
+                return _failure("PreScore", plugin, answer)
         return None
 
 
@@ -350,8 +351,9 @@ def _by_row(cluster: Cluster, nominated: Iterable[tuple[str, PodInfo]], pod: Pod
     return held
 
 
-def _failure(point: str, plugin: str, status: Status) -> Status:
-    return Status(Code.ERROR, (f'running {point} plugin "{plugin}": {status.message}',), plugin)
+def _failure(point: str, plugin: Plugin, status: Status) -> Status:
+    plugin.failed(point)
+    return Status(Code.ERROR, (f'running {point} plugin "{plugin.name}": {status.message}',), plugin.name)
 
 
 def _refused(cycle: Cycle, status: Status) -> Decision:

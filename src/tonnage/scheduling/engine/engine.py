@@ -233,6 +233,7 @@ class Engine:
                 return BROKEN
             if not status.is_success:
                 self._unreserve(placement)
+                plugin.failed("Reserve")
                 return plugin_status("Reserve", plugin.name, status)
         return Status()
 

@@ -13,6 +13,7 @@ the same; those with bound claims, free volumes to choose from or a selected nod
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -71,6 +72,8 @@ from tonnage.scheduling.volumes.volume_scores import VolumeScores
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 RESCHEDULING = "CapacityAwareRescheduling"
+_OPERATIONS = {"Reserve": "assume", "PreBind": "bind"}
+"""Upstream's names for the stages in which volumes are scheduled."""
 
 
 @dataclass(slots=True)
@@ -100,6 +103,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         shape = shape_of(args.shape or ())
         self._scores = VolumeScores(shape) if shape and gates.StorageCapacityScoring else None
         self._fit: VolumeFit | None = None
+        self._failures: Counter[str] = Counter()
         self.reschedulings_total = 0
         """How many events told that a volume is going to be rebuilt: what KEP-5925's metric counts."""
 
@@ -110,6 +114,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def counters(self) -> Iterable[PluginCounter]:
         told = "Bound claims whose volumes are rebuilt on another node (KEP-5925)."
         yield PluginCounter("volume_binding_rescheduling_events", told, self.reschedulings_total)
+        told = "Failures of VolumeBinding: predicate is its Filter, assume its Reserve, bind its PreBind."
+        for operation, times in self._failures.items():
+            yield PluginCounter("scheduler_volume_scheduling_stage_error", told, times, {"operation": operation})
+
+    def failed(self, point: str) -> None:
+        self._failures[_OPERATIONS.get(point, "predicate")] += 1
 
     def events(self) -> Iterable[EventHint]:
         return volume_binding_events(self._gates, reserves=self.reservation is not Reservation.NONE)

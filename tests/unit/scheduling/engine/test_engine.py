@@ -1,0 +1,165 @@
+"""The engine: attempts from the queue, what is given back, and events that are told once."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tonnage.clock import VirtualClock
+from tonnage.objects.meta import Object
+from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.engine.attempt import Stage
+from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
+from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
+from tonnage.scheduling.framework import Code, Cycle, PermitPlugin, Plugin, ReservePlugin, Status, unschedulable
+from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.queue.queues import QueueName
+from tonnage.testing.builders import cluster_of, node, pod
+from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+
+CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins: {{multiPoint: {{enabled: [{plugins}]}}}}
+    pluginConfig: [{{name: StorageCapacity, args: {{reservation: {reservation}}}}}]
+"""
+
+
+def engine_with(
+    *objects: Object, plugins: tuple[type[Plugin], ...] = (), reservation: str = "Object", **options: Any
+) -> Engine:
+    foreign = {each.name: each for each in plugins}
+    text = CONFIGURATION.format(plugins=", ".join(f"{{name: {name}}}" for name in foreign), reservation=reservation)
+    configuration = parse(text, source="test", known_plugins=map(KnownPlugin.of, plugins))
+    engine = Engine(configuration.profiles, clock=VirtualClock(), rng=random.Random(1), foreign=foreign, **options)
+    engine.load(objects)
+    return engine
+
+
+def popped(engine: Engine) -> QueuedPod:
+    queued = engine.pop()
+    assert queued is not None
+    return queued
+
+
+def test_an_attempt_reserves_and_assumes_what_it_decided():
+    engine = engine_with(node("a", cpu="1"), pod("first", cpu="700m"), pod("second", cpu="700m"))
+    first, second = engine.attempt(popped(engine)), engine.attempt(popped(engine))
+    assert first.placement is not None and (first.stage, first.placement.node) == (Stage.PLACED, "a")
+    assert first.pod.uid in engine.assumed and engine.cluster.node_of(first.pod.uid) == "a"
+    # 700m + 700m > 1000m: the first counts already.
+    assert second.placement is None and second.decision is not None and second.decision.diagnosis is not None
+    assert second.decision.diagnosis.message() == "0/1 nodes are available: 1 Insufficient cpu."
+
+
+def test_a_withdrawn_placement_wakes_who_was_turned_away_by_it():
+    engine = engine_with(node("a", cpu="1"), pod("first", cpu="700m"), pod("second", cpu="700m"))
+    first, turned_away = engine.attempt(popped(engine)), popped(engine)
+    engine.attempt(turned_away)
+    engine.requeue(turned_away, turned_away.pod, plugins=["NodeResourcesFit"])
+    assert first.placement is not None and engine.queue.pending_pods()[QueueName.UNSCHEDULABLE] == 1
+    engine.withdraw(first.placement)
+    assert engine.cluster.node_of(first.pod.uid) is None
+    assert engine.queue.pending_pods()[QueueName.UNSCHEDULABLE] == 0
+
+
+class Breaks(ReservePlugin):
+    """Comes after VolumeBinding, which has reserved by then, and breaks."""
+
+    name = "Breaks"
+
+    def __init__(self, args: Any) -> None: ...
+
+    def reserve(self, cycle: Cycle, node_name: str) -> Status:
+        raise RuntimeError("boom")
+
+
+def test_a_plugin_that_breaks_in_reserve_leaves_nothing_behind():
+    storage = (storage_class(), driver(), capacity("fast", "a", "100Gi"), claim("data", "20Gi"))
+    engine = engine_with(node("a"), *storage, pod_with("web", "data"), plugins=(Breaks,))
+    attempt = engine.attempt(popped(engine))
+    assert (attempt.stage, attempt.placement) == (Stage.RESERVE, None)
+    assert isinstance(attempt.exception, RuntimeError) and attempt.status.code is Code.ERROR
+    assert not any(each.holds() for each in engine.held.modes.values()) and len(engine.assumed) == 0
+
+
+class Never(PermitPlugin):
+    name = "Never"
+
+    def __init__(self, args: Any) -> None: ...
+
+    def permit(self, cycle: Cycle, node_name: str) -> tuple[Status, float]:
+        return unschedulable("not today"), 0.0
+
+
+def test_a_pod_that_is_not_permitted_gives_everything_back():
+    engine = engine_with(node("a"), pod("web"), plugins=(Never,))
+    attempt = engine.attempt(popped(engine))
+    assert (attempt.stage, attempt.status) == (Stage.PERMIT, Status(Code.UNSCHEDULABLE, ("not today",), "Never"))
+    assert attempt.placement is None and len(engine.assumed) == 0 and list(engine.cluster.pods()) == []
+
+
+def test_pods_of_another_scheduler_are_not_taken_up_unless_any_pod_is():
+    other = pod("web", spec={"schedulerName": "another"})
+    assert engine_with(node("a"), other).pop() is None
+    engine = engine_with(node("a"), other, settings=EngineSettings(takes_any_pod=True))
+    assert engine.attempt(popped(engine)).placement is not None
+
+
+def test_a_refresh_that_ends_a_reservation_wakes_a_pod_once():
+    seen: list[str] = []
+    storage = (storage_class(), driver(), claim("one", "20Gi"), claim("two", "20Gi"))
+    before = capacity("fast", "a", "100Gi")
+    hooks = EngineHooks(on_queued=lambda queued, queue, why: seen.append(f"{queued.pod.name}: {why}"))
+    engine = engine_with(node("a"), *storage, before, pod_with("first", "one"), pod_with("second", "two"), hooks=hooks)
+    assert engine.attempt(popped(engine)).placement is not None
+    waiting = popped(engine)
+    assert engine.attempt(waiting).placement is None, "the object is reserved"
+    engine.requeue(waiting, waiting.pod, plugins=["VolumeBinding"])
+    in_flight = pod_with("third", "two", metadata={"uid": "third"})
+    engine.add(in_flight)
+    popped(engine)
+    seen.clear()
+    engine.update(before, capacity("fast", "a", "80Gi"))
+    assert seen == ["second: storage.k8s.io/CSIStorageCapacityUpdate"]
+    assert engine.queue.in_flight_events == 1, "the event is kept once for the pod that is being tried"
+
+
+def test_capacity_that_is_let_go_without_an_event_of_its_own_wakes_who_waits():
+    storage = (storage_class(), driver(), claim("one", "20Gi"), claim("two", "20Gi"))
+    engine = engine_with(
+        node("a"), *storage, capacity("fast", "a", "100Gi"), pod_with("first", "one"), pod_with("second", "two")
+    )
+    first, waiting = engine.attempt(popped(engine)), popped(engine)
+    engine.attempt(waiting)
+    engine.requeue(waiting, waiting.pod, plugins=["VolumeBinding"])
+    assert engine.queue.pending_pods()[QueueName.UNSCHEDULABLE] == 1
+    engine.delete(first.pod.pod)
+    assert engine.queue.pending_pods()[QueueName.UNSCHEDULABLE] == 0
+
+
+def test_indexes_are_added_in_one_order_and_only_those_that_are_read():
+    with_object, with_ledger = engine_with(reservation="Object"), engine_with(reservation="Ledger")
+    for engine, left_out in ((with_object, "Ledger"), (with_ledger, "Reservations")):
+        kept = [kind for kind in INDEXES if engine.cluster.has_index(kind)]
+        assert [kind.__name__ for kind in INDEXES if kind not in kept] == [left_out]
+        assert list(engine.cluster._indexes) == kept
+    with pytest.raises(LookupError, match="there is no index int"):
+        add_indexes(cluster_of(), (int,))
+
+
+def test_backoffs_end_and_pods_that_waited_too_long_are_tried_again_as_time_passes():
+    engine = engine_with(node("a", cpu="1"), pod("web", cpu="2"))
+    queued = popped(engine)
+    engine.attempt(queued)
+    engine.requeue(queued, queued.pod, plugins=["NodeResourcesFit"])
+    for _ in range(331):
+        engine.clock.advance(1.0)  # type: ignore[attr-defined]  # the virtual clock
+        engine.tick(engine.clock.monotonic())
+    assert popped(engine).was_flushed
