@@ -4,11 +4,11 @@
         info = await driver.plugin_info()
         made = await driver.create_volume(CreateVolumeRequest(name="pvc-1", ...))
 
-Which answers are tried again stands in `TRY_AGAIN`: the driver is not there (yet), or is busy with this very volume.
+Which codes are tried again stands in `RETRIED_CODES`: the driver is not there (yet), or is busy with this very volume.
 Everything else is raised as `CsiError` at once; whoever asked has the reasons and the patience to decide. A caller with
-a rhythm of its own asks for no repetition at all (`try_again=()`). Every call of CSI is idempotent, so that repeating
-one is always allowed. `timeout_s` bounds a call with all its tries. Nothing of a request is ever logged: it may hold
-secrets.
+a rhythm of its own asks for no repetition at all (`retried_codes=()`). Every call of CSI is idempotent, so that
+repeating one is always allowed. `timeout_s` bounds a call with all its tries. Nothing of a request is ever logged: it
+may hold secrets.
 
     try 1 ──Unavailable, Aborted──► pause 0.1–0.2 s ──► try 2 ──► pause 0.2–0.4 s ──► … while the next fits the limit
 """
@@ -39,7 +39,7 @@ code as `ResourceExhausted`, and seconds."""
 
 DEFAULT_TIMEOUT_S = 15.0
 """As the sidecars' --timeout."""
-TRY_AGAIN = (Code.UNAVAILABLE, Code.ABORTED)
+RETRIED_CODES = (Code.UNAVAILABLE, Code.ABORTED)
 """The driver is away, or does something else with this volume at the moment."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.1, 2.0
 _MESSAGE_BYTES = 64 << 20
@@ -57,7 +57,7 @@ class CsiClient:
         clock: Clock,
         rng: random.Random,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-        try_again: Collection[Code] = TRY_AGAIN,
+        retried_codes: Collection[Code] = RETRIED_CODES,
         on_call: OnCall | None = None,
     ) -> None:
         self.address = address
@@ -65,7 +65,7 @@ class CsiClient:
         self._clock = clock
         self._rng = rng
         self._timeout_s = timeout_s
-        self._try_again = frozenset(try_again)
+        self._retried_codes = frozenset(retried_codes)
         self._on_call = on_call
         self._driver_name = ""
         self._channel: grpc.aio.Channel | None = None
@@ -87,14 +87,14 @@ class CsiClient:
     # -- Identity -----------------------------------------------------------------------------------------------------
 
     async def plugin_info(self) -> csi.GetPluginInfoResponse:
-        asked = csi.GetPluginInfoRequest()
-        answer = await self._call("Identity", "GetPluginInfo", asked, csi.GetPluginInfoResponse)
+        request = csi.GetPluginInfoRequest()
+        answer = await self._call("Identity", "GetPluginInfo", request, csi.GetPluginInfoResponse)
         self._driver_name = answer.name
         return answer
 
     async def plugin_capabilities(self) -> csi.GetPluginCapabilitiesResponse:
-        asked = csi.GetPluginCapabilitiesRequest()
-        return await self._call("Identity", "GetPluginCapabilities", asked, csi.GetPluginCapabilitiesResponse)
+        request = csi.GetPluginCapabilitiesRequest()
+        return await self._call("Identity", "GetPluginCapabilities", request, csi.GetPluginCapabilitiesResponse)
 
     async def probe(self) -> csi.ProbeResponse:
         return await self._call("Identity", "Probe", csi.ProbeRequest(), csi.ProbeResponse)
@@ -102,51 +102,55 @@ class CsiClient:
     # -- Controller ---------------------------------------------------------------------------------------------------
 
     async def controller_capabilities(self) -> csi.ControllerGetCapabilitiesResponse:
-        asked = csi.ControllerGetCapabilitiesRequest()
-        return await self._call("Controller", "ControllerGetCapabilities", asked, csi.ControllerGetCapabilitiesResponse)
+        request = csi.ControllerGetCapabilitiesRequest()
+        return await self._call(
+            "Controller", "ControllerGetCapabilities", request, csi.ControllerGetCapabilitiesResponse
+        )
 
-    async def create_volume(self, asked: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
-        return await self._call("Controller", "CreateVolume", asked, csi.CreateVolumeResponse)
+    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+        return await self._call("Controller", "CreateVolume", request, csi.CreateVolumeResponse)
 
-    async def delete_volume(self, asked: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
-        return await self._call("Controller", "DeleteVolume", asked, csi.DeleteVolumeResponse)
+    async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
+        return await self._call("Controller", "DeleteVolume", request, csi.DeleteVolumeResponse)
 
     async def controller_publish(
-        self, asked: csi.ControllerPublishVolumeRequest
+        self, request: csi.ControllerPublishVolumeRequest
     ) -> csi.ControllerPublishVolumeResponse:
-        return await self._call("Controller", "ControllerPublishVolume", asked, csi.ControllerPublishVolumeResponse)
+        return await self._call("Controller", "ControllerPublishVolume", request, csi.ControllerPublishVolumeResponse)
 
     async def controller_unpublish(
-        self, asked: csi.ControllerUnpublishVolumeRequest
+        self, request: csi.ControllerUnpublishVolumeRequest
     ) -> csi.ControllerUnpublishVolumeResponse:
-        return await self._call("Controller", "ControllerUnpublishVolume", asked, csi.ControllerUnpublishVolumeResponse)
+        return await self._call(
+            "Controller", "ControllerUnpublishVolume", request, csi.ControllerUnpublishVolumeResponse
+        )
 
-    async def controller_expand(self, asked: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
-        return await self._call("Controller", "ControllerExpandVolume", asked, csi.ControllerExpandVolumeResponse)
+    async def controller_expand(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+        return await self._call("Controller", "ControllerExpandVolume", request, csi.ControllerExpandVolumeResponse)
 
-    async def controller_volume(self, asked: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
-        return await self._call("Controller", "ControllerGetVolume", asked, csi.ControllerGetVolumeResponse)
+    async def controller_volume(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
+        return await self._call("Controller", "ControllerGetVolume", request, csi.ControllerGetVolumeResponse)
 
     async def validate_capabilities(
-        self, asked: csi.ValidateVolumeCapabilitiesRequest
+        self, request: csi.ValidateVolumeCapabilitiesRequest
     ) -> csi.ValidateVolumeCapabilitiesResponse:
-        answer = csi.ValidateVolumeCapabilitiesResponse
-        return await self._call("Controller", "ValidateVolumeCapabilities", asked, answer)
+        response = csi.ValidateVolumeCapabilitiesResponse
+        return await self._call("Controller", "ValidateVolumeCapabilities", request, response)
 
-    async def create_snapshot(self, asked: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
-        return await self._call("Controller", "CreateSnapshot", asked, csi.CreateSnapshotResponse)
+    async def create_snapshot(self, request: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
+        return await self._call("Controller", "CreateSnapshot", request, csi.CreateSnapshotResponse)
 
-    async def delete_snapshot(self, asked: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
-        return await self._call("Controller", "DeleteSnapshot", asked, csi.DeleteSnapshotResponse)
+    async def delete_snapshot(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
+        return await self._call("Controller", "DeleteSnapshot", request, csi.DeleteSnapshotResponse)
 
-    async def list_snapshots(self, asked: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
-        return await self._call("Controller", "ListSnapshots", asked, csi.ListSnapshotsResponse)
+    async def list_snapshots(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
+        return await self._call("Controller", "ListSnapshots", request, csi.ListSnapshotsResponse)
 
-    async def list_volumes(self, asked: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
-        return await self._call("Controller", "ListVolumes", asked, csi.ListVolumesResponse)
+    async def list_volumes(self, request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
+        return await self._call("Controller", "ListVolumes", request, csi.ListVolumesResponse)
 
-    async def get_capacity(self, asked: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
-        return await self._call("Controller", "GetCapacity", asked, csi.GetCapacityResponse)
+    async def get_capacity(self, request: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
+        return await self._call("Controller", "GetCapacity", request, csi.GetCapacityResponse)
 
     # -- Node ---------------------------------------------------------------------------------------------------------
 
@@ -154,30 +158,30 @@ class CsiClient:
         return await self._call("Node", "NodeGetInfo", csi.NodeGetInfoRequest(), csi.NodeGetInfoResponse)
 
     async def node_capabilities(self) -> csi.NodeGetCapabilitiesResponse:
-        asked = csi.NodeGetCapabilitiesRequest()
-        return await self._call("Node", "NodeGetCapabilities", asked, csi.NodeGetCapabilitiesResponse)
+        request = csi.NodeGetCapabilitiesRequest()
+        return await self._call("Node", "NodeGetCapabilities", request, csi.NodeGetCapabilitiesResponse)
 
-    async def stage(self, asked: csi.NodeStageVolumeRequest) -> csi.NodeStageVolumeResponse:
-        return await self._call("Node", "NodeStageVolume", asked, csi.NodeStageVolumeResponse)
+    async def stage(self, request: csi.NodeStageVolumeRequest) -> csi.NodeStageVolumeResponse:
+        return await self._call("Node", "NodeStageVolume", request, csi.NodeStageVolumeResponse)
 
-    async def unstage(self, asked: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
-        return await self._call("Node", "NodeUnstageVolume", asked, csi.NodeUnstageVolumeResponse)
+    async def unstage(self, request: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
+        return await self._call("Node", "NodeUnstageVolume", request, csi.NodeUnstageVolumeResponse)
 
-    async def publish(self, asked: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
-        return await self._call("Node", "NodePublishVolume", asked, csi.NodePublishVolumeResponse)
+    async def publish(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
+        return await self._call("Node", "NodePublishVolume", request, csi.NodePublishVolumeResponse)
 
-    async def unpublish(self, asked: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
-        return await self._call("Node", "NodeUnpublishVolume", asked, csi.NodeUnpublishVolumeResponse)
+    async def unpublish(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
+        return await self._call("Node", "NodeUnpublishVolume", request, csi.NodeUnpublishVolumeResponse)
 
-    async def node_expand(self, asked: csi.NodeExpandVolumeRequest) -> csi.NodeExpandVolumeResponse:
-        return await self._call("Node", "NodeExpandVolume", asked, csi.NodeExpandVolumeResponse)
+    async def node_expand(self, request: csi.NodeExpandVolumeRequest) -> csi.NodeExpandVolumeResponse:
+        return await self._call("Node", "NodeExpandVolume", request, csi.NodeExpandVolumeResponse)
 
-    async def volume_stats(self, asked: csi.NodeGetVolumeStatsRequest) -> csi.NodeGetVolumeStatsResponse:
-        return await self._call("Node", "NodeGetVolumeStats", asked, csi.NodeGetVolumeStatsResponse)
+    async def volume_stats(self, request: csi.NodeGetVolumeStatsRequest) -> csi.NodeGetVolumeStatsResponse:
+        return await self._call("Node", "NodeGetVolumeStats", request, csi.NodeGetVolumeStatsResponse)
 
     # -- behind them --------------------------------------------------------------------------------------------------
 
-    async def _call(self, service: str, method: str, asked: Message, answer: type[R]) -> R:
+    async def _call(self, service: str, method: str, request: Message, response: type[R]) -> R:
         """Ask within the time limit, again while the driver is away or busy. Raises CsiError."""
         path = f"/csi.v1.{service}/{method}"
         give_up_at = self._clock.monotonic() + self._timeout_s
@@ -187,18 +191,18 @@ class CsiClient:
         while True:
             left_s = max(give_up_at - self._clock.monotonic(), 0.001)
             try:
-                return await self._ask(path, asked, answer, left_s)
+                return await self._ask(path, request, response, left_s)
             except CsiError as exc:
                 wait_s = backoff.next_s()
-                if exc.code not in self._try_again or self._clock.monotonic() + wait_s >= give_up_at:
+                if exc.code not in self._retried_codes or self._clock.monotonic() + wait_s >= give_up_at:
                     raise
                 _log.debug("A CSI call is tried again", method=path, code=exc.code.name, pause_s=round(wait_s, 2))
                 await self._clock.sleep(wait_s)
 
-    async def _ask(self, path: str, asked: Message, answer: type[R], limit_s: float) -> R:
+    async def _ask(self, path: str, request: Message, response: type[R], limit_s: float) -> R:
         started_at, code = self._clock.monotonic(), Code.UNKNOWN
         try:
-            answered = cast(R, await self._method(path, asked, answer)(asked, timeout=limit_s))
+            answered = cast(R, await self._method(path, request, response)(request, timeout=limit_s))
             code = Code.OK
             return answered
         except grpc.aio.AioRpcError as exc:
@@ -216,7 +220,7 @@ class CsiClient:
             if self._on_call is not None:
                 self._on_call(self._driver_name, path, code_name(code), self._clock.monotonic() - started_at)
 
-    def _method(self, path: str, asked: Message, answer: type[R]) -> Callable[..., Any]:
+    def _method(self, path: str, request: Message, response: type[R]) -> Callable[..., Any]:
         method = self._methods.get(path)
         if method is None:
             if self._channel is None:
@@ -232,7 +236,7 @@ class CsiClient:
                 ]
                 self._channel = grpc.aio.insecure_channel(self._target, options=options)
             method = self._channel.unary_unary(
-                path, request_serializer=type(asked).SerializeToString, response_deserializer=answer.FromString
+                path, request_serializer=type(request).SerializeToString, response_deserializer=response.FromString
             )
             self._methods[path] = method
         return method

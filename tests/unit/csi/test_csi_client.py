@@ -96,7 +96,7 @@ async def test_any_other_refusal_is_raised_at_once(folder: Path, code: Code) -> 
 
 async def test_a_caller_with_its_own_rhythm_is_refused_at_once(folder: Path) -> None:
     peer = Peer(Code.ABORTED)
-    async with served(f"unix://{folder}/csi.sock", [peer.register]), client_of(folder, try_again=()) as driver:
+    async with served(f"unix://{folder}/csi.sock", [peer.register]), client_of(folder, retried_codes=()) as driver:
         with pytest.raises(CsiError) as raised:
             await driver.plugin_info()
     assert (raised.value.code, peer.asked) == (Code.ABORTED, 1)
@@ -136,7 +136,7 @@ async def test_a_driver_that_does_not_answer_in_time_leaves_the_call_in_doubt(fo
 
 
 async def test_nobody_listening_is_told_with_the_address(folder: Path) -> None:
-    async with client_of(folder, try_again=()) as driver:
+    async with client_of(folder, retried_codes=()) as driver:
         with pytest.raises(CsiError) as raised:
             await driver.plugin_info()
     assert raised.value.code is Code.UNAVAILABLE
