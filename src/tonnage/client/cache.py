@@ -24,8 +24,10 @@ T = TypeVar("T", bound=Object)
 _log = logs.logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Handlers(Generic[T]):
+@dataclass(frozen=True, slots=True, eq=False)
+class HandlerRegistration(Generic[T]):
+    """Handlers that were added together; `Cache.remove_handlers` takes them away again."""
+
     on_add: Callable[[T], None] | None
     on_update: Callable[[T, T], None] | None
     on_delete: Callable[[T], None] | None
@@ -40,7 +42,7 @@ class Cache(Generic[T]):
         """`pods`, `csinodes.storage.k8s.io`: what logs call it."""
         self._objects: dict[Key, T] = {}
         # A tuple that is replaced, so that a handler may add handlers: they are called for the present change once.
-        self._handlers: tuple[_Handlers[T], ...] = ()
+        self._handlers: tuple[HandlerRegistration[T], ...] = ()
 
     @property
     def resource_version(self) -> str:
@@ -66,19 +68,25 @@ class Cache(Generic[T]):
         on_add: Callable[[T], None] | None = None,
         on_update: Callable[[T, T], None] | None = None,
         on_delete: Callable[[T], None] | None = None,
-    ) -> None:
+    ) -> HandlerRegistration[T]:
         """Call these on every change from now on: `on_add(new)`, `on_update(old, new)`, `on_delete(old)`.
 
         `on_add` is called first for all that is known already, before this returns.
         """
-        self._handlers = (*self._handlers, _Handlers(on_add, on_update, on_delete))
+        registration = HandlerRegistration(on_add, on_update, on_delete)
+        self._handlers = (*self._handlers, registration)
         if on_add is not None:
             for known in tuple(self._objects.values()):
                 self._call(on_add, known)
+        return registration
 
-    def on_change(self, handler: Callable[[T], None]) -> None:
+    def on_change(self, handler: Callable[[T], None]) -> HandlerRegistration[T]:
         """Call `handler` with whatever was added, updated (as it is now) or deleted (as it was)."""
-        self.add_handlers(on_add=handler, on_update=lambda _, new: handler(new), on_delete=handler)
+        return self.add_handlers(on_add=handler, on_update=lambda _, new: handler(new), on_delete=handler)
+
+    def remove_handlers(self, registration: HandlerRegistration[T]) -> None:
+        """Call these handlers no more."""
+        self._handlers = tuple(each for each in self._handlers if each is not registration)
 
     def replace(self, state: Iterable[T]) -> None:
         """Make this the state, and call handlers for the difference.
@@ -100,21 +108,29 @@ class Cache(Generic[T]):
                 return
             if old.metadata.uid == new.metadata.uid:
                 self._objects[key] = new
-                for handlers in self._handlers:
-                    if handlers.on_update is not None:
-                        self._call(handlers.on_update, old, new)
+                self._notify_updated(old, new)
                 return
             self.remove(key)
         self._objects[key] = new
-        for handlers in self._handlers:
-            if handlers.on_add is not None:
-                self._call(handlers.on_add, new)
+        self._notify_added(new)
 
     def remove(self, key: Key) -> None:
         """Delete an object, if it is known."""
         old = self._objects.pop(key, None)
-        if old is None:
-            return
+        if old is not None:
+            self._notify_deleted(old)
+
+    def _notify_added(self, new: T) -> None:
+        for handlers in self._handlers:
+            if handlers.on_add is not None:
+                self._call(handlers.on_add, new)
+
+    def _notify_updated(self, old: T, new: T) -> None:
+        for handlers in self._handlers:
+            if handlers.on_update is not None:
+                self._call(handlers.on_update, old, new)
+
+    def _notify_deleted(self, old: T) -> None:
         for handlers in self._handlers:
             if handlers.on_delete is not None:
                 self._call(handlers.on_delete, old)

@@ -6,17 +6,17 @@ import random
 from dataclasses import dataclass
 
 from tonnage.client.http import Client
-from tonnage.client.informers import Informers
+from tonnage.client.informer_scope import InformerFactory
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """Client and informers are shared by all controllers; `recorder` writes events under the controller's own name."""
+    """The client is shared by all controllers; `recorder` writes events under the controller's own name."""
 
     client: Client
-    informers: Informers
+    informers: InformerFactory
     recorder: Recorder
     clock: Clock
     rng: random.Random

@@ -24,6 +24,7 @@ from prometheus_client import CollectorRegistry, Counter
 from tonnage import logs
 from tonnage.backoff import Backoff
 from tonnage.client.http import Client
+from tonnage.client.informer_scope import InformerScope
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
@@ -58,6 +59,7 @@ class ControllerManager:
         on_synced: Callable[[], object] = lambda: None,
     ) -> None:
         """`controllers` is what `--controllers` says. Raises UnknownController."""
+        self._client = client
         self._configuration = configuration
         self._clock = clock
         self._rng = rng
@@ -69,10 +71,7 @@ class ControllerManager:
             source: Recorder(client, source, identity, by_note=True)
             for source in {each.source for each in self.descriptors}
         }
-        self._contexts = {
-            each.name: ControllerContext(client, self.informers, self._recorders[each.source], clock, rng)
-            for each in self.descriptors
-        }
+        self._scopes: dict[str, InformerScope] = {}
         self._controllers: dict[str, Controller] = {each.name: self._build(each) for each in self.descriptors}
         self._restarts = Counter(
             "tonnage_controller_restarts",
@@ -109,7 +108,10 @@ class ControllerManager:
         await asyncio.gather(*(self._keep_running(each) for each in self.descriptors))
 
     def _build(self, descriptor: ControllerDescriptor) -> Controller:
-        return descriptor.build(self._contexts[descriptor.name], self._configuration)
+        scope = self._scopes[descriptor.name] = InformerScope(self.informers)
+        recorder = self._recorders[descriptor.source]
+        context = ControllerContext(self._client, scope, recorder, self._clock, self._rng)
+        return descriptor.build(context, self._configuration)
 
     async def _keep_running(self, descriptor: ControllerDescriptor) -> None:
         backoff = Backoff(clock=self._clock, rng=self._rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S)
@@ -119,6 +121,7 @@ class ControllerManager:
                 _log.error("A controller ended; it is started again", controller=descriptor.name)
             except Exception:
                 _log.exception("A controller broke; it is started again", controller=descriptor.name)
+            self._scopes[descriptor.name].close()
             self._restarts.labels(descriptor.name).inc()
             self._broken.add(descriptor.name)
             await self._clock.sleep(backoff.next_s())

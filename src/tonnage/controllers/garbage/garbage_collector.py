@@ -22,7 +22,7 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import Backoff
-from tonnage.client.informer import Informer
+from tonnage.client.cache import Cache
 from tonnage.client.metadata_only import metadata_class, served_resources
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
@@ -90,8 +90,7 @@ class GarbageCollector:
         for resource in await self._discover():
             if resource.plural not in _IGNORED:
                 followed.append(self._follow(resource, whole.get(resource) or metadata_class(resource)))
-        for informer in followed:
-            await informer.wait_synced()
+        await self._informers.wait_synced()
         self.start_processing()
         _log.info("In step", kinds=len(followed), objects=len(self.graph))
         await self._reconciler.run()
@@ -124,7 +123,7 @@ class GarbageCollector:
         """An informer has shown that an object is gone, or the server has said so."""
         self._enqueue(self.graph.remove(uid))
 
-    def _follow(self, resource: Resource, cls: type[Object]) -> Informer[Object]:
+    def _follow(self, resource: Resource, cls: type[Object]) -> Cache[Object]:
         def seen(found: Object) -> None:
             self.put(Item.of(resource, found.metadata))
 

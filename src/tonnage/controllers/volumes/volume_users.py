@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tonnage.client.indexer import Indexer
-from tonnage.client.informers import Informers
+from tonnage.client.informer_scope import InformerFactory
 from tonnage.controllers.index_functions import claims_of_pod, node_of_pod
 from tonnage.controllers.volumes.attach_detach_plan import needs_attaching
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
@@ -21,7 +21,7 @@ from tonnage.objects.storage_v1 import CSIDriver
 class VolumeUsers:
     """Pods by the attachable volume they need."""
 
-    def __init__(self, informers: Informers) -> None:
+    def __init__(self, informers: InformerFactory) -> None:
         pods = informers.of(Pod)
         self._claims = informers.of(PersistentVolumeClaim)
         self._drivers = informers.of(CSIDriver)

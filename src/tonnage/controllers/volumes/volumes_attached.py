@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tonnage.client.http import Client
 from tonnage.client.indexer import Indexer
-from tonnage.client.informers import Informers
+from tonnage.client.informer_scope import InformerFactory
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
@@ -24,7 +24,7 @@ from tonnage.objects.storage_v1 import CSI_VOLUME_PREFIX, VolumeAttachment, uniq
 class VolumesAttachedUpdater:
     """Writes the list of every node; nobody else does."""
 
-    def __init__(self, client: Client, informers: Informers, *, clock: Clock) -> None:
+    def __init__(self, client: Client, informers: InformerFactory, *, clock: Clock) -> None:
         self._client = client
         self._volumes = informers.of(PersistentVolume)
         self._nodes = informers.of(Node)

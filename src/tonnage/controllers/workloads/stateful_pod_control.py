@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tonnage.client.cache import Cache
 from tonnage.client.http import Client
-from tonnage.client.informer import Informer
 from tonnage.client.recorder import Recorder
 from tonnage.controllers.workloads import claim_retention
 from tonnage.controllers.workloads.expectations import Expectations
@@ -45,8 +45,8 @@ class StatefulPodControl:
         self,
         client: Client,
         recorder: Recorder,
-        pods: Informer[Pod],
-        claims: Informer[PersistentVolumeClaim],
+        pods: Cache[Pod],
+        claims: Cache[PersistentVolumeClaim],
         expectations: Expectations,
     ) -> None:
         self._client = client

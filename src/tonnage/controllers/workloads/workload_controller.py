@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final, Generic, TypeVar
 
-from tonnage.client.informer import Informer
+from tonnage.client.cache import Cache
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers
@@ -30,13 +30,13 @@ class WorkloadController(ABC, Generic[Workload, Dependent]):
     """Syncs the workloads of one kind, whose objects of another kind it owns."""
 
     def __init__(
-        self, context: ControllerContext, name: str, workloads: Informer[Workload], dependents: Informer[Dependent]
+        self, context: ControllerContext, name: str, workloads: Cache[Workload], dependents: Cache[Dependent]
     ) -> None:
         self._client = context.client
         self._informers = context.informers
         self._recorder = context.recorder
         self._clock = context.clock
-        self._workloads: Informer[Workload] = workloads
+        self._workloads: Cache[Workload] = workloads
         self._owned = ControllerRefIndex(dependents)
         self._expectations = Expectations(context.client, context.clock)
         self._reconciler = Reconciler(name, self._reconcile, clock=context.clock, workers=_WORKERS)
