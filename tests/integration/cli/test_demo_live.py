@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,17 +22,32 @@ from tonnage.stories.story_runner import StoryRunner
 from tonnage.stories.suites import SUITES
 
 
+@contextmanager
+def hearing_sigint() -> Iterator[None]:
+    """A process that is started here hears SIGINT: one that a shell put into the background is born deaf to it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_demo_that_is_told_to_end_stops_its_cluster_and_leaves_no_folder(number: int, code: int):
     folder = Path(tempfile.mkdtemp(prefix="t"))  # sockets are below it
     try:
         command = [sys.executable, "-m", "tonnage", "demo"]
         environment = {**os.environ, "TMPDIR": str(folder)}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as playing:
-            assert playing.stdout is not None
-            assert "with all four enhancements" in playing.stdout.readline()
-            playing.send_signal(number)
-            said, _ = playing.communicate(timeout=30)
+        with hearing_sigint():
+            playing = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
+        with playing:
+            try:
+                assert playing.stdout is not None
+                assert "with all four enhancements" in playing.stdout.readline()
+                playing.send_signal(number)
+                said, _ = playing.communicate(timeout=60)
+            finally:
+                playing.kill()
         assert playing.returncode == code  # 0 would say that every story held
         assert "held" not in said
         assert list(folder.iterdir()) == []
