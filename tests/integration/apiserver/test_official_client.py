@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import pytest
 from kubernetes import client, config, dynamic, watch
@@ -12,6 +13,7 @@ from kubernetes import client, config, dynamic, watch
 def api(cluster):
     loaded = config.new_client_from_config(str(cluster.kubeconfig))
     yield loaded
+    loaded.rest_client.pool_manager.clear()  # its `close` ends threads, and leaves the connections
     loaded.close()
 
 
@@ -45,7 +47,8 @@ def test_a_pod_is_bound_and_its_nomination_cleared(api, namespace):
         metadata=client.V1ObjectMeta(name="web-0"), target=client.V1ObjectReference(kind="Node", name="node-1")
     )
     # The answer is a Status, which the generated client does not expect of this call: leave it unread.
-    core.create_namespaced_pod_binding("web-0", namespace, binding, _preload_content=False)
+    unread: Any = core.create_namespaced_pod_binding("web-0", namespace, binding, _preload_content=False)
+    unread.release_conn()
     bound = core.read_namespaced_pod("web-0", namespace)
     assert bound.spec.node_name == "node-1" and bound.status.nominated_node_name is None
     assert [(c.type, c.status) for c in bound.status.conditions] == [("PodScheduled", "True")]
