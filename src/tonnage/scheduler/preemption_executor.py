@@ -101,7 +101,7 @@ class PreemptionExecutor:
             if done:
                 self._queue.gate_opened(pod.pod, started.plugin.name)
             else:
-                self._queue.let_down(pod.pod)
+                self._queue.preemption_failed(pod.pod)
 
     async def _see_off(self, started: StartedPreemption) -> bool:
         """Delete the victims, the last when all others are; False when one cannot be, or is not seen to go."""

@@ -182,8 +182,8 @@ class Cycle:
         "_feasible",
         "apart",
         "cluster",
-        "guests",
-        "held",
+        "nominated",
+        "nominated_here",
         "passing",
         "pod",
         "skip_filter",
@@ -196,9 +196,9 @@ class Cycle:
     def __init__(self, pod: PodInfo, cluster: Cluster) -> None:
         self.pod = pod
         self.cluster = cluster
-        self.guests: Sequence[PodInfo] = ()
-        """Pods that are expected on the row in question and count as if they were there; see Decider.looked_anew."""
-        self.held: Mapping[int, Sequence[PodInfo]] = {}
+        self.nominated_here: Sequence[PodInfo] = ()
+        """Pods that are expected on the row in question and count as if they were there; see Decider.new_cycle."""
+        self.nominated: Mapping[int, Sequence[PodInfo]] = {}
         """By row, the pods that are expected there and that this one has to leave room for."""
         self.state: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
@@ -335,7 +335,7 @@ class FilterPlugin(Plugin):
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         """Judge rows; None when all of them pass."""
 
-    def only_relents(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         """After PreFilter: a row that passes for this pod would pass as well if any pods of that row were gone.
 
         Preemption need not ask such a plugin again for every pod that it thinks away.

@@ -285,14 +285,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.gate_opened(record.pod, "Gate")
 
     @rule(name=names)
-    def let_down(self, name: str) -> None:
+    def preemption_failed(self, name: str) -> None:
         record = self.records.get(name)
         if record is None:
             return
         if record.where == "pool":
             record.queued_at, record.errors = self.now(), record.errors + 1
             self.place(record, backoff_counts=True)
-        self.queue.let_down(record.pod)
+        self.queue.preemption_failed(record.pod)
 
     @rule(name=names)
     def open_or_close_the_gate(self, name: str) -> None:
@@ -365,7 +365,7 @@ class QueueMachine(RuleBasedStateMachine):
         record = data.draw(st.sampled_from(self.at("flight")))
         if record.nominated not in ("", node):
             self.room_was_given_up(record.pod, but_not=record)
-        self.queue.settle_on(record.pod, node)
+        self.queue.pod_assumed(record.pod, node)
         self.queue.done(record.pod)
         record.where, record.nominated = "binding", ""
 

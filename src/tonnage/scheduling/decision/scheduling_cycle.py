@@ -105,7 +105,7 @@ class Decider:
         """
         cycle = Cycle(pod, cluster)
         cycle.times = times
-        held = cycle.held = _by_row(cluster, nominated, pod)
+        held = cycle.nominated = _by_row(cluster, nominated, pod)
         if not cluster.count:
             refusal = Status(Code.UNSCHEDULABLE, ("no nodes available to schedule pods",))
             return Decision(cycle, diagnosis=Diagnosis(cluster, refusal=refusal))
@@ -188,8 +188,8 @@ class Decider:
                 diagnosis.add(position, judgement, cluster.all_rows)
         if narrowed:
             diagnosis.narrow(narrowed)
-        for row, guests in held.items():
-            self._hold(cycle, diagnosis, row, guests)
+        for row, pods in held.items():
+            self._judge_with_nominated(cycle, diagnosis, row, pods)
         return diagnosis
 
     def _fits(self, cycle: Cycle, row: int, held: Sequence[PodInfo]) -> bool:
@@ -206,13 +206,13 @@ class Decider:
     def pipeline(self) -> Pipeline:
         return self._pipeline
 
-    def looked_anew(self, cluster: Cluster, pod: PodInfo, guests: Sequence[PodInfo] = ()) -> Cycle | Status:
+    def new_cycle(self, cluster: Cluster, pod: PodInfo, nominated_here: Sequence[PodInfo] = ()) -> Cycle | Status:
         """A cycle of its own, PreFilter done, for questions about a cluster as it might be; or who refuses the pod.
 
-        `guests` are pods that were put on the row in question, and what they still need of storage is theirs too.
+        `nominated_here` are pods that were put on the row in question, and what they still need of storage is theirs too.
         """
         cycle = Cycle(pod, cluster)
-        cycle.guests = guests
+        cycle.nominated_here = nominated_here
         refusal = self._pre_filter(cycle)
         return refusal if isinstance(refusal, Status) else cycle
 
@@ -232,21 +232,21 @@ class Decider:
         their own, so that nothing of it stays.
         """
         cluster = cycle.cluster
-        guests = still_to_come(cluster, row, held)
-        if not guests:
+        added = not_yet_counted(cluster, row, held)
+        if not added:
             return None
         try:
-            for guest in guests:
-                cluster.put_pod(guest, cluster.name(row))
-            inner = self.looked_anew(cluster, cycle.pod, guests)
+            for pod in added:
+                cluster.put_pod(pod, cluster.name(row))
+            inner = self.new_cycle(cluster, cycle.pod, added)
             if isinstance(inner, Status):
                 return None  # the pod-level answer stands already; it does not depend on who is where
             return self.first_refusal(inner, row)
         finally:
-            for guest in guests:
-                cluster.remove_pod(guest.uid)
+            for pod in added:
+                cluster.remove_pod(pod.uid)
 
-    def _hold(self, cycle: Cycle, diagnosis: Diagnosis, row: int, held: Sequence[PodInfo]) -> None:
+    def _judge_with_nominated(self, cycle: Cycle, diagnosis: Diagnosis, row: int, held: Sequence[PodInfo]) -> None:
         """A row is judged with its nominated pods first: what is held against it then is what is told."""
         if diagnosis.first[row] == NARROWED:
             return
@@ -328,7 +328,7 @@ class Decider:
         return None
 
 
-def still_to_come(cluster: Cluster, row: int, expected: Iterable[PodInfo]) -> list[PodInfo]:
+def not_yet_counted(cluster: Cluster, row: int, expected: Iterable[PodInfo]) -> list[PodInfo]:
     """The pods expected on a row that are not counted anywhere yet.
 
     One that asks for more than the whole node has will never be there: it must not keep others out.

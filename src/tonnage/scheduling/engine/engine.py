@@ -160,7 +160,7 @@ class Engine:
         attempt = self._place(self._as_nominated(queued), queued.info, profile, expected, explains=explains)
         attempt.queued = queued
         if attempt.placement is not None:
-            self.queue.settle_on(queued.pod, attempt.placement.node)
+            self.queue.pod_assumed(queued.pod, attempt.placement.node)
             self._permit(attempt)
         return attempt
 

@@ -122,7 +122,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             bits[~allowed[_ids(cluster, key)[rows]]] = _NEAR
         return Judgement(bits, self.reasons, bits == _NEAR) if bits.any() else None
 
-    def only_relents(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         """Pods that repel are missed by nobody; those this one wants to be near may not go."""
         rules: _Rules = cycle.state[self.name]
         return not rules.near

@@ -45,7 +45,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
             return None
         return refuse(among(taken, rows, cycle.cluster.size), self.reason, unresolvable=False)
 
-    def only_relents(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         return True
 
 

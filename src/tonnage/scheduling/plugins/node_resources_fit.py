@@ -114,7 +114,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
             bits |= is_short.astype(np.int64) << min(place, MAX_REASONS - 1)
         return Judgement(bits, reasons_for(asked), hopeless)
 
-    def only_relents(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         return True
 
     def sums(self, pod: PodInfo) -> SumsAsked | None:

@@ -135,7 +135,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         missing = [f"{driver} CSI driver is not installed on the node" for driver, _ in brought.needed]
         return Judgement(bits, (self.reason, *missing), unresolvable=False)
 
-    def only_relents(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         """When the pod that shares a volume goes, the volume counts as new: a node over its limit then refuses."""
         brought: _Brought | str = cycle.state[self.name]
         return not isinstance(brought, str) and not brought.mounted

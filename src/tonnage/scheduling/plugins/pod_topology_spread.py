@@ -87,7 +87,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return None
         return Judgement(bits, self.reasons, bits == UNLABELLED)
 
-    def only_relents(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         """With pods of its own gone, a domain's lead over the emptiest shrinks, or it is the emptiest itself."""
         return True
 

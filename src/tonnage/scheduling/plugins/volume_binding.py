@@ -67,7 +67,7 @@ from tonnage.scheduling.volumes.pod_claims import claims_of, sorted_claims
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
-from tonnage.scheduling.volumes.volume_fit import REASONS, Making, VolumeFit
+from tonnage.scheduling.volumes.volume_fit import REASONS, ProvisioningDemand, VolumeFit
 from tonnage.scheduling.volumes.volume_scores import VolumeScores
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
@@ -82,7 +82,7 @@ class Notes:
 
     demand: Demand
     fit: VolumeFit
-    making: Making
+    provisioning: ProvisioningDemand
     """What is to be made where no free volume is taken."""
     is_plain: bool
     """Everything is to be made, and the same on every node."""
@@ -139,26 +139,28 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if self.reservation is Reservation.LEDGER:
             cluster.index(Ledger).catch_up()  # nodes that changed their labels may have promises to move
         demand = demand_of(cluster, claims, is_joint=self.is_joint)
-        if cycle.guests and self.is_joint:
-            demand = self._with_guests(cycle, demand)
+        if cycle.nominated_here and self.is_joint:
+            demand = self._with_nominated(cycle, demand)
         is_plain = not (demand.bound or demand.pinned or fit.has_free_volumes(demand))
-        making = fit.all_made(demand)
-        cycle.state[self.name] = Notes(demand, fit, making, is_plain)
+        provisioning = fit.all_provisioned(demand)
+        cycle.state[self.name] = Notes(demand, fit, provisioning, is_plain)
         if is_plain:
-            cycle.tell_apart(self.name, making.units, making.topologies, making.is_hopeless, making.order)
+            cycle.tell_apart(
+                self.name, provisioning.units, provisioning.topologies, provisioning.is_hopeless, provisioning.order
+            )
         else:
             cycle.is_unlike_others(self.name)
         return None
 
-    def _with_guests(self, cycle: Cycle, demand: Demand) -> Demand:
+    def _with_nominated(self, cycle: Cycle, demand: Demand) -> Demand:
         """What this pod needs, and beside it what pods expected on the row still do: their volumes go there too.
 
-        Not what the ledger holds for them already. A guest with a claim that cannot be judged has none to be counted.
+        Not what the ledger holds for them already. One with a claim that cannot be judged has none to be counted.
         """
         cluster = cycle.cluster
         loose, rebuilds = list(demand.loose), list(demand.rebuilds)
-        for guest in cycle.guests:
-            claims = sorted_claims(guest, cluster.storage)
+        for nominated in cycle.nominated_here:
+            claims = sorted_claims(nominated, cluster.storage)
             if isinstance(claims, Status):
                 continue
             theirs = demand_of(cluster, claims, is_joint=True)
@@ -173,13 +175,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if not notes.is_plain:
             bits = notes.fit.refusals(notes.demand, rows)
         elif (row := only_row(rows)) >= 0:
-            one = notes.fit.refusal_at(notes.making, row)
+            one = notes.fit.refusal_at(notes.provisioning, row)
             return Judgement(np.array([one]), REASONS) if one else None
         else:
-            bits = notes.fit.refusals_of_making(notes.making, rows)
+            bits = notes.fit.refusals_of_provisioning(notes.provisioning, rows)
         return Judgement(bits, REASONS) if bits.any() else None
 
-    def only_relents(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         """Room for volumes is the storage's affair: pods that go give none of it back at once."""
         return True
 
@@ -204,8 +206,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if not notes.is_plain:
             return self._scores.of(notes.fit, notes.demand, rows)
         if (row := only_row(rows)) >= 0:
-            return np.array([self._scores.at(notes.fit, notes.making, row)])
-        return self._scores.of_making(notes.fit, notes.making, rows)
+            return np.array([self._scores.at(notes.fit, notes.provisioning, row)])
+        return self._scores.of_provisioning(notes.fit, notes.provisioning, rows)
 
     def tie_break(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
         """Of equally good nodes, those where the volumes fit whatever pools the driver picks."""
@@ -213,7 +215,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if not self.is_joint or notes is None or not notes.is_plain:
             return None
         grades: Ints | None = None
-        for unit in notes.making.units:
+        for unit in notes.provisioning.units:
             found = notes.fit.index.of(unit.class_name)
             if len(unit.sizes) < 2 and not found.has_promises(notes.fit.policy):
                 continue  # one claim that fits, fits anywhere the driver puts it
@@ -231,7 +233,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         cluster = cycle.cluster
         row = cluster.row_of[node_name]
         if notes.is_plain:
-            plan = VolumePlan(provisions=notes.fit.provisions(notes.making, row))
+            plan = VolumePlan(provisions=notes.fit.provisions(notes.provisioning, row))
         else:
             plan = notes.fit.plan(notes.demand, row)
         notes.plan = plan

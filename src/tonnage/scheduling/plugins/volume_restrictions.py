@@ -77,7 +77,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
             bits[among(taken, rows, cycle.cluster.size)] = 1
         return Judgement(bits, (self.disk_reason, self.claim_reason), unresolvable=False) if bits.any() else None
 
-    def only_relents(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         return True
 
     def _is_taken(self, cycle: Cycle) -> bool:

@@ -88,7 +88,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         is_elsewhere &= _speaks_of_zones(cycle.cluster, rows)
         return refuse(is_elsewhere, self.reason, unresolvable=True)
 
-    def only_relents(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         return True
 
 

@@ -1,7 +1,7 @@
 """Who has to go from each of many nodes, where nothing but sums decides: all nodes at once.
 
-On a row that every filter but NodeResourcesFit lets pass, and would let pass whoever of it goes (`only_relents`), a
-victim is a matter of arithmetic. For every resource r that the pod asks for:
+On a row that every filter but NodeResourcesFit lets pass, and would let pass whoever of it goes
+(`passes_with_fewer_pods`), a victim is a matter of arithmetic. For every resource r that the pod asks for:
 
     room[r] = allocatable[r] - requested[r] - expected[r] - asked[r]          negative where the row is too full
     all pods of lower priority go:   room[r] += their amounts; where it is still negative, nothing helps
@@ -112,8 +112,8 @@ class CandidatesBySums:
         for resource, amount in asked:
             number = cluster.resource_id(resource)
             room = cluster.allocatable[number, rows] - cluster.requested[number, rows] - amount
-            for place, guests in visited:
-                room[place] -= sum(1 if resource == PODS else each.requests.get(resource, 0) for each in guests)
+            for place, nominated in visited:
+                room[place] -= sum(1 if resource == PODS else each.requests.get(resource, 0) for each in nominated)
             taken = self._ranked.amounts(resource)[: len(is_lesser), rows] * is_lesser
             rooms.append(room + taken.sum(axis=0))
             amounts.append(taken)

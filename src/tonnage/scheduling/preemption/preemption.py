@@ -30,7 +30,7 @@ from tonnage.scheduling.framework import SUCCESS, Code, Cycle, FilterPlugin, Pos
 from tonnage.scheduling.preemption.candidates import Candidate
 from tonnage.scheduling.preemption.candidates_by_sums import CandidatesBySums, RowNumbers
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
-from tonnage.scheduling.preemption.victims import expected_on, fits_without, relents_but_for, victims_on
+from tonnage.scheduling.preemption.victims import expected_on, fits_without, passes_with_fewer_pods_but_for, victims_on
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
@@ -99,7 +99,7 @@ class Preemption:
         """
         found: Mask = diagnosis.first[rows] == position
         taking_part = [each for each in self._decider.filters if each.name not in cycle.skip_filter]
-        if not all(each.only_relents(cycle) for each in taking_part):
+        if not all(each.passes_with_fewer_pods(cycle) for each in taking_part):
             return np.zeros_like(found)
         for plugin in self._decider.filters[position + 1 :]:
             if plugin.name not in cycle.skip_filter and found.any():
@@ -109,7 +109,7 @@ class Preemption:
         for row in expected_on(cycle):
             places = np.flatnonzero(rows == row)
             if len(places) and found[places[0]]:
-                found[places[0]] = relents_but_for(self._decider, cycle, row, fit)
+                found[places[0]] = passes_with_fewer_pods_but_for(self._decider, cycle, row, fit)
         return found
 
     def _by_trying(

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.scheduling_cycle import Decider, still_to_come
+from tonnage.scheduling.decision.scheduling_cycle import Decider, not_yet_counted
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Status
 from tonnage.scheduling.preemption.candidates import Candidate, importance
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
@@ -70,31 +70,33 @@ def reasons_against(decider: Decider, cycle: Cycle, row: int) -> Reasons:
     return _refusal(decider, cycle, row)
 
 
-def relents_but_for(decider: Decider, cycle: Cycle, row: int, fit: FilterPlugin) -> bool:
+def passes_with_fewer_pods_but_for(decider: Decider, cycle: Cycle, row: int, fit: FilterPlugin) -> bool:
     """With the pods expected there: does everybody but one filter let the row pass, and will, whoever of it goes?"""
     cluster = cycle.cluster
     expected = _still_to_come(cycle, row)
     with visiting(cluster, expected, row):
-        inner = decider.looked_anew(cluster, cycle.pod, expected)
+        inner = decider.new_cycle(cluster, cycle.pod, expected)
         if isinstance(inner, Status):
             return False
         inner.skip_filter.add(fit.name)
         asked = (plugin for plugin in decider.filters if plugin.name not in inner.skip_filter)
-        return all(plugin.only_relents(inner) for plugin in asked) and decider.first_refusal(inner, row) is None
+        return (
+            all(plugin.passes_with_fewer_pods(inner) for plugin in asked) and decider.first_refusal(inner, row) is None
+        )
 
 
 def expected_on(cycle: Cycle) -> dict[int, list[PodInfo]]:
     """By row, the pods that count there although they have not come."""
-    found = {row: _still_to_come(cycle, row) for row in cycle.held}
+    found = {row: _still_to_come(cycle, row) for row in cycle.nominated}
     return {row: pods for row, pods in found.items() if pods}
 
 
 def _still_to_come(cycle: Cycle, row: int) -> list[PodInfo]:
-    return still_to_come(cycle.cluster, row, cycle.held.get(row, ()))
+    return not_yet_counted(cycle.cluster, row, cycle.nominated.get(row, ()))
 
 
 def _refusal(decider: Decider, cycle: Cycle, row: int, guests: Sequence[PodInfo] = ()) -> Reasons:
-    inner = decider.looked_anew(cycle.cluster, cycle.pod, guests)
+    inner = decider.new_cycle(cycle.cluster, cycle.pod, guests)
     if isinstance(inner, Status):
         return inner.reasons or (f"pod was refused by plugin {inner.plugin}",)
     refusal = decider.first_refusal(inner, row)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.queue.queueing_hints import Seen
+from tonnage.scheduling.queue.queueing_hints import RecordedEvent
 
 
 @dataclass(slots=True)
@@ -36,18 +36,18 @@ class InFlight:
 
     def __init__(self) -> None:
         self._flights: dict[str, Flight] = {}
-        self._events: deque[Seen] = deque()
+        self._events: deque[RecordedEvent] = deque()
         self._forgotten = 0  # how many events were dropped at the front, so that numbers keep their meaning
 
     def start(self, info: PodInfo) -> None:
         self._flights[info.uid] = Flight(info, self._forgotten + len(self._events))
 
-    def record(self, seen: Seen) -> None:
+    def record(self, seen: RecordedEvent) -> None:
         """Keep an event for the pods in flight; without any there is nobody to keep it for."""
         if self._flights:
             self._events.append(seen)
 
-    def events_for(self, uid: str) -> Iterator[Seen]:
+    def events_for(self, uid: str) -> Iterator[RecordedEvent]:
         """What came since the pod was popped and is not meant for another."""
         flight = self._flights[uid]
         since = islice(self._events, flight.first - self._forgotten, None)

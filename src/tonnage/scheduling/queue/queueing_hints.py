@@ -26,7 +26,7 @@ PluginErrorHook: TypeAlias = Callable[[str, QueuedPod, Exception], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RecordedEvent:
     """An event that came while pods were in flight; `only` is the uid of the pod it is for, where it is for one."""
 
     event: ClusterEvent
@@ -109,7 +109,7 @@ class HintTable:
             if how is not Requeue.NOT:
                 yield queued, how
 
-    def worth_since(self, queued: QueuedPod, events: Iterable[Seen]) -> Requeue:
+    def worth_since(self, queued: QueuedPod, events: Iterable[RecordedEvent]) -> Requeue:
         """Was any of these worth it? For a pod that was refused while they came."""
         best = Requeue.NOT
         for seen in events:

@@ -38,7 +38,7 @@ QueuedHook: TypeAlias = Callable[[QueuedPod, QueueName, str], None]
 """(pod, where it was put, why): what scheduler_queue_incoming_pods_total counts."""
 
 
-class Places:
+class Queues:
     """The waiting pods. A method that puts a pod somewhere says where it landed."""
 
     def __init__(

@@ -50,8 +50,15 @@ from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOF
 from tonnage.scheduling.queue.in_flight import InFlight
 from tonnage.scheduling.queue.nominator import Nominator
 from tonnage.scheduling.queue.queued_pod import QueuedPod, SortKey, by_priority, uid_of
-from tonnage.scheduling.queue.queueing_hints import HintTable, PluginErrorHook, PreCheck, QueueingRules, Requeue, Seen
-from tonnage.scheduling.queue.queues import Places, QueuedHook, QueueName
+from tonnage.scheduling.queue.queueing_hints import (
+    HintTable,
+    PluginErrorHook,
+    PreCheck,
+    QueueingRules,
+    RecordedEvent,
+    Requeue,
+)
+from tonnage.scheduling.queue.queues import QueuedHook, QueueName, Queues
 
 MAX_UNSCHEDULABLE_S: Final = 300.0
 """No pod waits longer than this for an event that may never come."""
@@ -90,7 +97,7 @@ class SchedulingQueue:
         self._tables = {name: HintTable(rules, on_plugin_error) for name, rules in profiles.items()}
         self._no_table = HintTable(QueueingRules(), on_plugin_error)
         self._in_flight = InFlight()
-        self._places = Places(
+        self._queues = Queues(
             clock,
             profiles,
             BackoffQueue(sort_key, initial_s=initial_backoff_s, max_s=max_backoff_s),
@@ -126,14 +133,14 @@ class SchedulingQueue:
             flight.info, flight.is_gone = PodInfo(new), False
             self.nominator.update(old, new)
             for event in pod_events(old, new):
-                self._in_flight.record(Seen(event, old, new, only=uid))
-        elif (queued := self._places.get(uid)) is not None:
+                self._in_flight.record(RecordedEvent(event, old, new, only=uid))
+        elif (queued := self._queues.get(uid)) is not None:
             queued.info = PodInfo(new)
             self.nominator.update(old, new)
-            if uid in self._places.pool:
+            if uid in self._queues.pool:
                 self._reconsider(queued, old, new)
             else:
-                self._places.reorder(queued)
+                self._queues.reorder(queued)
         else:
             self._enter(new, UNSCHEDULED_POD_UPDATE)
         if old.status.nominated_node_name not in ("", new.status.nominated_node_name):
@@ -149,7 +156,7 @@ class SchedulingQueue:
         flight = self._in_flight.get(uid_of(pod))
         if flight is not None:
             flight.is_gone = True
-        self._places.remove(uid_of(pod))
+        self._queues.remove(uid_of(pod))
         if nominated_to not in ("", bound_to):
             self._room_was_given_up(pod, nominated_to)
 
@@ -167,7 +174,7 @@ class SchedulingQueue:
             if before not in ("", self.nominator.node_of(pod)):
                 self._room_was_given_up(known.pod, before, but_not_for=known.uid)
 
-    def settle_on(self, pod: Pod, node_name: str) -> None:
+    def pod_assumed(self, pod: Pod, node_name: str) -> None:
         """The pod is on its way to a node. It is counted there from now on, and expected nowhere."""
         expected_on = self.nominator.node_of(pod)
         if expected_on:
@@ -203,15 +210,15 @@ class SchedulingQueue:
         queued = QueuedPod(PodInfo(pod), self._clock.monotonic(), next(self._sequence))
         # Gated or not: whoever nominated it wants the room kept.
         self.nominator.nominate(pod)
-        self._tell(self._places.to_active(queued, event.label))
+        self._tell(self._queues.to_active(queued, event.label))
 
     def _reconsider(self, queued: QueuedPod, old: Pod, new: Pod) -> None:
         """An unschedulable pod was changed: do those who refused it think differently of it now?"""
         for event in pod_events(old, new):
             how = self._table(queued).worth(queued, event, old, new)
             if how is not Requeue.NOT:
-                self._tell(self._places.requeue(queued, how, event.label))
-            if queued.uid not in self._places.pool:
+                self._tell(self._queues.requeue(queued, how, event.label))
+            if queued.uid not in self._queues.pool:
                 return
 
     # -- attempts -----------------------------------------------------------------------------------------------------
@@ -221,15 +228,15 @@ class SchedulingQueue:
 
         With no active pod left, a refused one that is backing off is taken early: its turn costs nobody anything.
         """
-        queued = self._places.pop()
-        return None if queued is None else self._in_the_air(queued)
+        queued = self._queues.pop()
+        return None if queued is None else self._start_flight(queued)
 
     def take_nowait(self, pod: Pod) -> QueuedPod | None:
         """Pop this very pod, wherever it waits; None when it does not. For whoever decides on the order himself."""
-        queued = self._places.remove(uid_of(pod))
-        return None if queued is None else self._in_the_air(queued)
+        queued = self._queues.remove(uid_of(pod))
+        return None if queued is None else self._start_flight(queued)
 
-    def _in_the_air(self, queued: QueuedPod) -> QueuedPod:
+    def _start_flight(self, queued: QueuedPod) -> QueuedPod:
         queued.attempts += 1
         self._in_flight.start(queued.info)
         return queued
@@ -275,11 +282,11 @@ class SchedulingQueue:
         if queued.rejectors and uid in self._in_flight:
             how = self._table(queued).worth_since(queued, self._in_flight.events_for(uid))
         self._in_flight.done(uid)
-        return self._tell(self._places.take_back(queued, how, SCHEDULE_ATTEMPT_FAILURE))
+        return self._tell(self._queues.take_back(queued, how, SCHEDULE_ATTEMPT_FAILURE))
 
     def _newest(self, queued: QueuedPod, pod: Pod | None) -> PodInfo | None:
         """The popped pod as it is now; None if it is not to come back."""
-        if self._places.get(queued.uid) is not None:
+        if self._queues.get(queued.uid) is not None:
             return None
         flight = self._in_flight.get(queued.uid)
         if flight is not None and (flight.is_gone or pod is None or pod is flight.info.pod):
@@ -299,12 +306,12 @@ class SchedulingQueue:
         """
         if event.is_wildcard or any(table.caring(event) for table in self._tables.values()):
             self._move(self._those_helped(event, old, new, pre_check), event)
-            self._in_flight.record(Seen(event, old, new, pre_check))
+            self._in_flight.record(RecordedEvent(event, old, new, pre_check))
 
     def _those_helped(
         self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None
     ) -> Iterator[tuple[QueuedPod, Requeue]]:
-        pool = self._places.pool
+        pool = self._queues.pool
         if event.is_wildcard:
             waiting = [queued for queued in pool if pre_check is None or pre_check(queued.pod)]
             yield from ((queued, Requeue.AFTER_BACKOFF) for queued in waiting)
@@ -341,48 +348,48 @@ class SchedulingQueue:
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Try these pods now, whatever they wait for; one in flight is tried again when it comes back."""
-        places, why = self._places, FORCE_ACTIVATE.label
+        places, why = self._queues, FORCE_ACTIVATE.label
         for uid in map(uid_of, pods):
             if (queued := places.pool.get(uid)) is not None:
                 self._tell(places.to_active(queued, why))
             elif (queued := places.backoff.remove(uid)) is not None:
                 self._tell(places.to_active(queued, why, has_passed_gates=True))
             elif uid in self._in_flight:
-                self._in_flight.record(Seen(FORCE_ACTIVATE, None, None, only=uid))
+                self._in_flight.record(RecordedEvent(FORCE_ACTIVATE, None, None, only=uid))
 
     def gate_opened(self, pod: Pod, plugin: str) -> None:
         """A PreEnqueue plugin lets this pod past from now on: if it held it, what it was kept from is made up for."""
-        queued = self._places.pool.get(uid_of(pod))
+        queued = self._queues.pool.get(uid_of(pod))
         if queued is not None and queued.gating_plugin == plugin:
-            self._tell(self._places.requeue(queued, Requeue.AFTER_BACKOFF, FORCE_ACTIVATE.label))
+            self._tell(self._queues.requeue(queued, Requeue.AFTER_BACKOFF, FORCE_ACTIVATE.label))
 
-    def let_down(self, pod: Pod) -> None:
+    def preemption_failed(self, pod: Pod) -> None:
         """What was begun for an unschedulable pod has failed: it is tried again, after a backoff as for an error."""
-        queued = self._places.pool.get(uid_of(pod))
+        queued = self._queues.pool.get(uid_of(pod))
         if queued is not None:
             queued.queued_at, queued.backoff_until = self._clock.monotonic(), None
             queued.consecutive_errors += 1
-            self._tell(self._places.requeue(queued, Requeue.AFTER_BACKOFF, SCHEDULE_ATTEMPT_FAILURE))
+            self._tell(self._queues.requeue(queued, Requeue.AFTER_BACKOFF, SCHEDULE_ATTEMPT_FAILURE))
 
     def flush_backoff_completed(self, now_s: float) -> None:
         """Make pods active whose backoff is over. Call it every second, or at `next_backoff_completion_at`."""
-        for queued in self._places.backoff.pop_completed(now_s):
-            self._tell(self._places.to_active(queued, BACKOFF_COMPLETE, has_passed_gates=True))
+        for queued in self._queues.backoff.pop_completed(now_s):
+            self._tell(self._queues.to_active(queued, BACKOFF_COMPLETE, has_passed_gates=True))
 
     def next_backoff_completion_at(self) -> float | None:
         """The first instant at which `flush_backoff_completed` will find something; None when nobody backs off."""
-        return self._places.backoff.next_completion_at()
+        return self._queues.backoff.next_completion_at()
 
     def flush_unschedulable_leftover(self, now_s: float) -> None:
         """Try pods again that have waited for an event too long. Call it every 30 seconds."""
-        overdue = [queued for queued in self._places.pool if now_s - queued.waiting_since() > self._max_unschedulable_s]
+        overdue = [queued for queued in self._queues.pool if now_s - queued.waiting_since() > self._max_unschedulable_s]
         for queued in overdue:
             queued.was_flushed, queued.flushed_at = True, now_s
         self._move(((queued, Requeue.AFTER_BACKOFF) for queued in overdue), UNSCHEDULABLE_TIMEOUT)
 
     def _move(self, helped: Iterable[tuple[QueuedPod, Requeue]], event: ClusterEvent) -> None:
         why = event.label
-        landed = {self._places.requeue(queued, how, why) for queued, how in helped}
+        landed = {self._queues.requeue(queued, how, why) for queued, how in helped}
         if not landed.isdisjoint(_CAN_BE_POPPED):
             self.on_active()
 
@@ -390,15 +397,15 @@ class SchedulingQueue:
 
     def pending_pods(self) -> dict[QueueName, int]:
         """How many pods wait where: what scheduler_pending_pods shows. Those in flight wait nowhere."""
-        return self._places.counts()
+        return self._queues.counts()
 
     def refusals(self) -> dict[tuple[str, str], int]:
         """(plugin, profile) -> in the way of how many waiting pods: what scheduler_unschedulable_pods shows."""
-        return dict(self._places.refusals)
+        return dict(self._queues.refusals)
 
     def pods_in(self, queue: QueueName) -> list[QueuedPod]:
         """The pods of one place, in its order."""
-        return list(self._places.pods_in(queue))
+        return list(self._queues.pods_in(queue))
 
     def in_flight(self) -> list[Pod]:
         """The newest versions of the pods that are being tried, in the order they were popped."""
@@ -411,13 +418,13 @@ class SchedulingQueue:
 
     def get(self, pod: Pod) -> QueuedPod | None:
         """The pod as it waits; None when it is in flight or not known."""
-        return self._places.get(uid_of(pod))
+        return self._queues.get(uid_of(pod))
 
     def _known(self, uid: str) -> PodInfo | None:
         flight = self._in_flight.get(uid)
         if flight is not None:
             return None if flight.is_gone else flight.info
-        queued = self._places.get(uid)
+        queued = self._queues.get(uid)
         return queued.info if queued is not None else None
 
     def _table(self, queued: QueuedPod) -> HintTable:

@@ -56,13 +56,13 @@ def assume(storage: Storage, pod: PodInfo, plan: VolumePlan, node_name: str) -> 
     assumed = Assumed(pod, node_name)
     try:
         for binding in plan.static:
-            volume = given_to(binding.volume, binding.claim)
+            volume = with_claim_ref(binding.volume, binding.claim)
             if volume is not binding.volume:
                 storage.volumes.assume(volume)
                 assumed.held_volumes[volume.key] = volume
             assumed.bindings.append(StaticBinding(binding.claim, volume))
         for claim in {each.claim.key: each.claim for each in plan.provisions}.values():
-            sent = sent_to(claim, node_name)
+            sent = with_selected_node(claim, node_name)
             if sent is not claim:
                 storage.claims.assume(sent)
                 assumed.held_claims[sent.key] = sent
@@ -79,7 +79,7 @@ def revert(storage: Storage, assumed: Assumed) -> None:
     _restore(storage.claims, assumed.held_claims)
 
 
-def given_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
     """The volume as it says whose it is; the same object when it does already. Mirrors GetBindVolumeToClaim.
 
     The annotation says that nobody asked for this very pair, so that the binder may part it again; a volume that was
@@ -98,7 +98,7 @@ def given_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persiste
     return changed
 
 
-def sent_to(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
+def with_selected_node(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
     """The claim as it asks for a volume on that node; the same object when it does already."""
     return claim if claim.selected_node == node_name else _annotated(claim, SELECTED_NODE, node_name)
 
@@ -138,7 +138,7 @@ async def write(api: Api, storage: Storage, assumed: Assumed) -> None:
     try:
         for number, (claim, volume) in enumerate([(each.claim, each.volume) for each in assumed.bindings]):
             known = storage.volumes.api(volume.key)
-            if known is None or given_to(known, claim) is not known:
+            if known is None or with_claim_ref(known, claim) is not known:
                 known = await api.patch(volume, _volume_patch(volume))
             assumed.bindings[number] = StaticBinding(claim, known)
             assumed.held_volumes.pop(volume.key, None)
@@ -154,7 +154,7 @@ async def write(api: Api, storage: Storage, assumed: Assumed) -> None:
 
 
 def _volume_patch(volume: PersistentVolume) -> dict[str, Any]:
-    """What `given_to` may have changed of a volume."""
+    """What `with_claim_ref` may have changed of a volume."""
     patch: dict[str, Any] = {"spec": {"claimRef": msgspec.to_builtins(volume.spec.claim_ref)}}
     if BOUND_BY_CONTROLLER in volume.metadata.annotations:
         patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: volume.metadata.annotations[BOUND_BY_CONTROLLER]}}

@@ -48,7 +48,7 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _MOST_BITS = 63
 
 
-class Making(NamedTuple):
+class ProvisioningDemand(NamedTuple):
     """Claims whose volumes are to be made on a node, with what that takes: the same wherever it is asked."""
 
     claims: tuple[PersistentVolumeClaim, ...]
@@ -73,11 +73,11 @@ class VolumeFit:
         self.is_joint = is_joint
         self.index = cluster.index(CapacityIndex)
         self.static = cluster.index(StaticVolumes)
-        self._last_made: tuple[tuple[object, ...], Making | None] = ((), None)
+        self._last_made: tuple[tuple[object, ...], ProvisioningDemand | None] = ((), None)
 
     # -- what is to be made -------------------------------------------------------------------------------------------
 
-    def making(self, claims: Sequence[PersistentVolumeClaim]) -> Making:
+    def provisioning_demand(self, claims: Sequence[PersistentVolumeClaim]) -> ProvisioningDemand:
         """What it takes to make volumes for these claims."""
         storage, is_joint = self.cluster.storage, self.is_joint
         topologies: list[tuple[TopologySelectorTerm, ...]] = []
@@ -107,51 +107,51 @@ class VolumeFit:
             if not is_joint:
                 order.append((name, places[-1], of_class.allowed_topologies if of_class is not None else ()))
         units = tuple([Group(name, descending(each)) for name, each in zip(names, sizes, strict=True)])
-        return Making(tuple(claims), tuple(places), units, tuple(topologies), is_hopeless, tuple(order))
+        return ProvisioningDemand(tuple(claims), tuple(places), units, tuple(topologies), is_hopeless, tuple(order))
 
-    def all_made(self, demand: Demand) -> Making:
+    def all_provisioned(self, demand: Demand) -> ProvisioningDemand:
         """What is to be made where no free volume is taken and every volume that can be rebuilt is."""
         if len(demand.loose) == 1 and not demand.pinned and not demand.rebuilds:
             return self._like_the_last(demand.loose)
         rebuilt = [each.claim for each in demand.rebuilds]
-        return self.making((*demand.pinned, *by_size((*demand.loose, *rebuilt))))
+        return self.provisioning_demand((*demand.pinned, *by_size((*demand.loose, *rebuilt))))
 
-    def _like_the_last(self, claims: tuple[PersistentVolumeClaim, ...]) -> Making:
+    def _like_the_last(self, claims: tuple[PersistentVolumeClaim, ...]) -> ProvisioningDemand:
         """What one claim takes. Pods of a workload come one after another and ask for the same: most find it done."""
         (claim,) = claims
         asked = (claim.class_name, claim.requested, self.cluster.storage.rules_tick)
         known, last = self._last_made
         if known != asked or last is None:
-            last = self.making(claims)
+            last = self.provisioning_demand(claims)
             self._last_made = (asked, last)
             return last
-        return Making(claims, last.places, last.units, last.topologies, last.is_hopeless, last.order)
+        return ProvisioningDemand(claims, last.places, last.units, last.topologies, last.is_hopeless, last.order)
 
     def has_free_volumes(self, demand: Demand) -> bool:
         return bool(demand.loose) and self.static.may_match(demand.loose)
 
     # -- judging rows -------------------------------------------------------------------------------------------------
 
-    def refusals_of_making(self, making: Making, rows: Rows) -> Bits:
+    def refusals_of_provisioning(self, provisioning: ProvisioningDemand, rows: Rows) -> Bits:
         """What stands against making these volumes on each row."""
         cluster = self.cluster
-        if making.is_hopeless and self.is_joint:
+        if provisioning.is_hopeless and self.is_joint:
             return np.full(row_count(rows), _BIND, dtype=np.int64)
         if not self.is_joint:
-            return self._one_by_one(making, rows)
+            return self._one_by_one(provisioning, rows)
         bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
-        own = self.promised_before(making)
-        for unit in making.units:
+        own = self.promised_before(provisioning)
+        for unit in provisioning.units:
             bits[~self.index.of(unit.class_name).fits(self.policy, unit.sizes, rows, own)] = _SPACE
-        for terms in making.topologies:
+        for terms in provisioning.topologies:
             bits[~in_topology(cluster, terms, rows)] = _BIND
         return bits
 
-    def refusal_at(self, making: Making, row: int) -> int:
+    def refusal_at(self, provisioning: ProvisioningDemand, row: int) -> int:
         """The same for one row, in plain numbers: the row that took the pod before is asked about most."""
-        if making.is_hopeless or making.topologies or not self.is_joint:
-            return int(self.refusals_of_making(making, slice(row, row + 1))[0])
-        for unit in making.units:
+        if provisioning.is_hopeless or provisioning.topologies or not self.is_joint:
+            return int(self.refusals_of_provisioning(provisioning, slice(row, row + 1))[0])
+        for unit in provisioning.units:
             if self.index.of(unit.class_name).choice_at(self.policy, unit.sizes, row) == NOTHING:
                 return _SPACE
         return 0
@@ -204,19 +204,19 @@ class VolumeFit:
 
     def _loose(self, demand: Demand, rebuilds: Sequence[Rebuild], rows: Rows) -> Bits:
         bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
-        for making, places, _ in self.makings(demand, rebuilds, rows):
-            if making.claims:
-                bits[places] = self.refusals_of_making(making, row_numbers(rows)[places])
+        for provisioning, places, _ in self.provisioning_demands(demand, rebuilds, rows):
+            if provisioning.claims:
+                bits[places] = self.refusals_of_provisioning(provisioning, row_numbers(rows)[places])
         return bits
 
-    def makings(
+    def provisioning_demands(
         self, demand: Demand, rebuilds: Sequence[Rebuild], rows: Rows
-    ) -> Iterator[tuple[Making, npt.NDArray[np.intp], Match | None]]:
+    ) -> Iterator[tuple[ProvisioningDemand, npt.NDArray[np.intp], Match | None]]:
         """What is to be made on which of these rows, after the free volumes that exist there are taken."""
         rebuilt = [each.claim for each in demand.rebuilds if each in rebuilds]
         if not self.has_free_volumes(demand):
-            making = self.making((*demand.pinned, *by_size((*demand.loose, *rebuilt))))
-            yield making, np.arange(row_count(rows)), None
+            provisioning = self.provisioning_demand((*demand.pinned, *by_size((*demand.loose, *rebuilt))))
+            yield provisioning, np.arange(row_count(rows)), None
             return
         match = self.static.match(demand.loose, rows)
         # Rows on which the same claims find a volume have the same left to be made: one bit a claim tells them apart.
@@ -226,14 +226,14 @@ class VolumeFit:
             pattern |= (chosen >= 0).astype(bits) << place
         for each in np.unique(pattern).tolist():
             left = [claim for place, claim in enumerate(match.claims) if not each >> place & 1]
-            making = self.making((*demand.pinned, *by_size((*left, *rebuilt))))
-            yield making, np.flatnonzero(pattern == each), match
+            provisioning = self.provisioning_demand((*demand.pinned, *by_size((*left, *rebuilt))))
+            yield provisioning, np.flatnonzero(pattern == each), match
 
-    def _one_by_one(self, making: Making, rows: Rows) -> Bits:
+    def _one_by_one(self, provisioning: ProvisioningDemand, rows: Rows) -> Bits:
         """Each claim on its own, in order; the first that fails on a row is what is told. As kube-scheduler 1.36."""
         storage = self.cluster.storage
         bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
-        for claim in making.claims:
+        for claim in provisioning.claims:
             of_class = storage.classes.get(claim.class_name)
             if of_class is None or of_class.provisioner in ("", NO_PROVISIONER):
                 bits[bits == 0] = _BIND
@@ -259,36 +259,38 @@ class VolumeFit:
         )
         if demand.is_settled:
             return VolumePlan(bound)
-        making, _, match = next(self.makings(demand, rebuilds, slice(row, row + 1)))
+        provisioning, _, match = next(self.provisioning_demands(demand, rebuilds, slice(row, row + 1)))
         static = () if match is None else tuple(_bindings(match, 0))
-        return VolumePlan(bound, static, self.provisions(making, row, rebuilt))
+        return VolumePlan(bound, static, self.provisions(provisioning, row, rebuilt))
 
-    def provisions(self, making: Making, row: int, rebuilt: Collection[Key] = ()) -> tuple[Provision, ...]:
+    def provisions(
+        self, provisioning: ProvisioningDemand, row: int, rebuilt: Collection[Key] = ()
+    ) -> tuple[Provision, ...]:
         """What each volume to be made on a node would be made of."""
         chosen = [
             None if number == NOTHING else self.index.of(unit.class_name).entries[number].capacity
-            for unit, number in zip(making.units, self.choices_at(making, row), strict=True)
+            for unit, number in zip(provisioning.units, self.choices_at(provisioning, row), strict=True)
         ]
         return tuple(
             [
                 Provision(claim, chosen[place] if place >= 0 else None, claim.key in rebuilt)
-                for claim, place in zip(making.claims, making.places, strict=True)
+                for claim, place in zip(provisioning.claims, provisioning.places, strict=True)
             ]
         )
 
-    def choices_at(self, making: Making, row: int) -> tuple[int, ...]:
+    def choices_at(self, provisioning: ProvisioningDemand, row: int) -> tuple[int, ...]:
         """For each unit the number of the object it would take, `NOTHING` if there is none."""
-        own = self.promised_before(making)
+        own = self.promised_before(provisioning)
         found = []
-        for unit in making.units:
+        for unit in provisioning.units:
             found.append(self.index.of(unit.class_name).choice_at(self.policy, unit.sizes, row, own))
         return tuple(found)
 
-    def promised_before(self, making: Making) -> tuple[Key, ...]:
+    def promised_before(self, provisioning: ProvisioningDemand) -> tuple[Key, ...]:
         """Claims that may be in the ledger already: those that a node was selected for. What they have is theirs."""
         if self.policy.promised is None:
             return ()
-        return tuple([claim.key for claim in making.claims if claim.selected_node])
+        return tuple([claim.key for claim in provisioning.claims if claim.selected_node])
 
 
 def _bindings(match: Match, place: int) -> Iterator[StaticBinding]:

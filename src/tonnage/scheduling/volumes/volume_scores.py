@@ -18,7 +18,7 @@ from tonnage.scheduling.volumes.capacity.pools import MOST_BYTES
 from tonnage.scheduling.volumes.demand import Demand, Rebuild
 from tonnage.scheduling.volumes.free_storage_scores import class_score, class_scores, mean, mean_of
 from tonnage.scheduling.volumes.static_volumes import Match
-from tonnage.scheduling.volumes.volume_fit import Making, VolumeFit
+from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
 
 
 class VolumeScores:
@@ -27,18 +27,18 @@ class VolumeScores:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
 
-    def of_making(self, fit: VolumeFit, making: Making, rows: Rows) -> Ints:
+    def of_provisioning(self, fit: VolumeFit, provisioning: ProvisioningDemand, rows: Rows) -> Ints:
         """Every row by the objects that these volumes would be made of there."""
-        own = fit.promised_before(making)
-        if len(making.units) == 1:
-            (unit,) = making.units
+        own = fit.promised_before(provisioning)
+        if len(provisioning.units) == 1:
+            (unit,) = provisioning.units
             asked_bytes = min(sum(unit.sizes), MOST_BYTES)
             return fit.index.of(unit.class_name).by_choice(
                 fit.policy, unit.sizes, rows, own, lambda scored: class_scores(self._shape, asked_bytes, scored)
             )
         requested: dict[str, Ints] = {}
         capacity: dict[str, Ints] = {}
-        for unit in making.units:
+        for unit in provisioning.units:
             index = fit.index.of(unit.class_name)
             numbers = index.choices(fit.policy, unit.sizes, rows, own)
             is_known = numbers != NOTHING
@@ -53,10 +53,10 @@ class VolumeScores:
         scores = [class_scores(self._shape, requested[name], capacity[name]) for name in requested]
         return mean(scores, [(capacity[name] != _UNKNOWN).astype(np.int64) for name in requested])
 
-    def at(self, fit: VolumeFit, making: Making, row: int) -> int:
+    def at(self, fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> int:
         """The same for one row, in plain numbers."""
-        if len(making.units) == 1:
-            (unit,) = making.units
+        if len(provisioning.units) == 1:
+            (unit,) = provisioning.units
             index = fit.index.of(unit.class_name)
             number = index.choice_at(fit.policy, unit.sizes, row)
             return (
@@ -66,7 +66,7 @@ class VolumeScores:
             )
         requested: dict[str, int] = {}
         capacity: dict[str, int] = {}
-        for unit in making.units:
+        for unit in provisioning.units:
             index = fit.index.of(unit.class_name)
             number = index.choice_at(fit.policy, unit.sizes, row)
             if number != NOTHING:
@@ -83,11 +83,11 @@ class VolumeScores:
 
     def _of(self, fit: VolumeFit, demand: Demand, rebuilds: Sequence[Rebuild], rows: Rows) -> Ints:
         found: Ints = np.zeros(row_count(rows), dtype=np.int64)
-        for making, places, match in fit.makings(demand, rebuilds, rows):
+        for provisioning, places, match in fit.provisioning_demands(demand, rebuilds, rows):
             if match is not None and (match.chosen[:, places] >= 0).any():
                 found[places] = self._of_match(match, places)
-            elif making.units:
-                found[places] = self.of_making(fit, making, row_numbers(rows)[places])
+            elif provisioning.units:
+                found[places] = self.of_provisioning(fit, provisioning, row_numbers(rows)[places])
         return found
 
     def _of_match(self, match: Match, places: Ints) -> Ints:

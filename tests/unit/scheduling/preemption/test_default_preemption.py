@@ -425,7 +425,7 @@ class Liar(NodeFilter):
 
     name = "Liar"
 
-    def only_relents(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         return True
 
     def filter_node(self, cycle: Cycle, view: NodeView) -> Status | None:

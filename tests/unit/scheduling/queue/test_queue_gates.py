@@ -193,8 +193,8 @@ def test_a_pod_that_waits_for_an_event_goes_on_waiting_when_a_gate_opens() -> No
 def test_a_pod_that_was_let_down_is_tried_after_a_backoff_and_not_early() -> None:
     rig = Rig(HINTS)
     rig.park(pod("a"), "Taints")
-    rig.queue.let_down(pod("a"))
-    rig.queue.let_down(pod("stranger"))
+    rig.queue.preemption_failed(pod("a"))
+    rig.queue.preemption_failed(pod("stranger"))
     assert rig.where(pod("a")) == "backoff" and rig.queue.pop_nowait() is None
     rig.clock.advance(2.0)
     rig.queue.flush_backoff_completed(rig.clock.monotonic())

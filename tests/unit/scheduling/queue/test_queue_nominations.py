@@ -200,9 +200,9 @@ def test_a_pod_that_goes_where_it_was_expected_gives_no_room_and_elsewhere_it_do
     rig = parked(1)
     rig.add(nominated("a", "n", priority=5), nominated("b", "n", priority=5))
     a, b = rig.pop(), rig.pop()
-    rig.queue.settle_on(a.pod, "n")
+    rig.queue.pod_assumed(a.pod, "n")
     assert expected(rig, "n") == ["b"] and rig.names(QueueName.UNSCHEDULABLE) == ["p1"]
-    rig.queue.settle_on(b.pod, "m")
+    rig.queue.pod_assumed(b.pod, "m")
     assert is_empty(rig) and rig.names(QueueName.UNSCHEDULABLE) == []
 
 
@@ -231,6 +231,6 @@ def test_a_pod_that_fails_comes_back_as_the_informer_knows_it() -> None:
     rig = Rig()
     rig.add(pod("a"))
     popped = rig.pop()
-    rig.queue.settle_on(popped.pod, "n")  # it waits for permission, and its updates are not handed in
+    rig.queue.pod_assumed(popped.pod, "n")  # it waits for permission, and its updates are not handed in
     rig.queue.add_unschedulable_if_not_present(popped, unschedulable_plugins=["Room"], pod=nominated("a", "n"))
     assert expected(rig, "n") == ["a"]

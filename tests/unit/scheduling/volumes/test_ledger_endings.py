@@ -6,7 +6,7 @@ import pytest
 from ledger_rig import NODE_1, NODE_2, ZONE, Rig, bound, made, written
 
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.volumes.bind_volumes import sent_to
+from tonnage.scheduling.volumes.bind_volumes import with_selected_node
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, volume
 
@@ -165,7 +165,9 @@ def test_an_attempt_that_failed_before_it_was_written_promises_nothing(rig: Rig,
 def test_claims_that_were_never_assumed_are_let_go_with_the_attempt(rig: Rig) -> None:
     web = rig.pod("web", "data")
     rig.ledger.reserve(
-        rig.storage.capacities["kube-system/fast-node-1"], web, [sent_to(rig.claim("default/data"), "node-1")]
+        rig.storage.capacities["kube-system/fast-node-1"],
+        web,
+        [with_selected_node(rig.claim("default/data"), "node-1")],
     )
     assert rig.gibs() == [20]
     rig.ledger.release(web.uid)

@@ -21,7 +21,7 @@ from tonnage.scheduling.cluster.assumed_objects import OutOfSync
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SUCCESS, Api, Code, Status
-from tonnage.scheduling.volumes.bind_volumes import Assumed, assume, check, given_to, revert, write
+from tonnage.scheduling.volumes.bind_volumes import Assumed, assume, check, revert, with_claim_ref, write
 from tonnage.scheduling.volumes.plan import Provision, StaticBinding, VolumePlan
 from tonnage.testing.builders import cluster_of, node
 from tonnage.testing.storage_builders import claim, pod_with, volume
@@ -128,20 +128,20 @@ def test_a_static_volume_is_assumed_to_be_its_claims():
 
 def test_a_volume_kept_for_the_claim_by_name_gets_its_uid_and_no_annotation():
     kept = volume("pv-1", claim="default/data", claim_uid="", phase="Available")
-    given = given_to(kept, claim("data"))
+    given = with_claim_ref(kept, claim("data"))
     assert given.spec.claim_ref is not None and given.spec.claim_ref.uid == "default-data"
     assert given.metadata.annotations == {}
 
 
 def test_a_volume_that_was_another_lifes_is_marked_as_given_by_the_scheduler():
-    given = given_to(volume("pv-1", claim="default/data", claim_uid="an-older-life"), claim("data"))
+    given = with_claim_ref(volume("pv-1", claim="default/data", claim_uid="an-older-life"), claim("data"))
     assert given.spec.claim_ref is not None and given.spec.claim_ref.uid == "default-data"
     assert given.metadata.annotations == {BOUND_BY_CONTROLLER: "yes"}
 
 
 def test_a_volume_that_is_the_claims_already_is_left_as_it_is():
     has = volume("pv-1", claim="default/data")
-    assert given_to(has, claim("data")) is has
+    assert with_claim_ref(has, claim("data")) is has
 
 
 def test_a_claim_is_assumed_to_be_sent_to_its_node():

@@ -45,7 +45,7 @@ from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.static_volumes import Match
-from tonnage.scheduling.volumes.volume_fit import NO_PROVISIONER, Making, VolumeFit
+from tonnage.scheduling.volumes.volume_fit import NO_PROVISIONER, ProvisioningDemand, VolumeFit
 
 
 class VolumeAccount:
@@ -66,26 +66,26 @@ class VolumeAccount:
         fit, demand = self._fit, self._demand
         rows = np.array(sorted(self._cluster.row_of.values()), dtype=np.intp)
         found: dict[int, NodeAccount] = {}
-        for making, places, match in fit.makings(demand, demand.rebuilds, rows):
+        for provisioning, places, match in fit.provisioning_demands(demand, demand.rebuilds, rows):
             for place in places.tolist():
                 row = int(rows[place])
-                found[row] = self._node(row, demand.rebuilds, making, match, place)
+                found[row] = self._node(row, demand.rebuilds, provisioning, match, place)
         for own in {each.row for each in demand.rebuilds if each.row >= 0}:
             # On its own node a volume stays where it is.
             rebuilds = tuple(each for each in demand.rebuilds if each.row != own)
-            making, _, match = next(fit.makings(demand, rebuilds, slice(own, own + 1)))
-            found[own] = self._node(own, rebuilds, making, match, 0)
+            provisioning, _, match = next(fit.provisioning_demands(demand, rebuilds, slice(own, own + 1)))
+            found[own] = self._node(own, rebuilds, provisioning, match, 0)
         return found
 
     def _node(
-        self, row: int, rebuilds: Sequence[Rebuild], making: Making, match: Match | None, place: int
+        self, row: int, rebuilds: Sequence[Rebuild], provisioning: ProvisioningDemand, match: Match | None, place: int
     ) -> NodeAccount:
         rebuilt = {each.claim.key for each in rebuilds}
         claims = [self._bound(claim, volume, row) for claim, volume in self._demand.bound if claim.key not in rebuilt]
         claims += [
             ClaimAccount(claim.key, STATIC, _bytes(claim), volume.name) for claim, volume in _static(match, place)
         ]
-        claims += self._made(row, making, rebuilt)
+        claims += self._made(row, provisioning, rebuilt)
         return NodeAccount(tuple(self._with_slots(claims, row)))
 
     # -- volumes that exist -------------------------------------------------------------------------------------------
@@ -107,9 +107,9 @@ class VolumeAccount:
 
     # -- volumes that are to be made ----------------------------------------------------------------------------------
 
-    def _made(self, row: int, making: Making, rebuilt: set[Key]) -> Iterator[ClaimAccount]:
+    def _made(self, row: int, provisioning: ProvisioningDemand, rebuilt: set[Key]) -> Iterator[ClaimAccount]:
         supplies: dict[tuple[str, int | None], Supply] = {}
-        for claim in making.claims:
+        for claim in provisioning.claims:
             name, size = claim.class_name, counted_bytes(claim, self._storage)
             volume, miss = "", self._not_here(claim, row)
             if claim.key in rebuilt:
@@ -119,7 +119,7 @@ class VolumeAccount:
             if size is not None:
                 group = (name, None if self._fit.is_joint else size)
                 if group not in supplies:
-                    supplies[group] = self._supply(row, making, name, size)
+                    supplies[group] = self._supply(row, provisioning, name, size)
                 supply = supplies[group]
             kind = REBUILD if claim.key in rebuilt else DYNAMIC
             yield ClaimAccount(claim.key, kind, _bytes(claim), volume, supply, miss or supply.miss)
@@ -136,13 +136,13 @@ class VolumeAccount:
             return elsewhere(f"class {of_class.name} makes no volumes here (allowedTopologies)")
         return None
 
-    def _supply(self, row: int, making: Making, class_name: str, size: int) -> Supply:
+    def _supply(self, row: int, provisioning: ProvisioningDemand, class_name: str, size: int) -> Supply:
         """The object that takes all claims of a class, or the one that comes nearest."""
         objects = self._fit.index.of(class_name)
         numbers = objects.numbers_at(row)
         if not numbers:
             return Supply(miss=out_of_reach(class_name))
-        claims = {claim.key: claim for claim in making.claims if claim.class_name == class_name}
+        claims = {claim.key: claim for claim in provisioning.claims if claim.class_name == class_name}
         counted = {key: counted_bytes(claim, self._storage) for key, claim in claims.items()}
         sized = {
             key: each for key, each in counted.items() if each is not None and (self._fit.is_joint or each == size)
