@@ -24,6 +24,16 @@ def test_the_tour_names_every_part_of_the_package():
     assert missing == []
 
 
+def test_every_file_that_the_tour_names_by_its_folder_is_there():
+    source = ROOT / "src" / "tonnage"
+    named = set(re.findall(r"`((?:[a-z0-9_]+/)+(?:[a-z0-9_]+\.py)?)`", ARCHITECTURE))
+    assert len(named) > 30
+    inner = {path.relative_to(source).as_posix() for path in source.rglob("*")}
+    missing = {each for each in named if each.rstrip("/") not in inner}
+    # In the paragraph of a package its own folders go without the package's name.
+    assert {each for each in missing if not any(path.endswith(f"/{each.rstrip('/')}") for path in inner)} == set()
+
+
 def test_the_readme_names_every_command_and_every_gate():
     assert [name for name in COMMANDS if f"tonnage {name}" not in README] == []
     assert [gate for gate in Gates.table() if f"`{gate}`" not in README] == []

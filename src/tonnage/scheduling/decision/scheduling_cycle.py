@@ -209,7 +209,7 @@ class Decider:
     def new_cycle(self, cluster: Cluster, pod: PodInfo, nominated_here: Sequence[PodInfo] = ()) -> Cycle | Status:
         """A cycle of its own, PreFilter done, for questions about a cluster as it might be; or who refuses the pod.
 
-        `nominated_here` are pods that were put on the row in question, and what they still need of storage is theirs too.
+        `nominated_here` are pods that were put on the row in question; what they still need of storage is theirs too.
         """
         cycle = Cycle(pod, cluster)
         cycle.nominated_here = nominated_here
