@@ -1,8 +1,9 @@
 # `make` lists what there is. Every target sets up what it needs.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
+UNIT_TESTS := tests/unit tests/parity tests/properties $(filter-out %/test_examples_run.py,$(wildcard tests/test_*.py))
 
-.PHONY: help setup test test-all check fix package proto demo perf ci
+.PHONY: help setup test test-unit test-all check fix package proto demo perf ci
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -10,13 +11,16 @@ help:  ## list the targets
 setup:  ## make .venv with everything the lock file pins
 	@scripts/setup-venv requirements-dev.lock
 
+test-unit: setup  ## what starts no process of its own (a minute on two cores)
+	$(PY) -m pytest -n 2 -m "not slow and not process" $(UNIT_TESTS)
+
 test: setup  ## the fast suite (a few minutes on two cores)
 	$(PY) -m pytest -n 2 -m "not slow"
 
 test-all: setup  ## the slow ones as well
 	$(PY) -m pytest -n 2
 
-check: setup  ## format, lint, types, layers
+check: setup  ## format, lint, types (src and tests), layers
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tonnage.cli import COMMANDS
 from tonnage.gates import Gates
 
@@ -51,6 +53,7 @@ def test_every_make_target_in_the_documents_exists():
         assert set(re.findall(r"^make ([a-z-]+)", document, re.MULTILINE)) <= targets
 
 
+@pytest.mark.process
 def test_the_explain_commands_of_the_readme_answer():
     commands = re.findall(r"^\./tonnage (explain -f [^#\n]+)", README, re.MULTILINE)
     assert commands

@@ -93,6 +93,7 @@ def test_every_public_name_is_there(module: str):
     assert set(found.__all__) <= set(dir(found))
 
 
+@pytest.mark.process
 def test_the_module_for_tests_loads_what_is_asked_for_and_no_more():
     asks = "import sys, tonnage.testing as t; print('numpy' in sys.modules); t.node; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True)

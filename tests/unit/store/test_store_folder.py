@@ -120,6 +120,7 @@ async def test_a_second_store_on_the_folder_is_told_who_holds_it(store: Store, f
     assert refused.value.hint == "stop it first, or name another folder"
 
 
+@pytest.mark.process
 async def test_a_second_process_on_the_folder_is_told_who_holds_it(store: Store, folder: Path):
     program = (
         "import asyncio, pathlib, sys; from tonnage.store import Store, StoreInUse\n"

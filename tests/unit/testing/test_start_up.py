@@ -11,6 +11,7 @@ import pytest
 from tonnage.testing.processes import start_up
 
 
+@pytest.mark.process
 def test_a_cluster_that_does_not_get_ready_is_told_in_its_own_words_and_leaves_no_process_open(tmp_path: Path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
