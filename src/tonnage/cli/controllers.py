@@ -218,13 +218,13 @@ def controllers(
 
 async def run(configuration: ControllerManagerConfiguration, options: Options) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
-    clock, rng, measures = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
+    clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
     identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(
             Client.connect(connection_of(options.kubeconfig), clock=clock, user_agent=PROGRAM)
         )
-        calls = sidecar_calls(measures)
+        calls = sidecar_calls(registry)
         drivers = [
             await stack.enter_async_context(
                 CsiClient(address, clock=clock, rng=rng, timeout_s=options.timeout_s, on_call=calls)
@@ -237,7 +237,7 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
                 replace(configuration, drivers=tuple(drivers)),
                 clock=clock,
                 rng=rng,
-                measures=measures,
+                registry=registry,
                 controllers=options.controllers,
                 identity=identity,
                 on_synced=say_ready,
@@ -251,7 +251,7 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
                     host=options.host,
                     port=options.port,
                     tls=_tls(folder, options.host),
-                    registry=measures,
+                    registry=registry,
                     is_healthy=lambda: elector.is_healthy() and manager.is_healthy,
                     is_ready=lambda: manager.is_synced,
                 )

@@ -169,14 +169,14 @@ def node(
 async def _run(
     settings: NodeSettings, kubeconfig_file: Path | None, faults_file: Path | None, listen: tuple[str, int]
 ) -> None:
-    clock, measures = SystemClock(), metrics.new_registry()
+    clock, registry = SystemClock(), metrics.new_registry()
     client = Client.connect(connection_of(kubeconfig_file), clock=clock, user_agent=PROGRAM)
     program = NodeProgram(
         client,
         settings,
         clock=clock,
         rng=random.Random(secrets.randbits(64)),
-        metrics=NodeMetrics(measures),
+        metrics=NodeMetrics(registry),
         faults=None if faults_file is None else FaultFile(faults_file),
     )
     async with AsyncExitStack() as stack:
@@ -190,7 +190,7 @@ async def _run(
                 host=host,
                 port=port,
                 tls=None,
-                registry=measures,
+                registry=registry,
                 is_healthy=lambda: True,
                 is_ready=lambda: program.is_ready,
             )

@@ -94,7 +94,7 @@ def kubeconfig_of(configuration: Configuration, wanted: Path | None) -> Path | N
 
 async def run(configuration: Configuration, options: Options, foreign: ForeignPlugins) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
-    clock, rng, measures = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
+    clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
     limits = configuration.client_connection
     client = Client.connect(
         connection_of(kubeconfig_of(configuration, options.kubeconfig)),
@@ -113,7 +113,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
             configuration,
             clock=clock,
             rng=rng,
-            measures=measures,
+            registry=registry,
             identity=identity,
             foreign=foreign,
             on_synced=_in_step,
@@ -137,7 +137,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
                 host=options.host,
                 port=options.port,
                 tls=tls,
-                registry=measures,
+                registry=registry,
                 is_healthy=elector.is_healthy,
                 is_ready=lambda: program.is_synced,
                 debug={"/debug/reservations": program.reservations.listed},

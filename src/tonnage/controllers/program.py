@@ -1,7 +1,7 @@
 """`tonnage controllers`, the controller manager: one client, one set of informers, the controllers of `registry`.
 
     configuration = ControllerManagerConfiguration()
-    async with ControllerManager(client, configuration, clock=clock, rng=rng, measures=measures) as manager:
+    async with ControllerManager(client, configuration, clock=clock, rng=rng, registry=registry) as manager:
         await manager.run()
 
                                 run() returns, or raises: logged, counted
@@ -53,7 +53,7 @@ class ControllerManager:
         *,
         clock: Clock,
         rng: random.Random,
-        measures: CollectorRegistry,
+        registry: CollectorRegistry,
         controllers: Sequence[str] = ALL,
         identity: str = PROGRAM,
         on_synced: Callable[[], object] = lambda: None,
@@ -77,7 +77,7 @@ class ControllerManager:
             "tonnage_controller_restarts",
             "Controllers that broke and were started again, by name.",
             ("name",),
-            registry=measures,
+            registry=registry,
         )
         self._broken: set[str] = set()
 

@@ -14,6 +14,7 @@ from tonnage.errors import Forbidden
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.taints import NOT_READY, UNREACHABLE
+from tonnage.objects.topology_labels import REGION, ZONE
 
 _PODS = BY_PLURAL["", "pods"]
 _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
@@ -21,7 +22,7 @@ _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
 _EVICTION_DELAY_S = 300  # upstream's --default-not-ready-toleration-seconds and --default-unreachable-…
 _EVICTING_TAINTS = (NOT_READY, UNREACHABLE)
 
-TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+TOPOLOGY_LABELS = (ZONE, REGION)
 """The labels of a node that its pods inherit."""
 
 

@@ -18,6 +18,7 @@ from tonnage.node.settings import KUBELET_VERSION, NodeSettings, architecture
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Node, NodeCondition
 from tonnage.objects.document import Doc
+from tonnage.objects.topology_labels import HOSTNAME
 from tonnage.quantity import Quantity
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
@@ -36,7 +37,7 @@ def standard_labels(name: str) -> dict[str, str]:
         "beta.kubernetes.io/arch": architecture(),
         "beta.kubernetes.io/os": "linux",
         "kubernetes.io/arch": architecture(),
-        "kubernetes.io/hostname": name,
+        HOSTNAME: name,
         "kubernetes.io/os": "linux",
     }
 

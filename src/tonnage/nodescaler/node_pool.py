@@ -24,9 +24,9 @@ from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.taints import NO_SCHEDULE, NOT_READY, Taint
+from tonnage.objects.topology_labels import HOSTNAME
 
 POOL_LABEL: Final = "tonnage.dev/node-pool"
-HOSTNAME: Final = "kubernetes.io/hostname"
 TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
 """The taint a node gets before it is removed. The name is the cluster autoscaler's, because others look for it; the
 value is when, in seconds since 1970, as there."""

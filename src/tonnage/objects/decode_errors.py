@@ -100,7 +100,13 @@ def _problem(field: str, value: Any, type_: Any) -> str:
         except InvalidQuantity as exc:
             return exc.message
     expected = " or ".join(_name(choice) for choice in choices)
-    return f"{field}={_shown(value)} is not {expected}; {_remedy(choices[0], value)}"
+    shown = f"{field} (its value is not shown)" if any(map(_is_secret, choices)) else f"{field}={_shown(value)}"
+    return f"{shown} is not {expected}; {_remedy(choices[0], value)}"
+
+
+def _is_secret(choice: Any) -> bool:
+    """Bytes are the data of Secrets, and of nothing else: what stands there is never told, right or wrong."""
+    return choice is bytes or any(map(_is_secret, get_args(choice)))
 
 
 _NAMES: dict[Any, tuple[str, str]] = {

@@ -28,7 +28,7 @@ from tonnage.errors import TonnageError
 from tonnage.plane import forkserver
 
 _STOP_GRACE_S = 10.0
-_FORKSERVER_LOG = "nursery.log"
+_FORKSERVER_LOG = "forkserver.log"
 _OLD_LOG_BYTES = 10 << 20
 
 _log = logs.logger("tonnage.up")

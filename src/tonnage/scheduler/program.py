@@ -50,13 +50,13 @@ class Program:
         *,
         clock: Clock,
         rng: random.Random,
-        measures: CollectorRegistry,
+        registry: CollectorRegistry,
         identity: str = "tonnage-scheduler",
         foreign: ForeignPlugins | None = None,
         on_synced: Callable[[], object] = lambda: None,
     ) -> None:
         self._on_synced = on_synced
-        self.metrics = SchedulerMetrics(measures, clock)
+        self.metrics = SchedulerMetrics(registry, clock)
         self.waits = PreBindWaits(clock)
         self._waiting_pods = WaitingPods()
         self.engine = Engine(

@@ -61,7 +61,7 @@ class Harness:
             QUICK,
             clock=self.clock,
             rng=random.Random(1),
-            measures=CollectorRegistry(),
+            registry=CollectorRegistry(),
             controllers=names or CONTROLLERS,
         )
         async with manager:

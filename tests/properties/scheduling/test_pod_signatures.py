@@ -1,7 +1,7 @@
 """Pods with equal signatures are judged and scored alike by every row-local plugin, wherever they are asked about.
 
 One part of a pod at a time is exchanged for another pod's. If any plugin tells the two apart on any node of a cluster,
-their signatures differ; if a node-only plugin does, their wishes differ.
+their signatures differ; if a node-only plugin does, their node constraints differ.
 """
 
 from __future__ import annotations

@@ -446,3 +446,12 @@ def test_errors_keep_the_decoder_s_own_as_their_cause() -> None:
     with pytest.raises(Unreadable) as caught:
         codec.decode(Pod, pod_json(spec={"priority": "high"}))
     assert isinstance(caught.value.__cause__, msgspec.ValidationError)
+
+
+@pytest.mark.parametrize("data", [{"password": "hunter2!"}, {"password": 7331}, "hunter2!"])
+def test_what_stands_in_a_secret_is_not_told_however_wrong_it_is(data):
+    doc = {"kind": "Secret", "metadata": {"name": "s", "namespace": "n"}, "data": data}
+    with pytest.raises(Unreadable) as refused:
+        codec.decode(Secret, json.dumps(doc).encode())
+    assert "data" in refused.value.message and "(its value is not shown)" in refused.value.message
+    assert "hunter2!" not in str(refused.value) and "7331" not in str(refused.value)

@@ -28,7 +28,7 @@ async def test_a_forkserver_that_ends_is_told_at_once_and_with_its_last_words(tm
         assert failed.value.message == (
             "the process that starts the cluster's programs has ended; its log ends with:\nImportError: no numpy"
         )
-        assert failed.value.hint == f"all of it is in {tmp_path / 'logs' / 'nursery.log'}"
+        assert failed.value.hint == f"all of it is in {tmp_path / 'logs' / 'forkserver.log'}"
     finally:
         await supervisor.close()
         os.close(lock)

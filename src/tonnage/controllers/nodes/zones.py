@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Final
 
 from tonnage.objects.core_v1 import Node
+from tonnage.objects.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
 
 EXCLUDED: Final = "node.kubernetes.io/exclude-disruption"
 """A label: nodes that have it do not count when a zone is judged."""
@@ -51,8 +52,8 @@ class EvictionRates:
 def zone_of(node: Node) -> str:
     """Region and zone as one name; empty for a node that names neither."""
     labels = node.metadata.labels
-    zone = labels.get("failure-domain.beta.kubernetes.io/zone", labels.get("topology.kubernetes.io/zone", ""))
-    region = labels.get("failure-domain.beta.kubernetes.io/region", labels.get("topology.kubernetes.io/region", ""))
+    zone = labels.get(BETA_ZONE, labels.get(ZONE, ""))
+    region = labels.get(BETA_REGION, labels.get(REGION, ""))
     return f"{region}:\0:{zone}" if region or zone else ""
 
 

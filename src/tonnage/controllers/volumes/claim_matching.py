@@ -19,10 +19,8 @@ from tonnage.documents.defaults.persistent_volumes import default_class_for
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.quantity import Quantity
 
 AVAILABLE: Final = "Available"
-_NOTHING: Final = Quantity.from_int(0)
 
 
 def is_bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -51,7 +49,7 @@ def find_matching_volume(
             continue
         if is_delayed or not _is_free_choice(volume, claim):
             continue
-        rank = (len(set(volume.spec.access_modes)), size_of(volume).value(), volume.name)
+        rank = (len(set(volume.spec.access_modes)), volume.size.value(), volume.name)
         if best_rank is None or rank < best_rank:
             best, best_rank = volume, rank
     return best
@@ -61,7 +59,7 @@ def mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
     """Why a volume that a person chose for a claim cannot be bound to it, in upstream's words; empty when it can."""
     if volume.metadata.is_terminating:
         return f'the volume is marked for deletion "{volume.name}"'
-    if size_of(volume).value() < _asked_of(claim).value():
+    if volume.size.value() < claim.requested_size.value():
         return "requested PV is too small"
     if volume.class_name != claim.class_name:
         return "storageClassName does not match"
@@ -81,19 +79,11 @@ def default_class(claim: PersistentVolumeClaim, classes: Iterable[StorageClass])
     return default_class_for(to_doc(claim), [to_doc(each) for each in classes])
 
 
-def size_of(volume: PersistentVolume) -> Quantity:
-    return volume.spec.capacity.get("storage", _NOTHING)
-
-
-def _asked_of(claim: PersistentVolumeClaim) -> Quantity:
-    return claim.requested or _NOTHING
-
-
 def _could_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """What every volume must offer, also one that is bound to the claim."""
     return (
         set(claim.spec.access_modes) <= set(volume.spec.access_modes)
-        and not size_of(volume) < _asked_of(claim)
+        and not volume.size < claim.requested_size
         and volume.spec.volume_mode == claim.spec.volume_mode
         and volume.spec.volume_attributes_class_name == claim.spec.volume_attributes_class_name
         and not volume.metadata.is_terminating

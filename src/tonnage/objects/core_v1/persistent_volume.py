@@ -48,6 +48,9 @@ BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 """Annotation of a claim or a volume: its class, from before that was a field; where both are there, this one wins."""
 
 
+_NO_SIZE = Quantity.of(0)
+
+
 class CSIPersistentVolumeSource(Record):
     """A volume of a CSI driver, known there by `volume_handle`; the references are credentials for each call."""
 
@@ -132,6 +135,11 @@ class PersistentVolume(Object):
         """The StorageClass it belongs to, by the annotation or by the field; empty for none."""
         return self.metadata.annotations.get(BETA_STORAGE_CLASS, self.spec.storage_class_name)
 
+    @property
+    def size(self) -> Quantity:
+        """How large it is; one that does not say is of no size."""
+        return self.spec.capacity.get("storage", _NO_SIZE)
+
 
 class VolumeResourceRequirements(Record):
     requests: Mapping[str, Quantity] = {}
@@ -210,6 +218,11 @@ class PersistentVolumeClaim(Object):
     def requested(self) -> Quantity | None:
         """The storage asked for; None for a claim that does not say."""
         return self.spec.resources.requests.get("storage")
+
+    @property
+    def requested_size(self) -> Quantity:
+        """The same as a number to compare by: a claim that does not say is content with any volume."""
+        return self.requested or _NO_SIZE
 
 
 def class_name_in(doc: Mapping[str, Any]) -> str | None:

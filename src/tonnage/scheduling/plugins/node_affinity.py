@@ -97,8 +97,8 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return Judgement(bits, reasons) if bits.any() else None
 
     def pre_score(self, cycle: Cycle) -> Status | None:
-        wishes = cycle.pod.pod.spec.affinity.node_affinity.preferred or self._added.preferred
-        return None if wishes else SKIP
+        preferred = cycle.pod.pod.spec.affinity.node_affinity.preferred or self._added.preferred
+        return None if preferred else SKIP
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         """The weights of the preferences a node meets, the operator's and the pod's."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
+from tonnage.objects.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Mask, Rows, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -35,11 +36,6 @@ from tonnage.scheduling.framework import (
     refuse,
     unresolvable,
 )
-
-ZONE: Final = "topology.kubernetes.io/zone"
-REGION: Final = "topology.kubernetes.io/region"
-BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
-BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 
 _LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _NEW_NAMES: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION}

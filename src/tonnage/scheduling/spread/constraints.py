@@ -17,6 +17,7 @@ from tonnage.objects.core_v1 import TopologySpreadConstraint
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.taints import find_untolerated
+from tonnage.objects.topology_labels import HOSTNAME, ZONE
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Mask
 from tonnage.scheduling.cluster.node_matching import matching
@@ -28,8 +29,6 @@ from tonnage.scheduling.cluster.workloads import Workloads
 from tonnage.scheduling.configuration.plugin_args import PodTopologySpreadArgs
 from tonnage.scheduling.framework import Cycle
 
-HOSTNAME: Final = "kubernetes.io/hostname"
-ZONE: Final = "topology.kubernetes.io/zone"
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
 _HONOR: Final = "Honor"

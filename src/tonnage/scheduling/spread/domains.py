@@ -14,11 +14,12 @@ from typing import Final
 
 import numpy as np
 
+from tonnage.objects.topology_labels import HOSTNAME
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Rows
 from tonnage.scheduling.cluster.row_counts import Floats, RowNumbers
 from tonnage.scheduling.framework import Cycle
-from tonnage.scheduling.spread.constraints import HOSTNAME, Constraint, included
+from tonnage.scheduling.spread.constraints import Constraint, included
 
 CostsOf = Callable[[Rows], Floats]
 """What a constraint costs the nodes of some rows, not yet rounded."""

@@ -34,7 +34,6 @@ SizeKey = tuple[int, Quantity, str]
 
 _FEW: Final = 16
 """So few changes are worked in one by one; with more, everything is sorted anew."""
-_ZERO: Final = Quantity.from_int(0)
 
 
 class Trait(NamedTuple):
@@ -59,18 +58,9 @@ def has_mode_and_class(trait: Trait, claim: PersistentVolumeClaim) -> bool:
     return (trait.volume_mode, trait.attributes_class) == (wanted.volume_mode, wanted.volume_attributes_class_name)
 
 
-def requested_size(claim: PersistentVolumeClaim) -> Quantity:
-    """What a claim asks for; one that does not say is content with any volume."""
-    return claim.requested or _ZERO
-
-
-def size_of(volume: PersistentVolume) -> Quantity:
-    return volume.spec.capacity.get("storage", _ZERO)
-
-
 def size_key(volume: PersistentVolume) -> SizeKey:
     """Orders volumes by size and name."""
-    size = size_of(volume)
+    size = volume.size
     return size.value(), size, volume.name
 
 
@@ -119,7 +109,7 @@ class FreeVolumes:
 
     def eligible(self, claim: PersistentVolumeClaim) -> Ids:
         """The positions of the volumes that suit a claim wherever they are, in order. They have to be settled."""
-        size = requested_size(claim)
+        size = claim.requested_size
         start = bisect_left(self._keys, (size.value(), size, ""))
         suits = np.array([trait.suits(claim) for trait in self._all_traits.things], dtype=np.bool_)
         found = np.flatnonzero(suits[self._traits[start:]]) + start

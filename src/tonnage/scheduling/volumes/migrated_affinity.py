@@ -16,6 +16,7 @@ import numpy as np
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
 from tonnage.objects.requirements import Requirement
+from tonnage.objects.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Mask, Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.node_matching import matching
@@ -30,8 +31,6 @@ _TOPOLOGY: Final = {
     GCE_PD: ("kubernetes.io/gce-pd", "topology.gke.io/zone"),
     CINDER: ("kubernetes.io/cinder", "topology.cinder.csi.openstack.org/zone"),
 }
-_ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
-_BETA_ZONE, _BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 
 
 def reachable(cluster: Cluster, volume: PersistentVolume, rows: Rows) -> Mask:
@@ -68,8 +67,8 @@ def _translated(volume: PersistentVolume, key: str) -> NodeSelector | None:
             msgspec.structs.replace(term, match_expressions=(*term.match_expressions, wanted))
             for term in terms or (NodeSelectorTerm(),)
         )
-    if region == _BETA_REGION:
-        terms = _renamed(terms, _BETA_REGION, _REGION)
+    if region == BETA_REGION:
+        terms = _renamed(terms, BETA_REGION, REGION)
     return NodeSelector(node_selector_terms=terms) if terms else None
 
 
@@ -77,11 +76,11 @@ def _labels_used(terms: tuple[NodeSelectorTerm, ...], volume: PersistentVolume) 
     """Whether the volume speaks of zones by the labels of today or of old; its affinity goes before its labels."""
     keys = {each.key for term in terms for each in term.match_expressions}
     for spoken in (keys, volume.metadata.labels.keys()):
-        if _ZONE in spoken:
-            return _ZONE, _REGION
-        if _BETA_ZONE in spoken:
-            return _BETA_ZONE, _BETA_REGION
-    return _ZONE, _REGION
+        if ZONE in spoken:
+            return ZONE, REGION
+        if BETA_ZONE in spoken:
+            return BETA_ZONE, BETA_REGION
+    return ZONE, REGION
 
 
 def _renamed(terms: tuple[NodeSelectorTerm, ...], old: str, new: str) -> tuple[NodeSelectorTerm, ...]:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from tonnage.objects.core_v1 import PersistentVolume, Volume
 from tonnage.objects.core_v1.persistent_volume import PersistentVolumeSpec
+from tonnage.objects.topology_labels import BETA_ZONE, ZONE
 
 AWS_EBS: Final = "ebs.csi.aws.com"
 AZURE_DISK: Final = "disk.csi.azure.com"
@@ -35,7 +36,7 @@ _DRIVERS: Final[Mapping[str, str]] = {
 }
 _NOT_COUNTED: Final = frozenset({AZURE_FILE, VSPHERE})
 
-_ZONE_LABELS: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+_ZONE_LABELS: Final = (BETA_ZONE, ZONE)
 _UNSPECIFIED: Final = "UNSPECIFIED"
 _EBS_ID: Final = re.compile(r"vol-[^/]*")
 

@@ -37,9 +37,7 @@ from tonnage.scheduling.volumes.free_volumes import (
     FreeVolumes,
     Trait,
     has_mode_and_class,
-    requested_size,
     size_key,
-    size_of,
     trait_of,
 )
 from tonnage.scheduling.volumes.volume_reach import EVERYWHERE, Reaches, RowNumbers, affinity_of
@@ -94,7 +92,7 @@ class StaticVolumes:
 
         The claims are delayed ones for which no node was selected yet. Rows without a node get some answer or other.
         """
-        ordered = sorted(claims, key=requested_size) if len(claims) > 1 else claims
+        ordered = sorted(claims, key=lambda claim: claim.requested_size) if len(claims) > 1 else claims
         chosen: Ids = np.full((len(ordered), row_count(rows)), -1, dtype=np.int32)
         numbers = _Numbers()
         for place, claim in enumerate(ordered):
@@ -214,7 +212,7 @@ def _is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool
         owner is not None
         and owner.uid in ("", claim.uid)
         and volume.class_name == claim.class_name
-        and size_of(volume) >= requested_size(claim)
+        and volume.size >= claim.requested_size
         and has_mode_and_class(trait_of(volume), claim)
     )
 
