@@ -333,17 +333,21 @@ async def test_writes_are_rationed_and_an_answer_that_had_to_wait_is_asked_for_a
         assert len(stage.asked) == 2
 
 
-async def test_an_old_provisioner_says_nothing_of_pools_and_takes_back_what_a_new_one_said(stage: Stage):
+async def test_with_the_gate_off_pools_that_were_published_stay_and_new_objects_get_none(stage: Stage):
     await stage.storage_class()
     a = await stage.node("a")
     stage.driver.report(a, "100Gi", "200Gi", total="123Gi", maximum="100Gi")
     async with stage.controller():
         await stage.until_published((a, "300Gi"))
         await eventually_async(lambda: stage.have_pools(1))
+    b = await stage.node("b")
+    stage.driver.report(a, "80Gi", "200Gi", total="123Gi", maximum="100Gi")
+    stage.driver.report(b, "50Gi", total="50Gi")
     async with stage.controller(with_pools=False):
-        await stage.until_published((a, "123Gi"))
-        await eventually_async(lambda: stage.have_pools(0))
-        assert str((await stage.only()).maximum_volume_size) == "100Gi"
+        found = {said_by(each): each for each in await stage.until_published((a, "123Gi"), (b, "50Gi"))}
+        assert str(found[a, "123Gi"].maximum_volume_size) == "100Gi"
+        assert listed_pools(found[a, "123Gi"]) == (200 * GI, 80 * GI)
+        assert listed_pools(found[b, "50Gi"]) == ()
 
 
 async def test_on_a_node_its_one_segment_is_published_under_a_manager_of_its_own(stage: Stage):

@@ -120,7 +120,8 @@ def test_with_pools_capacity_is_their_sum_whatever_else_the_driver_says():
     # 100 + 200 = 300; the driver's own 7 is for those who know nothing of pools.
     response = csi.GetCapacityResponse(available_capacity=7 * GI, available_capacities=[100 * GI, 200 * GI])
     assert read_response(QUESTION, response, with_pools=True) == POOLS
-    assert read_response(QUESTION, response, with_pools=False) == ReportedCapacity(7 * GI, None, ())
+    without_gate = ReportedCapacity(7 * GI, None, POOLS.pools, adds_pools=False)
+    assert read_response(QUESTION, response, with_pools=False) == without_gate
 
 
 def test_pools_that_are_full_are_pools():
@@ -280,6 +281,36 @@ def test_an_object_that_has_the_field_keeps_it_where_new_ones_lose_theirs():
     # A server whose gate was turned off keeps what it has, and lets it be changed.
     less = ReportedCapacity(200 * GI, None, (0, 200 * GI))
     assert changed(made(POOLS), less, is_dropped=True) == {"capacity": "200Gi", "availableCapacities": ["0", "200Gi"]}
+
+
+def test_with_the_gate_off_pools_that_are_found_stay_and_stay_right():
+    # A rollback preserves stored fields (KEP-5925); a scheduler whose gate is on must not read old figures in them.
+    off = replace(POOLS, adds_pools=False)
+    less = ReportedCapacity(200 * GI, None, (0, 200 * GI), adds_pools=False)
+    for is_dropped in (False, True):
+        assert changed(made(POOLS), off, is_dropped=is_dropped) == {}
+        assert changed(made(POOLS), less, is_dropped=is_dropped) == {
+            "capacity": "200Gi",
+            "availableCapacities": ["0", "200Gi"],
+        }
+        annotated = made(POOLS, is_dropped=True)
+        assert changed(annotated, off, is_dropped=is_dropped) == {}
+        assert changed(annotated, less, is_dropped=is_dropped) == {
+            "capacity": "200Gi",
+            "metadata": {"annotations": {AVAILABLE_CAPACITIES: "0,200Gi"}},
+        }
+
+
+def test_with_the_gate_off_pools_are_added_to_no_object():
+    off = replace(POOLS, adds_pools=False)
+    for is_dropped in (False, True):
+        doc = codec.to_doc(made(off, is_dropped=is_dropped))
+        assert "availableCapacities" not in doc and "annotations" not in doc["metadata"]
+        assert changed(made(ReportedCapacity(300 * GI)), off, is_dropped=is_dropped) == {}
+
+
+def test_with_the_gate_off_pools_that_the_driver_no_longer_tells_go():
+    assert changed(made(POOLS), ReportedCapacity(300 * GI, adds_pools=False)) == {"availableCapacities": None}
 
 
 def test_an_answer_says_whose_volumes_it_includes():

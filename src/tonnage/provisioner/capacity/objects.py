@@ -7,6 +7,10 @@ With pools, `capacity` is their sum, so that whoever knows nothing of pools stil
 `availableCapacities`, or, on a server that drops that field, in the annotation `tonnage.dev/available-capacities`. They
 are never in neither: `patch_for` takes the annotation away only from an object that has the field.
 
+With the gate CSIStorageCapacityV2 off, no object gets a list of pools, and one that has a list keeps it where it is: a
+rollback preserves what is stored (KEP-5925). It is kept true as well, because some scheduler may still read it; only a
+driver that has stopped telling pools takes it away.
+
 An unchanged report is not written, as upstream's is not: to the scheduler a write means that the driver was asked after
 the last volume was made. Pools in another order are the same pools. Which volumes a report includes is said beside it
 (`tonnage.dev/included-claims`), so that a scheduler need not guess when it may stop keeping their room back; a volume
@@ -59,12 +63,14 @@ class ReportedCapacity:
     """What the driver said, in bytes. `maximum_bytes` None: not said; no `pools`: it does not tell them apart.
 
     `includes` are the claims whose volumes had been made when the driver was asked, by uid, as far as they are new.
+    Pools that are not to be added (`adds_pools`, the gate) are told to objects that list pools already.
     """
 
     capacity_bytes: int
     maximum_bytes: int | None = None
     pools: tuple[int, ...] = ()
     includes: tuple[str, ...] = ()
+    adds_pools: bool = True
 
 
 class InvalidCapacity(TonnageError):
@@ -113,17 +119,19 @@ def capacity_request(item: WorkItem, storage_class: StorageClass) -> csi.GetCapa
 def read_response(
     item: WorkItem, response: csi.GetCapacityResponse, *, with_pools: bool, includes: tuple[str, ...] = ()
 ) -> ReportedCapacity:
-    """What a response says; without the gate, what it says to those who do not know of pools.
+    """What a response says; without the gate its capacity is what it says to those who do not know of pools.
 
     Raises InvalidCapacity.
     """
-    pools = tuple(response.available_capacities) if with_pools else ()
+    pools = tuple(response.available_capacities)
+    if not with_pools and min(pools, default=0) < 0:
+        pools = ()  # nobody asked about them
     maximum = response.maximum_volume_size.value if response.HasField("maximum_volume_size") else None
-    capacity = min(sum(pools), _MOST_BYTES) if pools else response.available_capacity
+    capacity = min(sum(pools), _MOST_BYTES) if pools and with_pools else response.available_capacity
     impossible = next((told for told in (capacity, maximum, *pools) if told is not None and told < 0), None)
     if impossible is not None:
         raise InvalidCapacity(item, impossible)
-    return ReportedCapacity(capacity, maximum, pools, includes)
+    return ReportedCapacity(capacity, maximum, pools, includes, with_pools)
 
 
 # -- what is to be written --------------------------------------------------------------------------------------------
@@ -175,7 +183,9 @@ def new_object(
         node_topology=LabelSelector(match_labels=item.segment.labels),
         capacity=Quantity.from_bytes(reported.capacity_bytes),
         maximum_volume_size=None if reported.maximum_bytes is None else Quantity.from_bytes(reported.maximum_bytes),
-        available_capacities=() if is_dropped else tuple(map(Quantity.from_bytes, reported.pools)),
+        available_capacities=tuple(map(Quantity.from_bytes, reported.pools))
+        if reported.adds_pools and not is_dropped
+        else (),
     )
 
 
@@ -191,11 +201,13 @@ def patch_for(
     # What has the field keeps it, also on a server that no longer takes it for others (its gate was turned off).
     has_field = bool(found.available_capacities)
     listed = sorted(each.value() for each in found.available_capacities)
-    if listed != sorted(reported.pools) and (has_field or not is_dropped):
+    adds_field = reported.adds_pools and not is_dropped
+    if listed != sorted(reported.pools) and (has_field or adds_field):
         patch["availableCapacities"] = [_text(each) for each in reported.pools] or None
     metadata: Doc = {}
     annotated = found.metadata.annotations.get(AVAILABLE_CAPACITIES)
-    wants_annotation = bool(reported.pools) and not has_field and (is_dropped or annotated is not None)
+    adds_annotation = reported.adds_pools and is_dropped
+    wants_annotation = bool(reported.pools) and not has_field and (adds_annotation or annotated is not None)
     annotations: Doc = {}
     if not wants_annotation:
         if annotated is not None:
@@ -223,7 +235,7 @@ def _owners(found: CSIStorageCapacity, owner: OwnerReference) -> list[dict[str, 
 
 def _annotations(reported: ReportedCapacity, *, is_dropped: bool) -> dict[str, str]:
     found = {}
-    if reported.pools and is_dropped:
+    if reported.pools and reported.adds_pools and is_dropped:
         found[AVAILABLE_CAPACITIES] = _annotation(reported.pools)
     if reported.includes:
         found[INCLUDED_CLAIMS] = ",".join(reported.includes)

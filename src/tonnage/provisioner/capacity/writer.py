@@ -97,7 +97,7 @@ class CapacityWriter:
         Raises ApiError, Conflict among them when somebody changed the object since it was looked at.
         """
         had_field = found is not None and bool(found.available_capacities)
-        offers_field = bool(reported.pools) and not had_field and not self.is_dropped
+        offers_field = bool(reported.pools) and reported.adds_pools and not had_field and not self.is_dropped
         if found is None:
             written = await self._make(item, reported)
         else:
