@@ -16,10 +16,10 @@ import click
 from tonnage.cli.options import feature_gates
 from tonnage.cli.output import say, written, written_json
 from tonnage.gates import Gates
+from tonnage.scheduler.configuration_file import load_configuration
+from tonnage.scheduler.installed_plugins import foreign_plugins
 from tonnage.scheduling.configuration.configuration import Configuration
-from tonnage.scheduling.configuration.loading import load_configuration
 from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
-from tonnage.scheduling.plugins.entry_points import foreign_plugins
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif import explain_report
 from tonnage.whatif.creation import Creation

@@ -24,10 +24,10 @@ from tonnage.clock import SystemClock
 from tonnage.gates import Gates
 from tonnage.health import served
 from tonnage.metrics import new_registry
+from tonnage.scheduler.configuration_file import load_configuration
+from tonnage.scheduler.installed_plugins import foreign_plugins
 from tonnage.scheduler.program import Program
 from tonnage.scheduling.configuration.configuration import Configuration
-from tonnage.scheduling.configuration.loading import load_configuration
-from tonnage.scheduling.plugins.entry_points import foreign_plugins
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 
 

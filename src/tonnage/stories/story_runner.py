@@ -31,9 +31,9 @@ from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane import Plane
-from tonnage.scheduling.configuration.loading import load_configuration
+from tonnage.scheduler.configuration_file import load_configuration
+from tonnage.scheduler.installed_plugins import foreign_plugins
 from tonnage.scheduling.decision.explain import Explanation
-from tonnage.scheduling.plugins.entry_points import foreign_plugins
 from tonnage.stories.objects import described, pod_of
 from tonnage.whatif.explain import explain_pod
 from tonnage.whatif.sources import listed

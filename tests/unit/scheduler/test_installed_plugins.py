@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from tonnage.errors import TonnageError
+from tonnage.scheduler.installed_plugins import foreign_plugins
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.engine.profiles import assemble
-from tonnage.scheduling.plugins.entry_points import foreign_plugins
 from tonnage.testing.builders import cluster_of, info, node
 
 MODULE = """

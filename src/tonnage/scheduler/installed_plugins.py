@@ -1,6 +1,7 @@
 """Plugins that other packages bring, by the Python entry-point group `tonnage.plugins`.
 
-The name of an entry point is the plugin's, its object the class. What such a class is made with says `registry`.
+The name of an entry point is the plugin's, its object the class. What such a class is made with says
+`scheduling/plugins/registry.py`.
 """
 
 from __future__ import annotations
