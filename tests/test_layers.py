@@ -70,7 +70,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "controllers": (
         ("controller_context", "event_deduplication", "index_functions"),
-        ("volumes", "workloads", "nodes", "garbage"),
+        ("volumes", "workloads", "nodes", "garbage", "namespaces"),
         ("registry",),
         ("program",),
     ),

@@ -221,9 +221,8 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
     clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
     identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(
-            Client.connect(connection_of(options.kubeconfig), clock=clock, user_agent=PROGRAM)
-        )
+        connection = connection_of(options.kubeconfig)
+        client = await stack.enter_async_context(Client.connect(connection, clock=clock, user_agent=PROGRAM))
         calls = sidecar_calls(registry)
         drivers = [
             await stack.enter_async_context(
@@ -234,7 +233,7 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
         manager = await stack.enter_async_context(
             ControllerManager(
                 client,
-                replace(configuration, drivers=tuple(drivers)),
+                replace(configuration, drivers=tuple(drivers), root_ca_pem=connection.cluster.ca_pem),
                 clock=clock,
                 rng=rng,
                 registry=registry,

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.garbage_collector import GarbageCollector
 from tonnage.controllers.garbage.namespaces import NamespaceController
+from tonnage.controllers.namespaces.namespace_objects import RootCACertificatePublisher, ServiceAccountController
 from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration, NodeLifecycleController
 from tonnage.controllers.nodes.pod_garbage_collector import DEFAULT_THRESHOLD, QUARANTINE_S, PodGCController
 from tonnage.controllers.nodes.taint_eviction import TaintEvictionController
@@ -54,6 +55,8 @@ class ControllerManagerConfiguration:
     force_detach_on_timeout: bool = True
     drivers: tuple[CsiClient, ...] = ()
     """Connections to the CSI drivers whose volumes are attached from here."""
+    root_ca_pem: bytes = b""
+    """What the API server's certificate is verified with; empty when that is the system's business, or nobody's."""
     gates: Gates = field(default_factory=Gates)
 
 
@@ -85,6 +88,12 @@ def _attachers(context: ControllerContext, configuration: ControllerManagerConfi
     return ControllerGroup(
         [Attacher(context, driver=driver, gates=configuration.gates) for driver in configuration.drivers]
     )
+
+
+def _root_ca_publisher(context: ControllerContext, configuration: ControllerManagerConfiguration) -> Controller:
+    """Without a certificate authority of the cluster's own there is nothing to publish."""
+    ca_pem = configuration.root_ca_pem
+    return RootCACertificatePublisher(context, ca_pem) if ca_pem else ControllerGroup(())
 
 
 CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
@@ -159,6 +168,18 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
         ("namespace",),
         "namespace-controller",
         lambda context, _: NamespaceController(context),
+    ),
+    ControllerDescriptor(
+        "serviceaccount-controller",
+        ("serviceaccount",),
+        "serviceaccount-controller",
+        lambda context, _: ServiceAccountController(context),
+    ),
+    ControllerDescriptor(
+        "root-ca-certificate-publisher-controller",
+        ("root-ca-cert-publisher",),
+        "root-ca-cert-publisher",
+        _root_ca_publisher,
     ),
     ControllerDescriptor(
         "node-lifecycle-controller",

@@ -31,7 +31,16 @@ from tonnage.controllers.garbage.garbage_rules import Delete, OwnerState, decide
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.codec import convert
-from tonnage.objects.core_v1 import Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController
+from tonnage.objects.core_v1 import (
+    ConfigMap,
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    ReplicationController,
+    ServiceAccount,
+)
 from tonnage.objects.core_v1.references import ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object, OwnerReference
@@ -43,6 +52,7 @@ from tonnage.objects.storage_v1 import CSIDriver, CSINode, StorageClass, VolumeA
 SHARED: Final[tuple[type[Object], ...]] = (
     CSIDriver,
     CSINode,
+    ConfigMap,
     ControllerRevision,
     Deployment,
     Namespace,
@@ -53,6 +63,7 @@ SHARED: Final[tuple[type[Object], ...]] = (
     PodDisruptionBudget,
     ReplicaSet,
     ReplicationController,
+    ServiceAccount,
     StatefulSet,
     StorageClass,
     VolumeAttachment,

@@ -1,0 +1,145 @@
+"""One object of a fixed name and content in each namespace: the `default` ServiceAccount, the CA of the API server.
+
+    namespace comes, object goes or changes ──► namespace active? ──► missing: create · different: put right
+
+A namespace that is on its way out gets nothing any more, so that it can be emptied; the server refuses new objects
+there as well, which settles the race with a cache that does not show the deletion yet. Mirrors
+serviceaccounts_controller.go and rootcacertpublisher/publisher.go.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+from tonnage import logs
+from tonnage.client.reconciler import Reconciler
+from tonnage.controllers.controller_context import ControllerContext
+from tonnage.errors import AlreadyExists, ApiError, NotFound
+from tonnage.objects.codec import to_doc
+from tonnage.objects.core_v1 import ConfigMap, Namespace, ServiceAccount
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key, Object
+
+T = TypeVar("T", bound=Object)
+
+DEFAULT_SERVICE_ACCOUNT: Final = "default"
+ROOT_CA: Final = "kube-root-ca.crt"
+_DESCRIPTION: Final = "kubernetes.io/description"
+_ROOT_CA_DESCRIPTION: Final = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
+    "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
+    "clusters."
+)
+
+_log = logs.logger(__name__)
+
+
+def service_account(namespace: str) -> Doc:
+    """The identity of pods that name none."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": DEFAULT_SERVICE_ACCOUNT, "namespace": namespace},
+    }
+
+
+def root_ca(namespace: str, ca_pem: bytes) -> Doc:
+    """What pods verify the API server with."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": ROOT_CA,
+            "namespace": namespace,
+            "annotations": {_DESCRIPTION: _ROOT_CA_DESCRIPTION},
+        },
+        "data": {"ca.crt": ca_pem.decode()},
+    }
+
+
+def correction(found: Object, wanted: Doc) -> Doc | None:
+    """A merge patch that gives an object the wanted data, all of it and no other; None when there is nothing to do.
+
+    A description that somebody has written stays, as long as there is one.
+    """
+    if "data" not in wanted:
+        return None
+    has: Doc = to_doc(found)
+    data, annotations = has.get("data", {}), has["metadata"].get("annotations", {})
+    if data == wanted["data"] and annotations.get(_DESCRIPTION):
+        return None
+    return {
+        "metadata": {
+            "uid": found.uid,
+            "resourceVersion": found.metadata.resource_version,
+            "annotations": wanted["metadata"]["annotations"],
+        },
+        "data": {**dict.fromkeys(data), **wanted["data"]},
+    }
+
+
+class NamespaceObjectController(Generic[T]):
+    """Keeps one object in each active namespace."""
+
+    def __init__(self, context: ControllerContext, cls: type[T], name: str) -> None:
+        self._client = context.client
+        self._informers = context.informers
+        self._name = name
+        self._namespaces = context.informers.of(Namespace)
+        self._objects = context.informers.of(cls)
+        self._reconciler = Reconciler(name, self._reconcile, clock=context.clock)
+        self._reconciler.follow(self._namespaces)
+        self._reconciler.follow(self._objects, lambda found: (found.namespace,) if found.name == name else ())
+
+    async def run(self) -> None:
+        """Work until cancelled, once all informers are synced: until then everything seems to be missing."""
+        await self._informers.wait_synced()
+        await self._reconciler.run()
+
+    def wanted(self, namespace: str) -> Doc:
+        """The object as it should be."""
+        raise NotImplementedError
+
+    async def _reconcile(self, namespace: Key) -> float | None:
+        shown = self._namespaces.get(namespace)
+        if shown is None or shown.metadata.is_terminating or shown.status.phase != "Active":
+            return None
+        found, wanted = self._objects.get(f"{namespace}/{self._name}"), self.wanted(namespace)
+        if found is None:
+            await self._create(namespace, wanted)
+        elif (patch := correction(found, wanted)) is not None:
+            await self._client.patch(type(found), found.key, patch)
+            _log.info("Put right", kind=wanted["kind"], object=found.key)
+        return None
+
+    async def _create(self, namespace: str, wanted: Doc) -> None:
+        try:
+            await self._client.create_doc(wanted)
+        except (AlreadyExists, NotFound):
+            return  # the cache is behind: the object is there, or the namespace is gone
+        except ApiError as exc:
+            if any(cause.reason == "NamespaceTerminating" for cause in exc.causes):
+                return
+            raise
+        _log.debug("Created", kind=wanted["kind"], name=self._name, namespace=namespace)
+
+
+class ServiceAccountController(NamespaceObjectController[ServiceAccount]):
+    """Keeps the ServiceAccount `default` in each namespace."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context, ServiceAccount, DEFAULT_SERVICE_ACCOUNT)
+
+    def wanted(self, namespace: str) -> Doc:
+        return service_account(namespace)
+
+
+class RootCACertificatePublisher(NamespaceObjectController[ConfigMap]):
+    """Keeps the ConfigMap `kube-root-ca.crt` in each namespace."""
+
+    def __init__(self, context: ControllerContext, ca_pem: bytes) -> None:
+        super().__init__(context, ConfigMap, ROOT_CA)
+        self._ca_pem = ca_pem
+
+    def wanted(self, namespace: str) -> Doc:
+        return root_ca(namespace, self._ca_pem)
