@@ -98,6 +98,25 @@ def test_a_drained_pod_waits_until_somewhere_is_room(scene: Scene):
     assert note(scene, volume) == "remember me"
 
 
+def test_a_refused_rebuild_is_no_attach_limit_and_goes_on_when_room_comes(scene: Scene, attaches: bool):
+    csi_driver = "/apis/storage.k8s.io/v1/csidrivers/pools.tonnage.dev"
+    scene.up.patch(csi_driver, {"spec": {"nodeAllocatableUpdatePeriodSeconds": 10}})
+    home, volume = started(scene, "80Gi")
+    other = ({"node-1", "node-2"} - {home}).pop()
+    scene.fault(Fault("out-of-space", other))  # the figures still promise 100Gi
+    scene.kubectl("drain", home, "--timeout", "30s")
+    told = scene.event("FailedAttachVolume" if attaches else "FailedMount", "db-0")
+    assert f"cannot be rebuilt on {other}: no pool has room for 80Gi" in told["message"]
+    assert "code = FailedPrecondition" in told["message"]
+    sent = scene.pod("db-0")
+    assert sent is not None and sent["spec"]["nodeName"] == other and sent["status"]["phase"] == "Pending"
+    scene.fault()
+    # It is the same pod: nobody failed it and made another.
+    assert scene.running("db-0")["metadata"]["uid"] == sent["metadata"]["uid"]
+    assert note(scene, volume) == "remember me"
+    scene.up.patch(csi_driver, {"spec": {"nodeAllocatableUpdatePeriodSeconds": None}})
+
+
 @pytest.fixture
 def remove(scene: Scene) -> Iterator[Callable[[str], None]]:
     """A function that takes a node away for the rest of the test."""

@@ -263,9 +263,9 @@ def reference_to(about: Object | ObjectReference) -> ObjectReference:
     )
 
 
-def truncated(note: str) -> str:
-    """A note that the API accepts: at most `NOTE_BYTES` of UTF-8, whole characters, ended by " ..." if cut."""
-    data = note.encode()
-    if len(data) <= NOTE_BYTES:
-        return note
-    return data[: NOTE_BYTES - len(_TRUNCATION_MARK)].decode(errors="ignore") + _TRUNCATION_MARK
+def truncated(text: str, max_bytes: int = NOTE_BYTES) -> str:
+    """A text that the API accepts: at most `max_bytes` of UTF-8, whole characters, ended by " ..." if cut."""
+    data = text.encode()
+    if len(data) <= max_bytes:
+        return text
+    return data[: max_bytes - len(_TRUNCATION_MARK)].decode(errors="ignore") + _TRUNCATION_MARK

@@ -111,7 +111,7 @@ class Driver:
         """Move a volume to another node: room first, then the contents, then the record, then the old copy goes.
 
         True if it moved, False if it was there already. Does not ask the hooks whether it may; ControllerPublish and
-        NodeStage do. Raises StatusError: NOT_FOUND for the volume or the node, RESOURCE_EXHAUSTED when no pool has
+        NodeStage do. Raises StatusError: NOT_FOUND for the volume or the node, FAILED_PRECONDITION when no pool has
         room. A death at any instant leaves the volume whole on the old node or the new one; asking again finishes it.
         """
         return await self._rebuilder.rebuild(volume_id, to_node)

@@ -14,7 +14,7 @@ from tonnage.controllers.volumes.attach_detach import AttachDetachController
 from tonnage.csi import csi_pb2 as csi
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume
-from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, attachment_name
+from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, VolumeError, attachment_name
 from tonnage.testing.eventually import eventually_async
 
 FINALIZER = "external-attacher/pools-tonnage-dev"
@@ -149,6 +149,43 @@ async def test_a_full_node_is_told_with_its_code_and_tried_again(harness: Storag
     assert ("Warning", "FailedAttachVolume", note) in await harness.told("db-0")
 
 
+async def test_a_refusal_that_is_told_at_length_keeps_its_code(harness: StorageHarness) -> None:
+    await harness.bound("pv", "data")
+    async with harness.driver() as driver, harness.attaching(AttachDetachController):
+        driver.refusal = (grpc.StatusCode.RESOURCE_EXHAUSTED, "all slots are taken, by ü" * 100)
+        await harness.pod("db-0", "data", on="node-1")
+        failed = await eventually_async(lambda: _attach_error(harness, "pv on node-1"))
+    assert failed.error_code == 8 and failed.message.endswith(" ...") and len(failed.message.encode()) <= 1024
+
+
+@pytest.mark.parametrize("what", ["a volume", "an attachment"])
+async def test_a_refused_attachment_is_tried_at_once_when_room_or_a_slot_may_have_come(
+    harness: StorageHarness, what: str
+) -> None:
+    await harness.bound("old", "before")
+    await harness.bound("pv", "data")
+    async with harness.driver() as driver, harness.attaching(AttachDetachController, retry_first_s=600.0):
+        await harness.pod("db-0", "before", on="node-1")
+        await eventually_async(lambda: _is_attached(harness, "old on node-1"))
+        driver.refusal = (grpc.StatusCode.FAILED_PRECONDITION, "volume h-pv cannot be rebuilt on node-1")
+        await harness.pod("db-1", "data", on="node-1")
+        failed = await eventually_async(lambda: _attach_error(harness, "pv on node-1"))
+        assert failed.error_code == 9
+        driver.refusal = None
+        # The next try of its own would come after ten minutes.
+        if what == "a volume":
+            await harness.volume("unused")
+            await harness.client.delete(PersistentVolume, "unused")
+        else:
+            await harness.remove_pod("db-0")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
+
+
+async def _attach_error(harness: StorageHarness, name: str) -> VolumeError | None:
+    found = (await harness.attachments()).get(name)
+    return found.status.attach_error if found is not None else None
+
+
 async def test_without_the_gate_an_error_has_no_code(harness: StorageHarness) -> None:
     await harness.bound("pv", "data")
     gates = Gates.parse("MutableCSINodeAllocatableCount=false")
@@ -181,6 +218,8 @@ async def test_a_detach_that_fails_keeps_the_object_and_says_why(harness: Storag
             return failure.message if failure is not None else ""
 
         assert await eventually_async(error) == "rpc error: code = Internal desc = stuck"
+        failed = (await harness.attachments())["pv on node-1"].status.detach_error
+        assert failed is not None and failed.error_code == 13
         driver.refusal = None
         await eventually_async(lambda: _nothing_attached(harness))
     assert set(driver.attach_calls[1:]) == {"unpublish h-pv id-node-1"}

@@ -132,9 +132,9 @@ async def test_room_is_needed_on_the_new_node(tmp_path: Path) -> None:
     watch = Watch(cordoned={"node-1"})
     driver = driver_at(tmp_path, "node-1=10Gi", "node-2=2x3Gi", nodes=NODES, rebuild=True, hooks=watch.hooks)
     volume_id = await make(driver)
-    # 6Gi are free on node-2, and 4Gi in no pool of it.
+    # 6Gi are free on node-2, and 4Gi in no pool of it. ResourceExhausted would be read as "no attach slot".
     assert await refusal(controller(driver).ControllerPublishVolume(publish(volume_id, "node-2"), None)) == (
-        Code.RESOURCE_EXHAUSTED,
+        Code.FAILED_PRECONDITION,
         f"volume {volume_id} cannot be rebuilt on node-2: no pool has room for 4Gi, the most that one has free is 3Gi",
     )
     assert driver.node_of(volume_id) == "node-1"

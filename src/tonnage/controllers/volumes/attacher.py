@@ -12,13 +12,14 @@ marked attached at once and need no finalizer.
 How long one call may take is the limit of the `CsiClient` that is handed in. A driver that rebuilds a volume inside
 ControllerPublish (KEP-5925) may need longer than that; the call is then repeated, which CSI allows, until the driver is
 done. The backoff between tries grows from one second to five minutes, also after ResourceExhausted: the node is full,
-and asking often does not empty it.
+and asking often does not empty it. What may empty it is not waited for: an attachment of the same node that went, for a
+slot, and a volume of the driver that went, for the room of a rebuild, have those that were refused tried at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tonnage import logs
@@ -32,7 +33,6 @@ from tonnage.controllers.index_functions import node_of_attachment, volume_of_at
 from tonnage.controllers.volumes.attacher_requests import (
     NODE_ID_ANNOTATION,
     CannotAttach,
-    attach_error,
     finalizer_name,
     node_id,
     publish_request,
@@ -103,6 +103,7 @@ class Attacher:
             on_delete=self._attachment_deleted,
         )
         self._volume_queue.follow(self._volumes)
+        self._volumes.add_handlers(on_delete=self._volume_deleted)
         self._on_node = Indexer(self._attachments, node_of_attachment)
         self._csi_nodes.add_handlers(on_update=self._csi_node_updated)
 
@@ -254,10 +255,7 @@ class Attacher:
     async def _save_error(self, attachment: VolumeAttachment, where: str, failure: TonnageError) -> None:
         """Write to the status why it failed."""
         has_codes = self._gates.enabled("MutableCSINodeAllocatableCount")
-        if where == "attachError":
-            said = attach_error(failure, self._clock.now(), has_codes=has_codes)
-        else:
-            said = volume_error(failure, self._clock.now())
+        said = volume_error(failure, self._clock.now(), has_codes=has_codes)
         try:
             await self._patch(attachment, {"status": {where: said}}, "status")
         except TonnageError as exc:
@@ -299,6 +297,17 @@ class Attacher:
     def _attachment_deleted(self, attachment: VolumeAttachment) -> None:
         for volume in volume_of_attachment(attachment):
             self._volume_queue.add(volume)
+        self._retry_refused(self._on_node(attachment.spec.node_name))  # a slot may be free
+
+    def _volume_deleted(self, volume: PersistentVolume) -> None:
+        if volume.spec.csi is not None and volume.spec.csi.driver == self._driver_info.name:
+            self._retry_refused(self._attachments)  # there may be room for a rebuild
+
+    def _retry_refused(self, attachments: Iterable[VolumeAttachment]) -> None:
+        """Try again at once what was refused; a further refusal goes on with the pauses where they were."""
+        for attachment in attachments:
+            if attachment.status.attach_error is not None and not attachment.status.attached:
+                self._queue.add(attachment.key)
 
 
 def _spec_and_state(attachment: VolumeAttachment) -> tuple[object, ...]:

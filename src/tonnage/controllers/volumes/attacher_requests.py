@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
+from tonnage.client.recorder import truncated
 from tonnage.clock import rfc3339
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.access_modes import UnsupportedAccessModes, access_mode
@@ -23,6 +24,8 @@ from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
 
 NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
 """On a VolumeAttachment: what the driver calls its node, for when node and CSINode are gone."""
+MESSAGE_BYTES: Final = 1024
+"""The longest message of an attachError or detachError that the API accepts."""
 
 
 class CannotAttach(TonnageError):
@@ -102,12 +105,11 @@ def node_id(driver: str, node: str, csi_node: CSINode | None, attachment: Volume
     raise CannotAttach(f"CSINode {node} does not contain driver {driver}")
 
 
-def volume_error(failure: TonnageError, now: datetime) -> Doc:
-    """A failure as a status tells it: a driver's in its own words, since which call it was is plain from the place."""
-    return {"time": rfc3339(now), "message": error_text(failure)}
+def volume_error(failure: TonnageError, now: datetime, *, has_codes: bool) -> Doc:
+    """A failed attach or detach as the status tells it: a driver's in its own words, the place says which call it was.
 
-
-def attach_error(failure: TonnageError, now: datetime, *, has_codes: bool) -> Doc:
-    """The same for an attach, with the driver's code where attach limits follow it (KEP-4876): 8 is a full node."""
+    Its code stands beside it where attach limits follow it (KEP-4876): 8 is a full node. The message is cut to what the
+    API takes; with one that is too long the whole error would be refused, and the code lost with it.
+    """
     code = failure.number if has_codes and isinstance(failure, CsiError) else None
-    return {**volume_error(failure, now), "errorCode": code}
+    return {"time": rfc3339(now), "message": truncated(error_text(failure), MESSAGE_BYTES), "errorCode": code}

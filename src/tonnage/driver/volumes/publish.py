@@ -68,7 +68,8 @@ def require_access(record: VolumeRecord, access_type: str) -> None:
 async def using_on(core: Core, rebuilder: Rebuilder, record: VolumeRecord, node: str) -> AsyncIterator[VolumeRecord]:
     """The volume, living on that node, which keeps an attach slot for it while the block runs.
 
-    Raises StatusError when the volume is in use elsewhere, may not be rebuilt here, or the node has no slot.
+    Raises StatusError when the volume is in use elsewhere, may not or cannot be rebuilt here (FAILED_PRECONDITION), or
+    the node has no slot (RESOURCE_EXHAUSTED, and nothing else is: kubelets take it for an attach limit).
     """
     require_unused_elsewhere(core, record, node)
     rebuilder.require_may_rebuild(record, node)

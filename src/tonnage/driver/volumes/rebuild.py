@@ -52,7 +52,9 @@ class Rebuilder:
     async def ensure_on(self, record: VolumeRecord, to_node: str) -> VolumeRecord:
         """The volume, living on that node. What is left of its use on nodes that are gone goes with the old place.
 
-        Raises StatusError: RESOURCE_EXHAUSTED when no pool has room, DATA_LOSS when there is nothing left to copy.
+        Raises StatusError: FAILED_PRECONDITION when no pool has room, DATA_LOSS when there is nothing left to copy.
+        Not RESOURCE_EXHAUSTED: of ControllerPublish and NodeStage that says that the node has no attach slot left, and
+        its kubelet would fail the pod for it (KEP-4876). This one waits: it is asked again, and goes on with room.
         """
         if record.node == to_node:
             return record
@@ -63,7 +65,7 @@ class Rebuilder:
         place = choose(room, record.capacity_bytes, policy=policy, rng=core.rng, numbers=parameters.pools)
         if place is None:
             raise StatusError(
-                Code.RESOURCE_EXHAUSTED,
+                Code.FAILED_PRECONDITION,
                 f"volume {record.volume_id} cannot be rebuilt on {to_node}: no pool has room for "
                 f"{in_words(record.capacity_bytes)}, the most that one has free is "
                 f"{in_words(largest_bytes(room, parameters.pools))}",

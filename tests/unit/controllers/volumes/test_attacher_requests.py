@@ -6,9 +6,9 @@ import pytest
 
 from tonnage.clock import parse_rfc3339
 from tonnage.controllers.volumes.attacher_requests import (
+    MESSAGE_BYTES,
     NODE_ID_ANNOTATION,
     CannotAttach,
-    attach_error,
     finalizer_name,
     node_id,
     publish_request,
@@ -109,8 +109,16 @@ def test_a_refusal_is_told_in_the_drivers_words_and_with_its_code_where_that_is_
         "message": "rpc error: code = ResourceExhausted desc = no slot",
         "errorCode": 8,
     }
-    assert attach_error(full, now, has_codes=True) == told
-    assert attach_error(full, now, has_codes=False) == {**told, "errorCode": None}
-    missing = attach_error(CannotAttach("no such secret"), now, has_codes=True)
+    assert volume_error(full, now, has_codes=True) == told
+    assert volume_error(full, now, has_codes=False) == {**told, "errorCode": None}
+    missing = volume_error(CannotAttach("no such secret"), now, has_codes=True)
     assert missing == {"time": "2026-11-15T08:00:00Z", "message": "no such secret", "errorCode": None}
-    assert volume_error(full, now) == {"time": told["time"], "message": told["message"]}
+
+
+def test_a_message_is_cut_to_what_the_api_takes_so_that_the_code_is_not_lost() -> None:
+    now = parse_rfc3339("2026-11-15T08:00:00Z")
+    wordy = CsiError("/csi.v1.Controller/ControllerPublishVolume", Code.RESOURCE_EXHAUSTED, "é" * 2000)
+    told = volume_error(wordy, now, has_codes=True)
+    # "rpc error: code = ResourceExhausted desc = " has 43 bytes and " ..." 4: (1024 - 47) // 2 = 488 letters of two.
+    assert told["message"] == f"rpc error: code = ResourceExhausted desc = {'é' * 488} ..."
+    assert len(told["message"].encode()) <= MESSAGE_BYTES and told["errorCode"] == 8
