@@ -27,7 +27,7 @@ from tonnage.controllers.volumes.persistent_volume_binder import SYNC_PERIOD_S, 
 from tonnage.controllers.volumes.protection import ProtectionController
 from tonnage.controllers.workloads.deployments import DeploymentController
 from tonnage.controllers.workloads.disruption import DisruptionController
-from tonnage.controllers.workloads.replica_sets import ReplicaSetController
+from tonnage.controllers.workloads.replica_sets import ReplicaSetController, ReplicationManager
 from tonnage.controllers.workloads.stateful_sets import StatefulSetController
 from tonnage.csi.client import CsiClient
 from tonnage.errors import TonnageError
@@ -144,6 +144,12 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
         ("replicaset",),
         "replicaset-controller",
         lambda context, _: ReplicaSetController(context),
+    ),
+    ControllerDescriptor(
+        "replicationcontroller-controller",
+        ("replicationcontroller",),
+        "replication-controller",
+        lambda context, _: ReplicationManager(context),
     ),
     ControllerDescriptor(
         "deployment-controller",

@@ -47,7 +47,7 @@ class DaemonSetStatus(Record):
     number_unavailable: int = 0
     updated_number_scheduled: int = 0
     observed_generation: int = 0
-    collision_count: int = 0
+    collision_count: int | None = None
     conditions: tuple[Condition, ...] = ()
 
 

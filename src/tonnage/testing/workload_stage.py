@@ -24,7 +24,7 @@ from tonnage.clock import SystemClock
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.deployments import DeploymentController
 from tonnage.controllers.workloads.disruption import DisruptionController
-from tonnage.controllers.workloads.replica_sets import ReplicaSetController
+from tonnage.controllers.workloads.replica_sets import ReplicaSetController, ReplicationManager
 from tonnage.controllers.workloads.stateful_sets import StatefulSetController
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import Deployment, StatefulSet
@@ -93,7 +93,13 @@ class Stage:
         transport: Transport = HttpTransport(connection, clock=clock, user_agent="controllers")
         client = Client(self._unsteady(transport) if self._unsteady else transport, clock=clock)
         informers, recorder = Informers(client), Recorder(client, "controllers", "controllers-1", by_note=True)
-        kinds = (DeploymentController, ReplicaSetController, StatefulSetController, DisruptionController)
+        kinds = (
+            DeploymentController,
+            ReplicaSetController,
+            ReplicationManager,
+            StatefulSetController,
+            DisruptionController,
+        )
         context = ControllerContext(client, informers, recorder, clock, rng)
         controllers = [kind(context) for kind in kinds]
         recorder.start()

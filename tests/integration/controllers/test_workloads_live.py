@@ -11,7 +11,7 @@ import pytest
 from tonnage.client import Informers
 from tonnage.errors import NotFound, TooManyRequests
 from tonnage.objects.apps_v1 import ControllerRevision, Deployment, ReplicaSet, StatefulSet
-from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, ReplicationController
 from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.testing.workload_stage import CLAIM, stage_in, template, workload
 
@@ -129,6 +129,34 @@ async def test_a_failed_pod_is_replaced_by_its_replica_set(tmp_path: Path) -> No
                 return len(active) == 2 and all(pod.metadata.controller is not None for pod in active)
 
             await stage.until(is_two_again)
+
+
+async def test_a_replication_controller_keeps_its_size_and_its_status_says_so(tmp_path: Path) -> None:
+    async with stage_in(tmp_path) as stage:
+        await stage.create("v1", "ReplicationController", "old", {**workload(3), "selector": {"app": "web"}})
+
+        async def ready(count: int) -> ReplicationController | None:
+            found = await stage.client.get(ReplicationController, "default/old")
+            return found if found.status.ready_replicas == found.status.replicas == count else None
+
+        found = await stage.until(lambda: ready(3))
+        status = found.status
+        assert (status.fully_labeled_replicas, status.available_replicas, status.observed_generation) == (3, 3, 1)
+        owners = {pod.metadata.controller.kind for pod in await stage.pods() if pod.metadata.controller}
+        assert owners == {"ReplicationController"}
+        assert any(note.startswith("Created pod: old-") for note in await stage.notes("SuccessfulCreate"))
+        await stage.client.patch(ReplicationController, found.key, {"spec": {"replicas": 1}})
+        await stage.until(lambda: ready(1))
+
+        # One that no longer matches is released, and another takes its place.
+        alone = next(pod for pod in await stage.pods() if not pod.metadata.is_terminating)
+        await stage.client.patch(Pod, alone.key, {"metadata": {"labels": {"app": "free"}}})
+
+        async def is_free() -> bool:
+            owned = [pod for pod in await stage.pods() if pod.metadata.controller is not None]
+            return len(owned) == 1 and (await stage.client.get(Pod, alone.key)).metadata.controller is None
+
+        await stage.until(is_free)
 
 
 async def test_a_stateful_set_keeps_names_and_claims_through_failure_update_and_scaling(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Workloads through storms: watches that lag, answers that get lost, controllers that are killed at any moment.
 
-Whatever happens, a ReplicaSet never has more live pods than were ever asked for, a Deployment never more than its
-replicas and the surge; and when the storm is over, all is as the specs say. The server is the real one; what the
-controllers send and hear goes through `Storm`.
+Whatever happens, a ReplicaSet or ReplicationController never has more live pods than were ever asked for, a Deployment
+never more than its replicas and the surge; and when the storm is over, all is as the specs say. The server is the real
+one; what the controllers send and hear goes through `Storm`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tonnage.objects.apps_v1 import Deployment, ReplicaSet
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.workload_stage import CLAIM, Stage, stage_in, template, workload
 
-REPLICAS, SURGE, SET_SIZE, STATEFUL_SIZE = 5, 2, 6, 3
+REPLICAS, SURGE, SET_SIZE, STATEFUL_SIZE, OLD_SIZE = 5, 2, 6, 3, 4
 
 
 class Storm:
@@ -135,6 +135,9 @@ async def _play(folder: Path, seed: int, turns: int) -> None:
             STATEFUL_SIZE, app="db", serviceName="db", podManagementPolicy="Parallel", volumeClaimTemplates=[CLAIM]
         )
         await stage.create("apps/v1", "StatefulSet", "db", spec)
+        await stage.create(
+            "v1", "ReplicationController", "old", {**workload(OLD_SIZE, app="old"), "selector": {"app": "old"}}
+        )
         for turn in range(turns):
             await _strike(stage, rng, turn)
         for storm in storms:
@@ -146,6 +149,7 @@ async def _play(folder: Path, seed: int, turns: int) -> None:
             "web": REPLICAS,
             "set": (await stage.client.get(ReplicaSet, "default/set")).spec.replicas,
             "db": STATEFUL_SIZE,
+            "old": OLD_SIZE,
         }
 
         async def is_calm() -> bool:
@@ -157,6 +161,7 @@ async def _play(folder: Path, seed: int, turns: int) -> None:
     assert witness.most["web"] <= REPLICAS + SURGE
     assert witness.most["set"] <= SET_SIZE
     assert witness.most["db"] <= STATEFUL_SIZE
+    assert witness.most["old"] <= OLD_SIZE
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -23,7 +23,7 @@ from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import deployment_status, rollout, rollout_revisions
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
 from tonnage.controllers.workloads.expectations import is_in_doubt
-from tonnage.controllers.workloads.replica_sets import is_namespace_terminating
+from tonnage.controllers.workloads.pod_control import is_namespace_terminating
 from tonnage.controllers.workloads.status_writes import write_status
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError

@@ -20,6 +20,8 @@ from tonnage.objects.document import Doc, copy
 from tonnage.objects.meta import Object
 from tonnage.objects.names import dns_subdomain
 
+REVISION_HASH: Final = "controller-revision-hash"
+"""The label by which pods and ControllerRevisions say of which revision they are."""
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """No vowels: no words by accident. The alphabet of upstream's generated names."""
 _MAX_GENERATED_BASE: Final = 63 - 5

@@ -1,8 +1,8 @@
 """ReplicaSet, the decision: how many pods are missing or too many, which go first, and what the status says.
 
 A pod counts while it is *active*: one that failed, succeeded or is being deleted is replaced. Of too many, those go
-first that are missed least. Mirrors manageReplicas, ActivePodsWithRanks.Less and calculateStatus of
-pkg/controller/replicaset.
+first that are missed least. ReplicationControllers are judged alike. Mirrors manageReplicas,
+ActivePodsWithRanks.Less and calculateStatus of pkg/controller/replicaset.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from tonnage.controllers.workloads.availability import is_active, is_available, is_ready, ready_since
 from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetStatus
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.meta import Condition
 
 BURST_REPLICAS: Final = 500
@@ -43,7 +43,7 @@ def pods_to_delete(active: Sequence[Pod], related: Iterable[Pod], count: int, no
 
 
 def status_of(
-    replica_set: ReplicaSet,
+    replica_set: ReplicaSet | ReplicationController,
     active: Sequence[Pod],
     terminating: int,
     failure: str | None,
@@ -64,7 +64,9 @@ def status_of(
     )
 
 
-def _conditions(replica_set: ReplicaSet, active: int, failure: str | None, now: datetime) -> tuple[Condition, ...]:
+def _conditions(
+    replica_set: ReplicaSet | ReplicationController, active: int, failure: str | None, now: datetime
+) -> tuple[Condition, ...]:
     known = replica_set.status.conditions
     has_failed = any(condition.type == "ReplicaFailure" for condition in known)
     if failure is None:

@@ -10,14 +10,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tonnage.controllers.workloads.pod_templates import pod_from_template
+from tonnage.controllers.workloads.pod_templates import REVISION_HASH, pod_from_template
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc, copy
 
 POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
-REVISION_HASH: Final = "controller-revision-hash"
 _NAME: Final = re.compile(r"(.*)-([0-9]+)")
 
 

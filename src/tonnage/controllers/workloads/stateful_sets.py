@@ -6,7 +6,7 @@
 
 Everything has a name that follows from its set, so that nothing can be made twice: what is there already is refused,
 and looked at next time. A deletion names the uid of the pod it means. The decision is `stateful_set_plan`, names and
-documents are `stateful_identity`, the history is `stateful_set_revisions`. Events and statuses are upstream's.
+documents are `stateful_identity`, the history is `controller_history`. Events and statuses are upstream's.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 
 from tonnage import logs
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads import claim_retention, stateful_set_revisions
+from tonnage.controllers.workloads import claim_retention, controller_history
 from tonnage.controllers.workloads.availability import next_check_s
-from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
+from tonnage.controllers.workloads.controller_refs import claim_objects
+from tonnage.controllers.workloads.history_control import HistoryControl
 from tonnage.controllers.workloads.stateful_identity import (
     claim_names,
     is_member,
@@ -40,11 +41,9 @@ from tonnage.controllers.workloads.stateful_set_plan import (
 )
 from tonnage.controllers.workloads.status_writes import write_status
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
-from tonnage.errors import AlreadyExists, NotFound, TonnageError
-from tonnage.objects import codec
+from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
-from tonnage.objects.document import Doc, same
 from tonnage.objects.selectors import selects
 
 _log = logs.logger("tonnage.controllers.stateful-sets")
@@ -58,8 +57,8 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         self._pods = context.informers.of(Pod)
         self._claims = context.informers.of(PersistentVolumeClaim)
         self._revisions = context.informers.of(ControllerRevision)
-        self._revisions_of = ControllerRefIndex(self._revisions)
         super().__init__(context, "stateful-sets", self._sets, self._pods)
+        self._history = HistoryControl(context.client, self._revisions, self._expectations)
         self._pod_control = StatefulPodControl(
             context.client, context.recorder, self._pods, self._claims, self._expectations
         )
@@ -88,25 +87,21 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         if not is_current:
             return RESYNC_S
         selector = owner.spec.selector
-        revisions = stateful_set_revisions.in_order(
-            await claim_objects(
-                self._client, owner, self._revisions_of, lambda each: selects(selector, each.metadata.labels)
-            )
-        )
+        revisions = await self._history.revisions(owner)
         pods = await claim_objects(
             self._client,
             owner,
             self._owned,
             lambda pod: is_member(owner, pod) and selects(selector, pod.metadata.labels),
         )
-        update, collisions = await self._update_revision(owner, revisions)
+        update, collisions = await self._history.update_revision(owner, revisions)
         current = next((each for each in revisions if each.name == owner.status.current_revision), update)
         observed = self._observe(owner, pods, current.name, update.name)
         failure = await self._carry_out(owner, plan(owner, pods, observed), (current, update))
         written = await write_status(self._client, owner, status_of(owner, pods, observed, collisions))
         if written is not None:
             self._expectations.expect_written(owner.key, self._sets, written)
-        await self._forget_history(owner, revisions, {current.name, update.name, *map(revision_of, pods)})
+        await self._history.forget(owner, revisions, {current.name, update.name, *map(revision_of, pods)})
         if failure is not None:
             raise failure
         return next_check_s(pods, owner.spec.min_ready_seconds, observed.now)
@@ -146,7 +141,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
     ) -> TonnageError | None:
         """Take the steps in their order, up to the first that fails."""
         templates: dict[str, Mapping[str, Any]] = {
-            each.name: stateful_set_revisions.template_of(each) for each in revisions
+            each.name: controller_history.template_of(each) for each in revisions
         }
         try:
             for step in steps:
@@ -163,42 +158,3 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         except TonnageError as exc:
             return exc
         return None
-
-    # -- revisions ----------------------------------------------------------------------------------------------------
-
-    async def _update_revision(
-        self, owner: StatefulSet, ordered: Sequence[ControllerRevision]
-    ) -> tuple[ControllerRevision, int]:
-        """The revision of the set's template, made or renumbered if need be; and how often names collided so far."""
-        collisions = owner.status.collision_count or 0
-        wanted = stateful_set_revisions.wanted(owner, ordered)
-        if wanted.known is not None and wanted.number is None:
-            return wanted.known, collisions
-        if wanted.known is not None:
-            known = wanted.known
-            patch: Doc = {"metadata": {"resourceVersion": known.metadata.resource_version}, "revision": wanted.number}
-            renumbered = await self._client.patch(ControllerRevision, known.key, patch)
-            self._expectations.expect_written(owner.key, self._revisions, renumbered)
-            return renumbered, collisions
-        return await self._new_revision(owner, wanted.number or 1, collisions)
-
-    async def _new_revision(self, owner: StatefulSet, number: int, collisions: int) -> tuple[ControllerRevision, int]:
-        while True:
-            doc = stateful_set_revisions.new_revision(owner, number, collisions)
-            try:
-                made = codec.convert(ControllerRevision, await self._client.create_doc(doc))
-            except AlreadyExists:
-                made = await self._client.get(ControllerRevision, f"{owner.namespace}/{doc['metadata']['name']}")
-                if not same(made.data, doc["data"]):
-                    collisions += 1
-                    continue
-            self._expectations.expect_written(owner.key, self._revisions, made)
-            return made, collisions
-
-    async def _forget_history(self, owner: StatefulSet, ordered: Sequence[ControllerRevision], live: set[str]) -> None:
-        for each in stateful_set_revisions.outdated(owner, ordered, live):
-            try:
-                await self._client.delete(ControllerRevision, each.key, uid=each.uid)
-            except NotFound:
-                continue
-            self._expectations.expect_deleted(owner.key, self._revisions, each.key, each.uid)

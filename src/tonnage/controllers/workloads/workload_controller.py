@@ -1,4 +1,4 @@
-"""What the controllers of Deployments, ReplicaSets and StatefulSets have in common: informers, queue, expectations.
+"""What the controllers of workloads have in common: informers, queue, expectations.
 
 A workload is queued when it changes, and when an object that it owns or would adopt does. A worker takes its key, asks
 the server about writes whose answer was lost, and syncs the workload; whether the caches show all of the controller's
@@ -15,15 +15,26 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers
 from tonnage.controllers.workloads.expectations import Expectations
-from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
+from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from tonnage.objects.core_v1 import ReplicationController
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.selectors import LabelSelector
 
-Workload = TypeVar("Workload", Deployment, ReplicaSet, StatefulSet)
+AnyWorkload = DaemonSet | Deployment | ReplicaSet | ReplicationController | StatefulSet
+Workload = TypeVar("Workload", bound=AnyWorkload)
 Dependent = TypeVar("Dependent", bound=Object)
 
 RESYNC_S: Final = 1.0
 """After which a workload is looked at again while own writes are not seen; their events mostly come sooner."""
 _WORKERS: Final = 5
+
+
+def selector_of(workload: AnyWorkload) -> LabelSelector | None:
+    """Which pods it may own; None, and so none, for a ReplicationController without a selector."""
+    if isinstance(workload, ReplicationController):
+        labels = workload.spec.selector
+        return LabelSelector(match_labels=labels) if labels else None
+    return workload.spec.selector
 
 
 class WorkloadController(ABC, Generic[Workload, Dependent]):
@@ -41,7 +52,7 @@ class WorkloadController(ABC, Generic[Workload, Dependent]):
         self._expectations = Expectations(context.client, context.clock)
         self._reconciler = Reconciler(name, self._reconcile, clock=context.clock, workers=_WORKERS)
         self._reconciler.follow(workloads)
-        add_owned_event_handlers(self._reconciler, dependents, workloads, lambda owner: owner.spec.selector)
+        add_owned_event_handlers(self._reconciler, dependents, workloads, selector_of)
 
     async def run(self) -> None:
         """Work until cancelled, once all informers are synced: a partial state would look like missing pods."""

@@ -43,6 +43,7 @@ class ReplicationControllerSpec(Record):
 
 class ReplicationControllerStatus(Record):
     replicas: int = 0
+    fully_labeled_replicas: int = 0
     ready_replicas: int = 0
     available_replicas: int = 0
     observed_generation: int = 0

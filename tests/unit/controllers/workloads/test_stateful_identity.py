@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.controllers.workloads.stateful_identity import claims_for, is_member, ordinal_of, pod_for
-from tonnage.controllers.workloads.stateful_set_revisions import (
+from tonnage.controllers.workloads.controller_history import (
     data_of,
     in_order,
     new_revision,
@@ -13,6 +12,7 @@ from tonnage.controllers.workloads.stateful_set_revisions import (
     template_of,
     wanted,
 )
+from tonnage.controllers.workloads.stateful_identity import claims_for, is_member, ordinal_of, pod_for
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
 from tonnage.objects.codec import convert
 from tonnage.testing.workload_builders import a_pod, ago, stateful_set, template

@@ -1,8 +1,8 @@
-"""StatefulSet, its history: each template it ever had, as a ControllerRevision.
+"""The history of a StatefulSet or a DaemonSet: each template it ever had, as a ControllerRevision.
 
 A revision holds a patch that puts its template back (`kubectl rollout undo` applies it), and a number that grows. Its
 name follows from the template, so that one that is made twice is there once; a template that comes back takes up its
-old revision with a new number. Mirrors history/controller_history.go and getStatefulSetRevisions.
+old revision with a new number. Mirrors history/controller_history.go, getStatefulSetRevisions and constructHistory.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tonnage.client.owner_references import controller_ref
-from tonnage.controllers.workloads.pod_templates import revision_hash
-from tonnage.controllers.workloads.stateful_identity import REVISION_HASH
-from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
+from tonnage.controllers.workloads.pod_templates import REVISION_HASH, revision_hash
+from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, StatefulSet
 from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc, copy, dig, same
+
+Versioned = StatefulSet | DaemonSet
+"""What keeps its history in ControllerRevisions."""
 
 _MAX_PREFIX: Final = 223
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which revision the set's template is: `known`, with another number when `number` is set; or one to be made."""
+    """Which revision the owner's template is: `known`, with another number when `number` is set; or one to be made."""
 
     known: ControllerRevision | None
     number: int | None
@@ -39,8 +41,8 @@ def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision
     return sorted(revisions, key=key)
 
 
-def data_of(owner: StatefulSet) -> Doc:
-    """The patch that puts the set's present template back."""
+def data_of(owner: Versioned) -> Doc:
+    """The patch that puts the owner's present template back."""
     return {"spec": {"template": {**copy(dict(owner.spec.template)), "$patch": "replace"}}}
 
 
@@ -50,8 +52,8 @@ def template_of(revision: ControllerRevision) -> Mapping[str, Any]:
     return {field: value for field, value in kept.items() if field != "$patch"}
 
 
-def wanted(owner: StatefulSet, ordered: Sequence[ControllerRevision]) -> Wanted:
-    """Find the set's template among its revisions."""
+def wanted(owner: Versioned, ordered: Sequence[ControllerRevision]) -> Wanted:
+    """Find the owner's template among its revisions."""
     template = dict(owner.spec.template)
     equal = [each for each in ordered if same(template_of(each), template)]
     number = ordered[-1].revision + 1 if ordered else 1
@@ -60,8 +62,8 @@ def wanted(owner: StatefulSet, ordered: Sequence[ControllerRevision]) -> Wanted:
     return Wanted(equal[-1], None if equal[-1] is ordered[-1] else number)
 
 
-def new_revision(owner: StatefulSet, number: int, collision_count: int) -> Doc:
-    """The revision of the set's present template; another `collision_count` gives it another name."""
+def new_revision(owner: Versioned, number: int, collision_count: int) -> Doc:
+    """The revision of the owner's present template; another `collision_count` gives it another name."""
     data = data_of(owner)
     name = revision_hash(data, collision_count)
     labels = owner.spec.template.get("metadata", {}).get("labels", {})
@@ -81,7 +83,7 @@ def new_revision(owner: StatefulSet, number: int, collision_count: int) -> Doc:
 
 
 def outdated(
-    owner: StatefulSet, ordered: Sequence[ControllerRevision], live: Collection[str]
+    owner: Versioned, ordered: Sequence[ControllerRevision], live: Collection[str]
 ) -> Sequence[ControllerRevision]:
     """The revisions beyond the history limit, oldest first; those in `live` are in use and do not count."""
     limit = owner.spec.revision_history_limit
