@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
 from tonnage.apiserver import bodies, request_errors, responses, status
+from tonnage.apiserver.container_requests import refuse_container_request
 from tonnage.apiserver.metrics import RequestMetrics
 from tonnage.apiserver.options import boolean
 from tonnage.apiserver.registry import Registry
@@ -182,6 +183,7 @@ class Application:
             body, content_type = metrics.exposition(self._collector_registry)
             answer = Response(body, content_type=content_type)
         else:
+            refuse_container_request(self._registry, path)
             found = self._documents.find(path, accept, request.headers.get("If-None-Match", ""))
             if found is None:
                 if self._documents.is_group(path):

@@ -21,23 +21,27 @@ _FORMS: dict[str, Form] = {
     "PartialObjectMetadata": "metadata",
     "PartialObjectMetadataList": "metadata list",
 }
+META_V1 = "meta.k8s.io/v1"
+_META_VERSIONS = ("v1", "v1beta1")
 _JSON, _YAML = "application/json", "application/yaml"
 _STREAM = f"{_JSON};stream=watch"
 
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """The form of a response, and whether it is written as YAML."""
+    """The form of a response, whether it is written as YAML, and the version of meta.k8s.io a Table or metadata has."""
 
     form: Form = "object"
     yaml: bool = False
+    api_version: str = META_V1
 
 
 @lru_cache(maxsize=256)
-def negotiate(accept: str, *, as_stream: bool = False) -> Representation:
+def negotiate(accept: str, *, as_stream: bool = False, has_table: bool = True) -> Representation:
     """The clause of an Accept header with the best quality that we can serve, the first of equals.
 
-    Watches are streams, which are JSON. Raises NotAcceptable.
+    Watches are streams, which are JSON; what is not stored (`has_table` is off) is never shown as a Table. Raises
+    NotAcceptable.
     """
     if not accept.strip():
         return Representation()
@@ -47,8 +51,9 @@ def negotiate(accept: str, *, as_stream: bool = False) -> Representation:
             continue
         is_known = True
         form = _form(options)
-        if form is not None and not (as_stream and media == _YAML):
-            return Representation(form, media == _YAML)
+        if form is None or (as_stream and media == _YAML) or (form == "table" and not has_table):
+            continue
+        return Representation(form, media == _YAML, f"meta.k8s.io/{options['v']}" if form != "object" else META_V1)
     if not is_known:
         raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {_JSON}, {_YAML}, {_STREAM}")
     served = _STREAM if as_stream else f"{_JSON}, {_YAML}"
@@ -75,5 +80,5 @@ def quality(options: dict[str, str]) -> float:
 def _form(options: dict[str, str]) -> Form | None:
     if not options.keys() & {"as", "g", "v"}:
         return "object"
-    is_ours = (options.get("g"), options.get("v")) == ("meta.k8s.io", "v1")
+    is_ours = options.get("g") == "meta.k8s.io" and options.get("v") in _META_VERSIONS
     return _FORMS.get(options.get("as", "")) if is_ours else None

@@ -23,12 +23,16 @@ _METADATA: Paths = {"metadata.name": ("metadata", "name"), "metadata.namespace":
 class Selectable:
     """The fields of one kind that a field selector may name, and how each reads as text."""
 
-    def __init__(self, resource: Resource, paths: Paths) -> None:
+    def __init__(self, resource: Resource, paths: Paths, stands_in: Mapping[str, str]) -> None:
         self.paths = {**_METADATA, **paths}
+        self._stands_in = stands_in
         self._absent = {name: _absent_text(schema_of_resource(resource), path) for name, path in self.paths.items()}
 
     def read(self, doc: Doc) -> dict[str, str]:
-        return {name: _text(dig(doc, *path), self._absent[name]) for name, path in self.paths.items()}
+        read = {name: _text(dig(doc, *path), self._absent[name]) for name, path in self.paths.items()}
+        for name, other in self._stands_in.items():
+            read[name] = read[name] or read[other]
+        return read
 
 
 class Attributes:
@@ -65,9 +69,10 @@ def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], Attributes]:
     """The store's index: attributes of a document, by the resource its key starts with."""
     by_resource = strategies(gates, clock)
     selectable = {
-        row.store_prefix.rstrip("/"): Selectable(row, by_resource[row.group, row.plural].selectable)
+        row.store_prefix.rstrip("/"): Selectable(row, strategy.selectable, strategy.stands_in)
         for row in RESOURCES
         if row.stored_as is None
+        for strategy in [by_resource[row.group, row.plural]]
     }
 
     def index(key: str, document: bytes) -> Attributes:

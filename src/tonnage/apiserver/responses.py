@@ -20,10 +20,17 @@ from tonnage.objects.resources import Resource
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 """Programs behind which somebody reads: they get JSON with line breaks, as upstream gives it to them."""
 
+_WITHOUT_TABLE = ("binding", "eviction", "finalize")
+"""Endpoints whose answer is no row of any table; upstream's handlers of these convert to none."""
+
 
 def negotiated(call: Call) -> Representation:
     """The form to respond in. Raises NotAcceptable."""
-    return negotiate(call.headers.get("Accept", ""), as_stream=call.verb == "watch")
+    return negotiate(
+        call.headers.get("Accept", ""),
+        as_stream=call.verb == "watch",
+        has_table=call.subresource not in _WITHOUT_TABLE,
+    )
 
 
 def include_of(call: Call) -> Include:
@@ -49,7 +56,7 @@ def of_object(call: Call, document: bytes, *, now: datetime, code: int = 200) ->
         )
     doc = decode(document)
     if chosen.form == "metadata":
-        return _response(call, chosen, encode(partial_metadata(doc)), code)
+        return _response(call, chosen, encode(partial_metadata(doc, chosen.api_version)), code)
     head = {"resourceVersion": doc["metadata"].get("resourceVersion", "")}
     shown = table(
         call.resource,
@@ -57,6 +64,7 @@ def of_object(call: Call, document: bytes, *, now: datetime, code: int = 200) ->
         now=now,
         list_metadata=head,
         include=include_of(call),
+        api_version=chosen.api_version,
     )
     return _response(call, chosen, encode(shown), code)
 
@@ -79,8 +87,11 @@ def of_list(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime)
         )
     docs = [stored_documents.served(resource, decode(document)) for document in documents]
     if chosen.form == "metadata list":
-        return _response(call, chosen, encode(partial_metadata_list(docs, list_metadata=head)))
-    return _response(call, chosen, encode(table(resource, docs, now=now, list_metadata=head, include=include_of(call))))
+        shown = partial_metadata_list(docs, list_metadata=head, api_version=chosen.api_version)
+    else:
+        include, version = include_of(call), chosen.api_version
+        shown = table(resource, docs, now=now, list_metadata=head, include=include, api_version=version)
+    return _response(call, chosen, encode(shown))
 
 
 def of_document(call: Call, doc: Doc, code: int = 200) -> Response:

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from tonnage.apiserver.admin_credentials import ensure_token, read_tokens, write_kubeconfig
 from tonnage.apiserver.app import Application
-from tonnage.apiserver.bootstrap import bootstrap
+from tonnage.apiserver.bootstrap import bootstrap, publish_address
 from tonnage.apiserver.object_attributes import index_for
 from tonnage.apiserver.registry import Registry
 from tonnage.certificates import ensure_identity
@@ -94,6 +94,7 @@ async def serve(
                     hint="choose another --secure-port, or 0 for a free one",
                 ) from exc
             port = listener.addresses[0][1]
+            await publish_address(registry, port)
             host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
             url = f"https://{host}:{port}"
             kubeconfig = folder / "kubeconfig"

@@ -1,4 +1,4 @@
-"""What every cluster has: the namespaces and the two priority classes that Kubernetes itself brings."""
+"""What every cluster has: the namespaces, priority classes and the Service that Kubernetes itself brings."""
 
 from __future__ import annotations
 
@@ -19,3 +19,21 @@ SYSTEM_PRIORITY_CLASSES: tuple[Doc, ...] = (
         "description": "For what a node cannot do without; nothing has a higher priority.",
     },
 )
+
+
+def kubernetes_service(port: int) -> Doc:
+    """The Service `default/kubernetes`, by which programs in pods find the API server, listening on `port`.
+
+    Its address is the one a stock server takes for itself, the first of its range. Services here have no addresses of
+    their own (`documents/defaults/service.py`); this one has, because clients read it and nothing has to answer there:
+    nodes run no containers.
+    """
+    return {
+        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "clusterIP": "10.0.0.1",
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
+            "sessionAffinity": "None",
+            "type": "ClusterIP",
+        },
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -205,3 +206,18 @@ def test_what_apply_makes_is_validated(api: Api, maps: str) -> None:
 def test_apply_does_not_create_in_a_namespace_that_is_not_there(api: Api) -> None:
     refused = api.apply("/api/v1/namespaces/no-such-namespace/configmaps/a", config_map("a"))
     assert (refused.code, refused.message) == (404, 'namespaces "no-such-namespace" not found')
+
+
+def test_owned_fields_are_written_in_order(api: Api, maps: str) -> None:
+    api.create(maps, config_map("a", {"b": "1", "a": "1"}, labels={"z": "1", "c": "1"}))
+    patched = api.patch(f"{maps}/a", {"data": {"c": "1", "0": "1"}, "metadata": {"annotations": {"k": "v"}}})
+    [entry] = patched.meta["managedFields"]
+    assert json.dumps(entry["fieldsV1"]) == json.dumps(
+        {
+            "f:data": {".": {}, "f:0": {}, "f:a": {}, "f:b": {}, "f:c": {}},
+            "f:metadata": {
+                "f:annotations": {".": {}, "f:k": {}},
+                "f:labels": {".": {}, "f:c": {}, "f:z": {}},
+            },
+        }
+    )

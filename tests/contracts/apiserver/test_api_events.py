@@ -142,3 +142,14 @@ def test_times_that_an_event_does_not_have_are_there_as_null(api: Api, ns: str, 
     assert [shown[field] for field in ("firstTimestamp", "lastTimestamp")] == [None, None]
     listed = api.get(new).body["items"][0]
     assert [listed[field] for field in ("deprecatedFirstTimestamp", "deprecatedLastTimestamp")] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"), [("source%3Dkubelet", ["old"]), ("source%3Dexample.com/scheduler", ["new"])]
+)
+def test_the_source_of_an_event_that_has_none_is_who_reports_it(
+    api: Api, ns: str, core: str, new: str, selector: str, names: list[str]
+) -> None:
+    api.create(core, old_event(ns))
+    api.create(new, new_event(ns))
+    assert api.get(f"{core}?fieldSelector={selector}").names == names

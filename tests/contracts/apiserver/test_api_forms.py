@@ -134,3 +134,37 @@ def raw(api: Api, path: str, agent: str) -> str:
         return connection.getresponse().read().decode()
     finally:
         connection.close()
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_tables_and_metadata_have_the_version_that_was_asked_for(api: Api, maps: str, version: str) -> None:
+    api.create(maps, config_map("a"))
+    asked, wanted = f"v={version};g=meta.k8s.io", f"meta.k8s.io/{version}"
+    table = api.get(maps, accept=f"application/json;as=Table;{asked}")
+    assert table["apiVersion"] == table["rows"][0]["object"]["apiVersion"] == wanted
+    assert api.get(f"{maps}/a", accept=f"application/json;as=Table;{asked}")["apiVersion"] == wanted
+    assert api.get(f"{maps}/a", accept=f"application/json;as=PartialObjectMetadata;{asked}")["apiVersion"] == wanted
+    listed = api.get(maps, accept=f"application/json;as=PartialObjectMetadataList;{asked}")
+    assert listed["apiVersion"] == wanted
+
+
+def test_a_watch_of_tables_has_the_version_that_was_asked_for(api: Api, maps: str) -> None:
+    start = api.create(maps, config_map("a")).version
+    api.create(maps, config_map("b"))
+    accept = "application/json;as=Table;v=v1beta1;g=meta.k8s.io"
+    [seen] = api.watch(f"{maps}?watch=1&resourceVersion={start}", 1, accept=accept)
+    assert seen.object["apiVersion"] == "meta.k8s.io/v1beta1"
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_what_is_not_stored_is_no_row_of_a_table(api: Api, ns: str, pods: str, version: str) -> None:
+    api.create(pods, pod("a"))
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "a"},
+        "target": {"kind": "Node", "name": "n"},
+    }
+    refused = api.post(f"{pods}/a/binding", binding, accept=f"application/json;as=Table;v={version};g=meta.k8s.io")
+    assert (refused.code, refused.reason) == (406, "NotAcceptable")
+    assert "nodeName" not in api.get(f"{pods}/a")["spec"]

@@ -8,6 +8,7 @@ import pytest
 from contract_documents import METADATA, TABLE, owners_of
 
 from tonnage.testing.api_servers import Api
+from tonnage.testing.eventually import eventually
 
 Doc = dict[str, Any]
 TEMPLATE: Doc = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -158,3 +159,22 @@ def test_a_revision_of_a_template_is_only_renumbered(api: Api, ns: str) -> None:
 
 
 NAMESPACED = {row[1] for row in KINDS if row[1].startswith("*")}
+
+
+def test_a_fresh_cluster_has_the_service_kubernetes(api: Api) -> None:
+    path = "/api/v1/namespaces/default/services/kubernetes"
+    eventually(lambda: api.get(path).code == 200, "the server to tell where it is")
+    made = api.get(path)
+    assert made["metadata"]["labels"] == {"component": "apiserver", "provider": "kubernetes"}
+    spec = dict(made["spec"])
+    [port] = spec.pop("ports")
+    assert isinstance(port.pop("targetPort"), int) and port == {"name": "https", "port": 443, "protocol": "TCP"}
+    assert spec == {
+        "clusterIP": "10.0.0.1",
+        "clusterIPs": ["10.0.0.1"],
+        "internalTrafficPolicy": "Cluster",
+        "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack",
+        "sessionAffinity": "None",
+        "type": "ClusterIP",
+    }

@@ -215,3 +215,9 @@ def test_diff_and_dry_run_change_nothing(kubectl, namespace):
 def test_a_wrong_token_is_turned_away(cluster, kubectl):
     told = kubectl.fails("get", "ns", "--token=nonsense")
     assert "error: You must be logged in to the server" in told
+
+
+def test_get_svc_shows_the_service_of_the_server(kubectl):
+    heading, row = kubectl("get", "svc", "kubernetes", "-n", "default").splitlines()
+    assert heading.split() == ["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"]
+    assert row.split()[:5] == ["kubernetes", "ClusterIP", "10.0.0.1", "<none>", "443/TCP"]

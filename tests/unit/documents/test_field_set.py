@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from tonnage.documents.apply.field_set import FieldSet, path_text
+from tonnage.documents.apply.field_set import FieldSet, Tree, path_text
 from tonnage.documents.apply.field_shapes import UnnamedItem
 from tonnage.documents.apply.field_walk import compare, field_set_of, remove_items, with_named_fields
 from tonnage.documents.schema import schema_of
@@ -292,3 +293,18 @@ def test_struct_fields_on_the_way_become_members_but_map_entries_and_items_do_no
         "f:metadata": {".": {}, "f:labels": {".": {}, "f:a": {}}},
         "f:spec": {".": {}, "f:containers": {".": {}, 'k:{"name":"x"}': item}},
     }
+
+
+def test_the_wires_tree_is_in_upstreams_order() -> None:
+    shuffled: Tree = {"f:spec": {'k:{"name":"b"}': {}, "f:z": {"f:b": {}, ".": {}, "f:a": {}}, 'k:{"name":"a"}': {}}}
+    assert json.dumps(FieldSet({**shuffled, "f:data": {}}).to_fields_v1()) == json.dumps(
+        {
+            "f:data": {},
+            "f:spec": {"f:z": {".": {}, "f:a": {}, "f:b": {}}, 'k:{"name":"a"}': {}, 'k:{"name":"b"}': {}},
+        }
+    )
+
+
+def test_a_tree_in_order_is_not_copied() -> None:
+    tree: Tree = {"f:data": {".": {}, "f:a": {}}, "f:spec": {}}
+    assert FieldSet(tree).to_fields_v1() is tree

@@ -20,6 +20,7 @@ from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 
 API_VERSION = "meta.k8s.io/v1"
+"""What is served unless a client asks for v1beta1, which differs in nothing but its name."""
 
 Include = Literal["None", "Metadata", "Object"]
 """How much of each object its row carries (`?includeObject=`)."""
@@ -63,8 +64,9 @@ def table(
     include: Include = "Metadata",
     headers: bool = True,
     subresource: str = "",
+    api_version: str = API_VERSION,
 ) -> Doc:
-    """A meta.k8s.io/v1 Table with one row for each document, in the order given.
+    """A meta.k8s.io Table with one row for each document, in the order given.
 
     `list_metadata` becomes the table's metadata: resourceVersion, and continue and remainingItemCount of a page. For a
     single object it is that object's resourceVersion. `headers=False` leaves the definitions out, for the later events
@@ -73,14 +75,14 @@ def table(
     layout, _ = _shown_as(resource, subresource)
     return {
         "kind": "Table",
-        "apiVersion": API_VERSION,
+        "apiVersion": api_version,
         "metadata": list_metadata,
         "columnDefinitions": columns(resource, subresource=subresource) if headers else None,
-        "rows": [_row(layout, doc, now, include) for doc in docs],
+        "rows": [_row(layout, doc, now, include, api_version) for doc in docs],
     }
 
 
-def _row(layout: Layout, doc: Doc, now: datetime, include: Include) -> Doc:
+def _row(layout: Layout, doc: Doc, now: datetime, include: Include, api_version: str) -> Doc:
     row: Doc = {"cells": [column.cell(doc, now) for column in layout.columns]}
     if conditions := layout.conditions(doc):
         row["conditions"] = conditions
@@ -88,7 +90,7 @@ def _row(layout: Layout, doc: Doc, now: datetime, include: Include) -> Doc:
         case "Object":
             row["object"] = doc
         case "Metadata":
-            row["object"] = partial_metadata(doc)
+            row["object"] = partial_metadata(doc, api_version)
         case "None":
             row["object"] = None
     return row
@@ -100,16 +102,16 @@ def _shown_as(resource: Resource, subresource: str) -> tuple[Layout, Struct]:
     return _LAYOUTS.get((resource.group, resource.kind), _PLAIN), schema_of_resource(resource)
 
 
-def partial_metadata(doc: Doc) -> Doc:
+def partial_metadata(doc: Doc, api_version: str = API_VERSION) -> Doc:
     """A document as PartialObjectMetadata: its metadata and nothing else. Shares the metadata with `doc`."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": API_VERSION, "metadata": doc.get("metadata", {})}
+    return {"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": doc.get("metadata", {})}
 
 
-def partial_metadata_list(docs: list[Doc], *, list_metadata: Doc) -> Doc:
+def partial_metadata_list(docs: list[Doc], *, list_metadata: Doc, api_version: str = API_VERSION) -> Doc:
     """A PartialObjectMetadataList, in the order given."""
     return {
         "kind": "PartialObjectMetadataList",
-        "apiVersion": API_VERSION,
+        "apiVersion": api_version,
         "metadata": list_metadata,
-        "items": [partial_metadata(doc) for doc in docs],
+        "items": [partial_metadata(doc, api_version) for doc in docs],
     }

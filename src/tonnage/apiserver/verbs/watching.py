@@ -160,11 +160,12 @@ class _Encoder:
     def __init__(self, registry: Registry, call: Call) -> None:
         self._resource: Resource = call.resource
         self._now = registry.clock.now
-        form = responses.negotiated(call).form
+        chosen = responses.negotiated(call)
+        form, self._api_version = chosen.form, chosen.api_version
         self._form = "metadata" if form == "metadata list" else form  # a stream has no lists
         self._include = responses.include_of(call) if self._form == "table" else "Metadata"
         own = stored_documents.is_served_as_stored(call.resource)
-        self._share_as = f"{self._form}/{self._include}/{'' if own else call.resource.group}"
+        self._share_as = f"{self._form}/{self._include}/{self._api_version}/{'' if own else call.resource.group}"
         self._is_plain = own and self._form == "object"
         self._with_columns = True
 
@@ -187,12 +188,12 @@ class _Encoder:
         if self._form == "table":
             doc = self._table([doc], meta)
         elif self._form == "metadata":
-            doc = partial_metadata(doc)
+            doc = partial_metadata(doc, self._api_version)
         return b'{"type":"BOOKMARK","object":%s}\n' % encode(doc)
 
     def _shape(self, doc: Doc) -> bytes:
         if self._form == "metadata":
-            return encode(partial_metadata(doc))
+            return encode(partial_metadata(doc, self._api_version))
         doc = stored_documents.served(self._resource, doc)
         if self._form == "table":
             doc = self._table([doc], {"resourceVersion": doc["metadata"].get("resourceVersion", "")})
@@ -201,7 +202,15 @@ class _Encoder:
     def _table(self, docs: list[Doc], head: Doc) -> Doc:
         # The first frame names the columns; the rest would only repeat them.
         headers, self._with_columns = self._with_columns, False
-        return table(self._resource, docs, now=self._now(), list_metadata=head, include=self._include, headers=headers)
+        return table(
+            self._resource,
+            docs,
+            now=self._now(),
+            list_metadata=head,
+            include=self._include,
+            headers=headers,
+            api_version=self._api_version,
+        )
 
 
 def _error_frame(error: ApiError) -> bytes:

@@ -49,8 +49,8 @@ class FieldSet:
         return cls(_read(fields, root=True))
 
     def to_fields_v1(self) -> Tree:
-        """The tree itself; not to be changed."""
-        return self.tree
+        """The tree in the order upstream writes it: what a node says of itself, then its steps. Not to be changed."""
+        return _in_order(self.tree)
 
     @property
     def is_empty(self) -> bool:
@@ -179,21 +179,33 @@ def _paths(tree: Tree, above: Path) -> Iterator[Path]:
         yield from _paths(tree[step], (*above, step))
 
 
+def _in_order(tree: Tree) -> Tree:
+    """The same tree with sorted keys, at every depth; the very tree where it is in order, as stored ones are."""
+    steps = sorted(tree, key=_order)
+    ordered = {step: _in_order(tree[step]) if tree[step] else tree[step] for step in steps}
+    if steps == list(tree) and all(ordered[step] is tree[step] for step in steps):
+        return tree
+    return ordered
+
+
+@lru_cache(maxsize=8192)
 def _order(step: str) -> tuple[Any, ...]:
     """Sort key: fields, then items by key, by value, by position; numbers before text, as upstream compares values."""
     sort, text = step[0], step[2:]
+    if sort == ".":
+        return (-1,)
     if sort == "f":
         return (0, text)
     if sort == "k":
         return (1, *((name, _rank(value), value) for name, value in json.loads(text).items()))
     if sort == "v":
         value = json.loads(text)
-        return (2, _rank(value), value)
+        return (2, _rank(value), value or 0)
     return (3, int(text))
 
 
 def _rank(value: Any) -> int:
-    return 2 if isinstance(value, bool) else 1 if isinstance(value, str) else 0
+    return 3 if value is None else 2 if isinstance(value, bool) else 1 if isinstance(value, str) else 0
 
 
 # -- steps ------------------------------------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ class Strategy:
     """Can a deletion be told to orphan dependents, or to wait for theirs?"""
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {}
     """Field selectors beside metadata.name and metadata.namespace: label -> path in the document."""
+    stands_in: ClassVar[dict[str, str]] = {}
+    """Field selectors that, where their own field is empty, read another's."""
 
     def __init__(self, resource: Resource, gates: Gates, clock: Clock | None = None) -> None:
         self.resource = resource

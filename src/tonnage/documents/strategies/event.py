@@ -26,6 +26,9 @@ class EventStrategy(Strategy):
         "type": ("type",),
     }
 
+    stands_in: ClassVar[dict[str, str]] = {"source": "reportingComponent"}
+    """An event made through the newer API has no source. Mirrors ToSelectableFields."""
+
     @property
     def is_strict(self) -> bool:
         return self.resource.group == "events.k8s.io"
