@@ -492,7 +492,7 @@ class ReservationsModel:
 @dataclass
 class ReservationRecord:
     version: str
-    pod: str
+    pods: set[str]
     node: str
     claims: dict[str, str]
     bound_s: float | None = None
@@ -523,8 +523,13 @@ class ReservationsMachine(World):
         planned = self.assumed(names, on)
         who = PodInfo(pod(by))
         self.reservations.reserve(found, who, planned)
-        claims = {each.key: each.uid for each in planned}
-        self.model.records[found.uid] = ReservationRecord(found.metadata.resource_version, who.uid, on, claims)
+        claims, pods = {each.key: each.uid for each in planned}, {who.uid}
+        before = self.model.records.get(found.uid)
+        is_as_before = before is not None and (before.version, before.node) == (found.metadata.resource_version, on)
+        if before is not None and is_as_before and claims.items() & before.claims.items():
+            # Pods that share a claim hold the object for the claims of all of them.
+            claims, pods = {**before.claims, **claims}, {*before.pods, who.uid}
+        self.model.records[found.uid] = ReservationRecord(found.metadata.resource_version, pods, on, claims)
         self.count += 1
         self.model.look()
 
@@ -534,7 +539,8 @@ class ReservationsMachine(World):
         end = self.reservations.pod_gone if is_deleted else self.reservations.release
         end(uid)
         for of_object, record in list(self.model.records.items()):
-            if record.pod == uid:
+            record.pods.discard(uid)
+            if not record.pods:
                 self.model.end(of_object, "deletion" if is_deleted else "failure")
 
     @rule()
@@ -550,6 +556,12 @@ class ReservationsMachine(World):
         is_reserved = {each.uid: found.is_reserved(each) for each in self.storage.capacities.values()}
         assert is_reserved == {uid: uid in records for uid in is_reserved}
         assert {hold.uid for hold in found.holds()} == set(records)
+        for each in self.storage.capacities.values():
+            record = records.get(each.uid)
+            for name in CLASS_OF:
+                own = {f"default/{name}"}
+                is_own = record is not None and (own <= record.claims.keys() or record.claims.keys() <= own)
+                assert found.is_reserved(each, own) is (record is not None and not is_own)
         assert found.resets == self.model.resets
         assert found.reservations_total == self.count
         waits = [each.bound_s + TIMEOUT_S for each in records.values() if each.bound_s is not None]

@@ -9,6 +9,7 @@ what the node would do. A decider that remembers is compared with one that has j
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -296,21 +297,27 @@ class World:
                 if room is not None:
                     held = self.reserved.get(identity(room))
                     if held is None or held.version != room.metadata.resource_version:  # what was held, was refreshed
-                        held = self.reserved[identity(room)] = Reserved(cycle.pod.uid, room.metadata.resource_version)
+                        held = self.reserved[identity(room)] = Reserved(room.metadata.resource_version)
+                    held.pods.add(cycle.pod.uid)
                     held.claims[each.key] = (each.uid, node_name)
 
     def unreserve(self, cycle: Cycle, node_name: str) -> None:
         self.plugin.unreserve(cycle, node_name)
-        self.reserved = {uid: held for uid, held in self.reserved.items() if held.pod != cycle.pod.uid}
+        self.lose_claims()
+        for held in self.reserved.values():
+            held.pods.discard(cycle.pod.uid)
+        self.reserved = {uid: held for uid, held in self.reserved.items() if held.pods}
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def seen(self) -> Seen:
         cluster = self.cluster
 
-        def is_reserved(each: CSIStorageCapacity) -> bool:
+        def is_reserved(each: CSIStorageCapacity, group: Collection[str]) -> bool:
             held = self.reserved.get(identity(each))
-            return held is not None and held.version == each.metadata.resource_version
+            if held is None or held.version != each.metadata.resource_version:
+                return False
+            return not (held.claims.keys() <= set(group) or set(group) <= held.claims.keys())
 
         def promised(each: CSIStorageCapacity) -> dict[str, int]:
             if self.mode is not Reservation.LEDGER:
@@ -343,8 +350,9 @@ class World:
 
 
 class Reserved:
-    def __init__(self, pod: str, version: str) -> None:
-        self.pod, self.version = pod, version
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self.pods: set[str] = set()
         self.claims: dict[str, tuple[str, str]] = {}
 
 
@@ -463,9 +471,9 @@ def test_the_stories_are_worth_telling() -> None:
 def test_beside_promises_a_group_fits_if_it_does_whatever_the_driver_picks(seed: int) -> None:
     """Many objects of a few bytes, each with a few promises: all at once, one by one, and played through."""
     rng = random.Random(seed)
-    rules = Rules(must_be_sure=rng.random() < 0.3)
+    rules = Rules(must_be_sure=rng.random() < 0.3, legacy=rng.choice(("Strict", "Bounded", "Independent")))
     fit = PoolFit.GUARANTEED if rules.must_be_sure else PoolFit.POSSIBLE
-    args = StorageCapacityArgs(reservation=Reservation.LEDGER, pool_fit=fit)
+    args = StorageCapacityArgs(reservation=Reservation.LEDGER, pool_fit=fit, legacy_pools=LegacyPools(rules.legacy))
     plugin = VolumeBinding(Gates(), VolumeBindingArgs(), args)
     cluster = add_indexes(Cluster())
     storage = cluster.storage
@@ -476,7 +484,11 @@ def test_beside_promises_a_group_fits_if_it_does_whatever_the_driver_picks(seed:
         cluster.put_node(node(f"n{row}"))
         promised = [rng.randint(1, 5) for _ in range(rng.randint(0, 3))]
         pools = [str(rng.randint(1, 12)) for _ in range(rng.randint(1, 3))]
-        rooms.append((capacity("fast", f"n{row}", pools=pools), promised))
+        if rng.random() < 0.3:
+            maximum = rng.choice((None, str(rng.randint(1, 8))))
+            rooms.append((capacity("fast", f"n{row}", str(rng.randint(1, 20)), maximum=maximum), promised))
+        else:
+            rooms.append((capacity("fast", f"n{row}", pools=pools), promised))
         storage.put(rooms[-1][0])
         for number, size in enumerate(promised):
             storage.put(claim(f"of-{row}-{number}", str(size), selected_node=f"n{row}"))

@@ -8,7 +8,7 @@ pools; what a driver may do with promised claims is played through in every orde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import inf
@@ -52,7 +52,7 @@ class Seen:
     classes: Mapping[str, StorageClass]
     drivers: Mapping[str, CSIDriver]
     capacities: Sequence[CSIStorageCapacity]
-    is_reserved: Callable[[CSIStorageCapacity], bool] = lambda capacity: False
+    is_reserved: Callable[[CSIStorageCapacity, Collection[str]], bool] = lambda capacity, group: False
     promised: Callable[[CSIStorageCapacity], Mapping[str, int]] = lambda capacity: {}
 
 
@@ -174,12 +174,14 @@ def _make_jointly(
     own = {claim.key for claim in claims}
     chosen: dict[str, CSIStorageCapacity] = {}
     for name in {class_name(claim) for claim in claims}:
+        sized = {claim.key: counted(seen, claim) for claim in claims if class_name(claim) == name}
+        group = [key for key, size in sized.items() if size is not None]
         sizes = [size for claim in claims if class_name(claim) == name and (size := counted(seen, claim)) is not None]
         if not sizes:
             continue
         for capacity in objects_at(seen, name, node):
             others = [size for key, size in seen.promised(capacity).items() if key not in own]
-            if not seen.is_reserved(capacity) and holds(rules, capacity, sizes, others):
+            if not seen.is_reserved(capacity, group) and holds(rules, capacity, sizes, others):
                 chosen[name] = capacity
                 break
         else:
@@ -227,6 +229,8 @@ def holds(rules: Rules, capacity: CSIStorageCapacity, sizes: Sequence[int], prom
             pools, largest = (capacity.capacity.value() if capacity.capacity is not None else inf,), limit
         else:
             pools, largest = (inf,), limit
+        if rules.legacy == "Independent" and promised and capacity.capacity is not None:
+            largest = min(largest, capacity.capacity.value() - sum(promised))
     if max(sizes) > largest:
         return False
     if rules.must_be_sure:

@@ -140,8 +140,8 @@ class VolumeFit:
         if not self.is_joint:
             return self._one_by_one(provisioning, rows)
         bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
-        own = self.promised_before(provisioning)
-        for unit in provisioning.units:
+        for place, unit in enumerate(provisioning.units):
+            own = self.own_claims(provisioning, place)
             bits[~self.index.of(unit.class_name).fits(self.policy, unit.sizes, rows, own)] = _SPACE
         for terms in provisioning.topologies:
             bits[~in_topology(cluster, terms, rows)] = _BIND
@@ -280,17 +280,22 @@ class VolumeFit:
 
     def choices_at(self, provisioning: ProvisioningDemand, row: int) -> tuple[int, ...]:
         """For each unit the number of the object it would take, `NOTHING` if there is none."""
-        own = self.promised_before(provisioning)
         found = []
-        for unit in provisioning.units:
+        for place, unit in enumerate(provisioning.units):
+            own = self.own_claims(provisioning, place)
             found.append(self.index.of(unit.class_name).choice_at(self.policy, unit.sizes, row, own))
         return tuple(found)
 
-    def promised_before(self, provisioning: ProvisioningDemand) -> tuple[Key, ...]:
-        """Claims that may be in the ledger already: those that a node was selected for. What they have is theirs."""
-        if self.policy.promised is None:
+    def own_claims(self, provisioning: ProvisioningDemand, unit: int) -> tuple[Key, ...]:
+        """Claims for which something may be held already, because a node was selected for one: what is theirs is not in
+        their way. For the ledger those that were; for a reserved object, which is held for a whole group, the unit's.
+        """
+        if self.policy.promised is not None:
+            return tuple([claim.key for claim in provisioning.claims if claim.selected_node])
+        if self.policy.is_reserved is None:
             return ()
-        return tuple([claim.key for claim in provisioning.claims if claim.selected_node])
+        of_unit = [claim for claim, at in zip(provisioning.claims, provisioning.places, strict=True) if at == unit]
+        return tuple([claim.key for claim in of_unit]) if any(claim.selected_node for claim in of_unit) else ()
 
 
 def _bindings(match: Match, place: int) -> Iterator[StaticBinding]:

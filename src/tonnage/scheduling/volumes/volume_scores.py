@@ -29,18 +29,17 @@ class VolumeScores:
 
     def of_provisioning(self, fit: VolumeFit, provisioning: ProvisioningDemand, rows: Rows) -> Ints:
         """Every row by the objects that these volumes would be made of there."""
-        own = fit.promised_before(provisioning)
         if len(provisioning.units) == 1:
-            (unit,) = provisioning.units
+            (unit,), own = provisioning.units, fit.own_claims(provisioning, 0)
             asked_bytes = min(sum(unit.sizes), MOST_BYTES)
             return fit.index.of(unit.class_name).by_choice(
                 fit.policy, unit.sizes, rows, own, lambda scored: class_scores(self._shape, asked_bytes, scored)
             )
         requested: dict[str, Ints] = {}
         capacity: dict[str, Ints] = {}
-        for unit in provisioning.units:
+        for place, unit in enumerate(provisioning.units):
             index = fit.index.of(unit.class_name)
-            numbers = index.choices(fit.policy, unit.sizes, rows, own)
+            numbers = index.choices(fit.policy, unit.sizes, rows, fit.own_claims(provisioning, place))
             is_known = numbers != NOTHING
             asked = np.where(is_known, min(sum(unit.sizes), MOST_BYTES), 0)
             # Several units of a class (each claim on its own): requests add up, the capacity is counted once.

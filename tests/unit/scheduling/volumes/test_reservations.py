@@ -135,6 +135,40 @@ def test_first_decision_reserves_and_second_sees_reserved(rig: Rig) -> None:
     assert rig.reservations.reservations_total == 2
 
 
+# -- pods that share a claim ------------------------------------------------------------------------------------------
+
+
+def test_an_object_is_not_kept_from_the_claims_that_it_is_kept_for(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data", "logs"))
+    data, logs, other = "default/data", "default/logs", "default/other"
+    for own in ([data], [logs], [data, logs], [data, logs, other]):
+        assert not rig.reservations.is_reserved(rig.room, own)
+    # What logs takes is not among these, and nobody can tell what is left beside it.
+    for own in ([other], [data, other]):
+        assert rig.reservations.is_reserved(rig.room, own)
+
+
+def test_an_object_stays_reserved_until_the_last_pod_that_shares_the_claim_is_done_with_it(rig: Rig) -> None:
+    first, second = rig.pod("first", "data"), rig.pod("second", "data")
+    rig.reserve(first)
+    rig.reserve(second)
+    assert [hold.pod for hold in rig.reservations.holds()] == ["default/first"]
+    rig.reservations.release(second.uid)
+    assert rig.is_reserved
+    rig.reserve(second)
+    rig.reservations.pod_gone(first.uid)
+    assert rig.is_reserved and [hold.pod for hold in rig.reservations.holds()] == ["default/second"]
+    rig.reservations.release(second.uid)
+    assert not rig.is_reserved and rig.causes() == {"failure": 1}
+
+
+def test_a_pod_that_shares_one_claim_and_brings_another_adds_it(rig: Rig) -> None:
+    rig.reserve(rig.pod("first", "data"))
+    rig.reserve(rig.pod("second", "data", "more"))
+    (hold,) = rig.reservations.holds()
+    assert set(hold.claims) == {"default/data", "default/more"} and hold.bytes == 40 * GI
+
+
 # -- refreshes --------------------------------------------------------------------------------------------------------
 
 

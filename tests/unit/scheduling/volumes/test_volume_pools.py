@@ -77,8 +77,9 @@ def test_parts_of_a_byte_are_rounded_up_as_upstream_does():
         (BOUNDED, {"free": "300Gi", "maximum": "100Gi"}, Room((300 * GI,), 100 * GI)),
         (BOUNDED, {"free": "300Gi"}, Room((300 * GI,), 300 * GI)),
         (BOUNDED, {"maximum": "100Gi"}, Room((UNBOUNDED,), 100 * GI)),
-        (INDEPENDENT, {"free": "300Gi", "maximum": "100Gi"}, Room((UNBOUNDED,), 100 * GI)),
-        (INDEPENDENT, {"free": "300Gi"}, Room((UNBOUNDED,), 300 * GI)),
+        (INDEPENDENT, {"free": "300Gi", "maximum": "100Gi"}, Room((UNBOUNDED,), 100 * GI, 300 * GI)),
+        (INDEPENDENT, {"free": "300Gi"}, Room((UNBOUNDED,), 300 * GI, 300 * GI)),
+        (INDEPENDENT, {"maximum": "100Gi"}, Room((UNBOUNDED,), 100 * GI)),
     ],
 )
 def test_legacy_pools_say_how_the_older_figures_are_read(legacy: LegacyPools, options: dict[str, Any], room: Room):

@@ -105,6 +105,56 @@ def test_story_2_without_reservation_all_ten_go_and_five_of_them_will_fail():
     assert ten_pods(one_node(reservation="None")) == ["a"] * 10
 
 
+# -- pods that share a claim ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reservation", ["Object", "Ledger"])
+def test_a_second_pod_on_the_same_unbound_claim_is_not_refused_by_that_claims_own_reservation(reservation: str):
+    rig = Rig(
+        node("a"), node("b"), capacity("fast", "a", "100Gi"), capacity("fast", "b", "10Gi"), reservation=reservation
+    )
+    rig.put(claim("shared", "60Gi"))
+    first, second = pod_with("first", "shared"), pod_with("second", "shared")
+    assert (rig.place(first), rig.place(second)) == ("a", "a")
+    # Another pod is still kept out, also after one of the two failed.
+    rig.fail(second)
+    # a: 100 - 60 = 40 < 60; b: 10 < 60
+    assert rig.place(rig.pod("other", "60Gi")) == refused({FULL: 2}, 2)
+
+
+def test_in_mode_object_a_second_pod_with_a_claim_of_its_own_beside_the_shared_one_is_judged_by_both():
+    rig = one_node()
+    rig.put(claim("shared", "60Gi"))
+    assert rig.place(pod_with("first", "shared")) == "a"
+    rig.put(claim("more", "60Gi"), claim("less", "40Gi"))
+    assert rig.place(pod_with("second", "shared", "more")) == NO_ROOM  # 60 + 60 > 100
+    assert rig.place(pod_with("third", "shared", "less")) == "a"  # 60 + 40
+    # Now the object is held for all three claims: whoever brings a fourth cannot know what is left.
+    rig.put(claim("least", "1Gi"))
+    assert rig.place(pod_with("fourth", "shared", "least")) == NO_ROOM
+    assert rig.place(pod_with("fifth", "shared", "less")) == "a"
+
+
+# -- older figures ----------------------------------------------------------------------------------------------------
+
+
+def test_independent_with_the_ledger_sends_five_pods_of_20gi_to_100gi_and_not_seven():
+    rig = Rig(
+        node("a"), capacity("fast", "a", "100Gi", maximum="50Gi"), reservation="Ledger", legacyPools="Independent"
+    )
+    assert [rig.place(rig.pod(f"job-{number}", "20Gi")) for number in range(7)] == ["a"] * 5 + [NO_ROOM] * 2
+    (refusal,) = rig.reasons(rig.pod("late", "20Gi")).values()
+    assert refusal == (FULL,)
+
+
+def test_independent_with_the_ledger_judges_a_pods_own_claims_one_by_one_beside_what_is_promised():
+    rig = Rig(
+        node("a"), capacity("fast", "a", "100Gi", maximum="50Gi"), reservation="Ledger", legacyPools="Independent"
+    )
+    assert rig.place(rig.pod("wide", "50Gi", "50Gi", "50Gi")) == "a"  # as without the gate: each is 50 at most
+    assert rig.place(rig.pod("next", "1Gi")) == NO_ROOM  # 150 of 100 are promised
+
+
 # -- what is given back -----------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_count
 from tonnage.scheduling.volumes.capacity.pools import Room
-from tonnage.scheduling.volumes.capacity.reading import Policy, Reading
+from tonnage.scheduling.volumes.capacity.reading import HeldByOthers, Policy, Reading
 from tonnage.scheduling.volumes.packing import Grade, Sizes
 
 _FIRST_OBJECTS = 16
@@ -68,41 +68,40 @@ class ClassCapacity:
     def fits(self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Mask:
         """On which of these rows is there one object that holds all of a group's claims? `sizes` descend.
 
-        What is promised to the claims of `own` is not in their way.
+        What is held for the claims of `own` is not in their way.
         """
         reading = self._reading(policy)
-        to_others = self._to_others(reading, own)
+        others = self._others(reading, own)
         count = row_count(rows)
         found: Mask = np.zeros(count, dtype=np.bool_)
         if count * 4 < len(self.entries):
             for layer in self.layers:
                 numbers = layer[rows]
                 asked, place = np.unique(numbers, return_inverse=True)
-                found |= reading.fits(asked, sizes, to_others)[place] & (numbers != NOTHING)
+                found |= reading.fits(asked, sizes, others)[place] & (numbers != NOTHING)
             return found
         if self.layers:
-            by_object = self._by_object(reading, sizes, to_others)
+            by_object = self._by_object(reading, sizes, others)
             found = by_object[self.layers[0][rows]]
             for layer in self.layers[1:]:
                 found |= by_object[layer[rows]]
         return found
 
-    def _by_object(self, reading: Reading, sizes: Sizes, to_others: Callable[[int], Sizes] | None) -> Mask:
+    def _by_object(self, reading: Reading, sizes: Sizes, others: HeldByOthers | None) -> Mask:
         """Which objects hold a group, by number; the last answer is that of `NOTHING`, which holds none."""
         found: Mask = np.zeros(len(self.entries) + 1, dtype=np.bool_)
-        found[:-1] = reading.fits(slice(0, len(self.entries)), sizes, to_others)
+        found[:-1] = reading.fits(slice(0, len(self.entries)), sizes, others)
         return found
 
     def choice_at(self, policy: Policy, sizes: Sizes, row: int, own: Collection[Key] = ()) -> int:
         """The number of the object that would hold a group on a row: the first of those that do; `NOTHING` if none."""
         reading = self._reading(policy)
-        to_others = self._to_others(reading, own)
+        others = self._others(reading, own)
         for layer in self.layers:
             number = layer.item(row)
             if number == NOTHING:
                 break
-            promised = reading.promised.get(number, ())
-            if reading.fits_one(number, sizes, to_others(number) if promised and to_others is not None else promised):
+            if reading.fits_one(number, sizes, others):
                 return number
         return NOTHING
 
@@ -110,15 +109,15 @@ class ClassCapacity:
         """The same for many rows: the number of the object that would hold a group there."""
         found: Numbers = np.full(row_count(rows), NOTHING, dtype=np.intp)
         reading = self._reading(policy)
-        to_others = self._to_others(reading, own)
+        others = self._others(reading, own)
         is_few = len(found) * 4 < len(self.entries)
-        by_object = None if is_few or not self.layers else self._by_object(reading, sizes, to_others)
+        by_object = None if is_few or not self.layers else self._by_object(reading, sizes, others)
         for layer in reversed(self.layers):
             numbers = layer[rows]
             if by_object is not None:
                 found = np.where(by_object[numbers], numbers, found)
             else:
-                found = np.where((numbers != NOTHING) & reading.fits(numbers, sizes, to_others), numbers, found)
+                found = np.where((numbers != NOTHING) & reading.fits(numbers, sizes, others), numbers, found)
         return found
 
     def by_choice(
@@ -132,7 +131,7 @@ class ClassCapacity:
         if row_count(rows) * 4 < len(self.entries):
             numbers = self.choices(policy, sizes, rows, own)
             return np.where(numbers != NOTHING, value_of(reading.scored[numbers]), 0)
-        fits = self._by_object(reading, sizes, self._to_others(reading, own))
+        fits = self._by_object(reading, sizes, self._others(reading, own))
         values = np.zeros(len(fits), dtype=np.int64)
         values[:-1] = value_of(reading.scored[: len(self.entries)])
         values[~fits] = 0
@@ -175,12 +174,15 @@ class ClassCapacity:
             found.append(number)
         return found
 
-    def _to_others(self, reading: Reading, own: Collection[Key]) -> Callable[[int], Sizes] | None:
-        """What is promised of an object but for what these claims were promised themselves; None: all that is."""
-        promised = reading.policy.promised
-        if not own or promised is None:
+    def _others(self, reading: Reading, own: Collection[Key]) -> HeldByOthers | None:
+        """What is held of objects but for these claims themselves; None: all that is."""
+        promised, is_reserved = reading.policy.promised, reading.policy.is_reserved
+        if not own or (promised is None and is_reserved is None):
             return None
-        return lambda number: promised(self.entries[number].capacity, own)
+        return HeldByOthers(
+            lambda number: promised(self.entries[number].capacity, own) if promised is not None else (),
+            lambda number: is_reserved is not None and is_reserved(self.entries[number].capacity, own),
+        )
 
     def _reading(self, policy: Policy) -> Reading:
         reading = self._readings.get(policy)

@@ -9,11 +9,15 @@
 | Bounded     | each claim at most 100Gi, all of them at most 300Gi                    |
 | Independent | each claim at most 100Gi, whatever the others ask: as without the gate |
 
+A pod's own claims do not count one another under `Independent`; what is promised to other pods (the ledger) counts:
+of 100Gi, five pods of 20Gi are promised all, and the sixth has to wait.
+
 CSIDriver has a field of the KEP as well, and an annotation that stands in for it: `rebuilds_volumes`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tonnage import logs
@@ -33,15 +37,23 @@ _log = logs.logger("tonnage.scheduling")
 class Room(NamedTuple):
     """What claims may take of one object, jointly: each goes to one of the pools and is of `claim_limit` at most.
 
-    `pools` are free bytes, largest first; none at all means that the object does not say, and nothing fits.
+    `pools` are free bytes, largest first; none at all means that the object does not say, and nothing fits. Where
+    claims are judged one by one (`Independent`), `free_bytes` are still what one of them and all promises share.
     """
 
     pools: tuple[int, ...]
     claim_limit: int = UNBOUNDED
+    free_bytes: int = UNBOUNDED
 
     @property
     def is_known(self) -> bool:
         return bool(self.pools)
+
+    def claim_limit_beside(self, promised: Iterable[int]) -> int:
+        """How large one claim may be beside what is promised already."""
+        if self.free_bytes >= UNBOUNDED or not (taken := sum(promised)):
+            return self.claim_limit
+        return min(self.claim_limit, max(self.free_bytes - taken, 0))
 
 
 NO_ROOM = Room(())
@@ -67,7 +79,7 @@ def room_of(capacity: CSIStorageCapacity, legacy: LegacyPools) -> Room:
         return Room((limit,))
     if legacy is LegacyPools.BOUNDED:
         return Room((UNBOUNDED if capacity.capacity is None else capacity.capacity.value(),), limit)
-    return Room((UNBOUNDED,), limit)
+    return Room((UNBOUNDED,), limit, UNBOUNDED if capacity.capacity is None else capacity.capacity.value())
 
 
 def room_without_gate(capacity: CSIStorageCapacity) -> Room:

@@ -32,14 +32,22 @@ class Policy:
     """How one profile reads capacity objects and what it takes to be held of them.
 
     `promised` gives the bytes promised of an object (mode Ledger), but for those to some claims, `is_reserved` whether
-    it is out of bounds (mode Object); both by the object as it is now.
+    it is out of bounds for these claims (mode Object); both by the object as it is now.
     """
 
     room_of: Callable[[CSIStorageCapacity], Room]
     scored_bytes: Callable[[CSIStorageCapacity], int]
-    is_reserved: Callable[[CSIStorageCapacity], bool] | None = None
+    is_reserved: Callable[[CSIStorageCapacity, Collection[Key]], bool] | None = None
     promised: Callable[[CSIStorageCapacity, Collection[Key]], Sizes] | None = None
     must_be: Grade = Grade.POSSIBLE
+
+
+@dataclass(frozen=True, slots=True)
+class HeldByOthers:
+    """What is held of objects but for the claims that are asked about, by the objects' numbers."""
+
+    promised: Callable[[int], Sizes]
+    is_reserved: Callable[[int], bool]
 
 
 class Reading:
@@ -50,6 +58,8 @@ class Reading:
         self.rooms: list[Room] = [Room(())] * objects
         self.pools: Ints = np.full((objects, 1), NO_POOL, dtype=np.int64)
         self.limits: Ints = np.full(objects, packing.UNBOUNDED, dtype=np.int64)
+        self.limits_beside = self.limits.copy()
+        """The same beside what is promised."""
         self.scored: Ints = np.zeros(objects, dtype=np.int64)
         self.is_limited = False
         """Some object has a limit for single claims."""
@@ -65,6 +75,7 @@ class Reading:
         wider[: len(self.pools)] = self.pools
         self.pools = wider
         self.limits, self.scored = grown(self.limits, objects), grown(self.scored, objects)
+        self.limits_beside = grown(self.limits_beside, objects)
         self.is_reserved = grown(self.is_reserved, objects)
         self.promised_bytes = grown(self.promised_bytes, objects)
         self.largest_promised = grown(self.largest_promised, objects)
@@ -86,7 +97,8 @@ class Reading:
     def write_holds(self, number: int, capacity: CSIStorageCapacity | None) -> None:
         policy = self.policy
         if policy.is_reserved is not None:
-            self.is_reserved[number] = capacity is not None and policy.is_reserved(capacity)
+            self.is_reserved[number] = capacity is not None and policy.is_reserved(capacity, ())
+        self.limits_beside[number] = self.limits[number]
         if policy.promised is not None:
             promised = policy.promised(capacity, ()) if capacity is not None else ()
             if promised:
@@ -95,13 +107,19 @@ class Reading:
                 self.promised.pop(number, None)
             self.promised_bytes[number] = min(sum(promised), packing.UNBOUNDED - 1)
             self.largest_promised[number] = min(max(promised, default=0), packing.UNBOUNDED - 1)
+            self.limits_beside[number] = self.rooms[number].claim_limit_beside(promised)
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
-    def fits_one(self, number: int, sizes: Sizes, promised: Sizes) -> bool:
-        """Does a group fit one object, beside what is promised of it? In plain numbers, for the row that changed."""
+    def fits_one(self, number: int, sizes: Sizes, others: HeldByOthers | None = None) -> bool:
+        """Does a group fit one object, beside what is held of it? In plain numbers, for the row that changed."""
         room = self.rooms[number]
-        if self.is_reserved.item(number) or not room.pools or (sizes and sizes[0] > room.claim_limit):
+        if self.is_reserved.item(number) and (others is None or others.is_reserved(number)):
+            return False
+        promised = self.promised.get(number, ())
+        if promised and others is not None:
+            promised = others.promised(number)
+        if not room.pools or (sizes and sizes[0] > room.claim_limit_beside(promised)):
             return False
         if self.policy.must_be is Grade.GUARANTEED:
             return packing.grade_one(room.pools, sizes, promised) is Grade.GUARANTEED
@@ -110,34 +128,42 @@ class Reading:
         return packing.fits_one(room.pools, sizes)
 
     def grade_of(self, number: int, sizes: Sizes) -> Grade:
-        room = self.rooms[number]
-        if not room.pools or (sizes and sizes[0] > room.claim_limit):
+        room, promised = self.rooms[number], self.promised.get(number, ())
+        if not room.pools or (sizes and sizes[0] > room.claim_limit_beside(promised)):
             return Grade.NONE
-        return packing.grade_one(room.pools, sizes, self.promised.get(number, ()))
+        return packing.grade_one(room.pools, sizes, promised)
 
-    def fits(self, numbers: Numbers, sizes: Sizes, to_others: Callable[[int], Sizes] | None = None) -> Mask:
-        """Which of these objects hold a group, beside what is promised of them, or of that only what is `to_others`."""
+    def fits(self, numbers: Numbers, sizes: Sizes, others: HeldByOthers | None = None) -> Mask:
+        """Which of these objects hold a group, beside what is held of them, or of that only what is by `others`."""
         pools = self.pools[numbers]
         fits = packing.fits(pools, sizes)
         if self.is_limited and sizes:
-            fits &= self.limits[numbers] >= sizes[0]
+            fits &= (self.limits_beside if others is None else self.limits)[numbers] >= sizes[0]
         if self.policy.is_reserved is not None:
-            fits &= ~self.is_reserved[numbers]
+            fits &= ~self._is_reserved(numbers, fits, others)
         if self.policy.must_be is Grade.GUARANTEED and len(sizes) > 1:
             certain = np.flatnonzero(fits)
             fits[certain] = packing.grades(pools[certain], sizes) == Grade.GUARANTEED
         if self.promised:
             is_open = fits & (self.promised_bytes[numbers] > 0)
-            if to_others is None:
+            if others is None:
                 is_sure = self._is_sure(numbers, sizes)
                 # Of a single pool, promises are plain subtraction: what is not sure does not fit.
                 fits &= ~is_open | is_sure
                 is_open &= ~is_sure & ((pools[:, 1] != NO_POOL) if pools.shape[1] > 1 else False)
             for place in np.flatnonzero(is_open).tolist():
-                number = numbers.start + place if isinstance(numbers, slice) else int(numbers[place])
-                promised = self.promised.get(number, ()) if to_others is None else to_others(number)
-                fits[place] = self.fits_one(number, sizes, promised)
+                fits[place] = self.fits_one(_number_at(numbers, place), sizes, others)
         return fits
+
+    def _is_reserved(self, numbers: Numbers, fits: Mask, others: HeldByOthers | None) -> Mask:
+        """Which objects are out of bounds; where claims have a reservation of their own, asked of those that fit."""
+        is_reserved: Mask = self.is_reserved[numbers]
+        if others is None:
+            return is_reserved
+        is_reserved = is_reserved.copy()
+        for place in np.flatnonzero(is_reserved & fits).tolist():
+            is_reserved[place] = others.is_reserved(_number_at(numbers, place))
+        return is_reserved
 
     def grades(self, numbers: Numbers, sizes: Sizes) -> npt.NDArray[np.int8]:
         """How sure a group's fit is on each of these objects."""
@@ -146,8 +172,7 @@ class Reading:
             is_sure, is_open = self._is_sure(numbers, sizes), self.promised_bytes[numbers] > 0
             found[is_open & is_sure] = Grade.GUARANTEED
             for place in np.flatnonzero(is_open & ~is_sure).tolist():
-                number = numbers.start + place if isinstance(numbers, slice) else int(numbers[place])
-                found[place] = self.grade_of(number, sizes)
+                found[place] = self.grade_of(_number_at(numbers, place), sizes)
         return found
 
     def _is_sure(self, numbers: Numbers, sizes: Sizes) -> Mask:
@@ -165,3 +190,7 @@ class Reading:
             counted = np.minimum(pools, packing.UNBOUNDED // pools.shape[1])  # less is safe, and sums stay in 64 bits
             is_sure |= np.maximum(counted - (largest[:, None] - 1), 0).sum(axis=1) > together
         return is_sure
+
+
+def _number_at(numbers: Numbers, place: int) -> int:
+    return numbers.start + place if isinstance(numbers, slice) else int(numbers[place])

@@ -61,7 +61,8 @@ def room_miss(
         return Miss(lack.rank, lack.lacking_bytes, f"{lack.told}{_if_bounded(capacity, room, sizes)}")
     if is_reserved:
         return Miss(_WAITS, 0, _reserved(holds))
-    if promised and not packing.fits_beside_one(room.pools, sizes, promised):
+    is_too_large = bool(sizes) and sizes[0] > room.claim_limit_beside(promised)
+    if promised and (is_too_large or not packing.fits_beside_one(room.pools, sizes, promised)):
         return _promised(room, sizes, promised, holds)
     told = f"{amounts(sizes)} fit {amounts(room.pools)} only if the driver picks the right pools (poolFit: Guaranteed)"
     return Miss(_UNSURE, 0, told)
@@ -104,6 +105,8 @@ def _reserved(holds: Sequence[Hold]) -> str:
 
 def _promised(room: Room, sizes: Sizes, promised: Sizes, holds: Sequence[Hold]) -> Miss:
     free, taken, together = sum(room.pools), sum(promised), sum(sizes)
+    if free >= UNBOUNDED:  # claims are judged one by one
+        free, together = room.free_bytes, sizes[0]
     names = list(dict.fromkeys(hold.pod or ", ".join(hold.claims) for hold in holds))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     to_whom = f" to {', '.join(names[:_NAMED])}{more}" if names else ""

@@ -12,7 +12,7 @@ and how many attach slots are left. Nothing is decided here. What comes out stan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -148,12 +148,19 @@ class VolumeAccount:
             key: each for key, each in counted.items() if each is not None and (self._fit.is_joint or each == size)
         }
         sizes = descending(sized.values()) if self._fit.is_joint else (size,)
-        own = tuple(key for key in sized if claims[key].selected_node) if self._fit.policy.promised else ()
+        own = self._own(sized, claims)
         chosen = objects.choice_at(self._fit.policy, sizes, row, own)
         if chosen != NOTHING:
             return self._judged(class_name, sizes, sized, chosen, own, is_refused=False)
         refused = [self._judged(class_name, sizes, sized, each, own, is_refused=True) for each in numbers]
         return min(refused, key=lambda supply: supply.miss or elsewhere(""))
+
+    def _own(self, sized: Mapping[Key, int], claims: Mapping[Key, PersistentVolumeClaim]) -> tuple[Key, ...]:
+        """As `VolumeFit.own_claims`."""
+        selected = tuple(key for key in sized if claims[key].selected_node)
+        if self._fit.policy.promised is not None:
+            return selected
+        return tuple(sized) if selected and self._fit.policy.is_reserved is not None else ()
 
     def _judged(
         self,
@@ -170,7 +177,7 @@ class VolumeAccount:
             return self._supplies[known]
         objects, policy = self._fit.index.of(class_name), self._fit.policy
         capacity, room = objects.entries[number].capacity, objects.room_of(policy, number)
-        is_reserved = policy.is_reserved is not None and policy.is_reserved(capacity)
+        is_reserved = policy.is_reserved is not None and policy.is_reserved(capacity, own)
         reserved_by = self._cluster.index(Reservations).hold_on(identity(capacity)) if is_reserved else None
         promised: Sizes = policy.promised(capacity, own) if policy.promised is not None else ()
         promises: tuple[Hold, ...] = ()
@@ -194,7 +201,7 @@ class VolumeAccount:
         """How sure the fit is, reservations aside; without the gate nobody asks."""
         if not self._fit.is_joint:
             return ""
-        is_too_large = not room.is_known or (sizes and sizes[0] > room.claim_limit)
+        is_too_large = not room.is_known or (sizes and sizes[0] > room.claim_limit_beside(promised))
         grade = packing.Grade.NONE if is_too_large else packing.grade_one(room.pools, sizes, promised)
         return grade.name.lower()
 

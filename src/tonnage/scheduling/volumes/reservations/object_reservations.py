@@ -14,13 +14,15 @@ Until then the object is out of bounds: nobody can tell what is left of it.
                rebuilt elsewhere are bound all along; for them this is the time since Reserve.
 
 What counts is the resourceVersion: an object is reserved while it has the very one it was reserved with. An object is
-held by one pod at a time, a pod may hold several. After a restart nothing is reserved, as the KEP has it; the other
-mode (`ledger.py`) finds its promises again.
+held by one pod at a time, or by several that share a claim which is to be made of it: to such a pod its own claim's
+reservation is no obstacle, and the object is kept until the last of them is done with it. A pod may hold several.
+
+After a restart nothing is reserved, as the KEP has it; the other mode (`ledger.py`) finds its promises again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim
@@ -42,7 +44,7 @@ REFRESH, FAILURE, DELETION, TIMEOUT = "refresh", "failure", "deletion", "timeout
 
 
 class _Reservation:
-    """One object, held by one pod for some of its claims."""
+    """One object, held for some claims by a pod, or by several that share one of them."""
 
     __slots__ = (
         "capacity",
@@ -50,7 +52,7 @@ class _Reservation:
         "is_bound",
         "is_rebuild",
         "node_name",
-        "pod",
+        "pods",
         "since",
         "uid",
         "version",
@@ -61,14 +63,15 @@ class _Reservation:
         self,
         capacity: CSIStorageCapacity,
         version: str,
-        pod: PodInfo,
+        pods: Sequence[PodInfo],
         claims: Sequence[PersistentVolumeClaim],
         since: datetime,
     ) -> None:
         self.capacity = capacity
         self.uid = identity(capacity)
         self.version = version
-        self.pod = pod
+        self.pods = {each.uid: each for each in pods}
+        """Who holds it, by uid; the first of them is told."""
         self.claims = tuple(claims)
         self.since = since
         self.waited = {each.key: each.uid for each in claims}
@@ -76,6 +79,15 @@ class _Reservation:
         self.node_name = next((each.selected_node for each in claims if each.selected_node), "")
         self.is_bound = False
         self.is_rebuild = bool(claims) and all(each.is_bound for each in claims)
+
+    def is_for(self, own: Collection[Key]) -> bool:
+        """Whether claims that are judged as one group have it: they are all it is held for, or are among those."""
+        return bool(self.waited) and (self.waited.keys() <= set(own) or all(key in self.waited for key in own))
+
+    def shares_claims_with(self, claims: Sequence[PersistentVolumeClaim]) -> bool:
+        return any(
+            self.waited.get(each.key) == each.uid and each.selected_node in ("", self.node_name) for each in claims
+        )
 
     def is_lost(self, claim: PersistentVolumeClaim | None) -> bool:
         """Whether a claim, as it is now, is no longer going to be made there."""
@@ -93,7 +105,7 @@ class _Reservation:
         return Hold(
             capacity=self.capacity.key,
             uid=self.uid,
-            pod=self.pod.key,
+            pod=next(iter(self.pods.values())).key,
             claims=tuple(each.key for each in self.claims),
             bytes=sum(each.value() for each in requested if each is not None),
             since=self.since,
@@ -124,10 +136,15 @@ class Reservations:
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    def is_reserved(self, capacity: CSIStorageCapacity) -> bool:
-        """Whether the object is kept back, just as it is: recorded with exactly this resourceVersion."""
+    def is_reserved(self, capacity: CSIStorageCapacity, own: Collection[Key] = ()) -> bool:
+        """Whether the object is kept back, just as it is: recorded with exactly this resourceVersion.
+
+        Not from a group of claims for which it is kept (`own`).
+        """
         found = self._by_object.get(identity(capacity))
-        return found is not None and found.version == capacity.metadata.resource_version
+        if found is None or found.version != capacity.metadata.resource_version:
+            return False
+        return not own or not found.is_for(own)
 
     @property
     def resets_total(self) -> int:
@@ -151,18 +168,25 @@ class Reservations:
     def reserve(self, capacity: CSIStorageCapacity, pod: PodInfo, claims: Sequence[PersistentVolumeClaim]) -> None:
         """Keep an object back for the claims whose volumes are to be made of it.
 
-        The claims are assumed already. Whoever held the object before does no more. An object that was refreshed after
-        the decision looked at it is held as it is now: it cannot know of this pod.
+        The claims are assumed already. Whoever held the object before does no more, unless for a claim that both pods
+        have: then it is held for all their claims. An object that was refreshed after the decision looked at it is held
+        as it is now: it cannot know of this pod.
         """
         now = self._storage.capacities.get(capacity.key)
         known = now if now is not None and identity(now) == identity(capacity) else capacity
         before = self._by_object.get(identity(capacity))
-        if before is not None:
-            self._forget(before)
+        pods, since = [pod], self._clock.now()
         assumed = [as_assumed(each, self._storage) for each in claims]
-        made = _Reservation(capacity, known.metadata.resource_version, pod, assumed, self._clock.now())
+        if before is not None:
+            if before.version == known.metadata.resource_version and before.shares_claims_with(assumed):
+                pods, since = [*before.pods.values(), pod], before.since
+                named = {each.key for each in assumed}
+                assumed += [each for each in before.claims if each.key in before.waited and each.key not in named]
+            self._forget(before)
+        made = _Reservation(capacity, known.metadata.resource_version, pods, assumed, since)
         self._by_object[made.uid] = made
-        self._by_pod.setdefault(pod.uid, {})[made.uid] = made
+        for uid in made.pods:
+            self._by_pod.setdefault(uid, {})[made.uid] = made
         for key in made.waited:
             self._by_claim.setdefault(key, {})[made.uid] = made
         self.reservations_total += 1
@@ -170,7 +194,7 @@ class Reservations:
         self._tell_changed(made.uid)
 
     def release(self, pod_uid: str) -> None:
-        """Unreserve: the pod's attempt failed. What another pod has reserved since stays with it."""
+        """Unreserve: the pod's attempt failed. What another pod has reserved, since or as well, stays with it."""
         self._end_all_of(pod_uid, FAILURE)
 
     def pod_gone(self, pod_uid: str) -> None:
@@ -222,7 +246,11 @@ class Reservations:
 
     def _end_all_of(self, pod_uid: str, cause: str) -> None:
         for held in list(self._by_pod.get(pod_uid, {}).values()):
-            self._end(held, cause)
+            if len(held.pods) > 1:
+                del held.pods[pod_uid]
+                _unfile(self._by_pod, pod_uid, held)
+            else:
+                self._end(held, cause)
 
     def _end(self, held: _Reservation, cause: str) -> None:
         self._forget(held)
@@ -234,7 +262,8 @@ class Reservations:
 
     def _forget(self, held: _Reservation) -> None:
         del self._by_object[held.uid]
-        _unfile(self._by_pod, held.pod.uid, held)
+        for pod_uid in held.pods:
+            _unfile(self._by_pod, pod_uid, held)
         for key in held.waited:
             _unfile(self._by_claim, key, held)
         self._bound.stop(held.uid)
