@@ -66,6 +66,33 @@ def test_a_failure_is_two_lines_and_exit_1():
     ]
 
 
+def test_an_exec_plugin_that_fails_ends_it_with_the_plugins_words(tmp_path):
+    plugin = tmp_path / "plugin"
+    plugin.write_text("#!/bin/sh\necho you are not logged in >&2\nexit 3\n")
+    plugin.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    user["exec"]["interactiveMode"] = "Never"
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+                "users": [{"name": "u", "user": user}],
+            }
+        )
+    )
+    done = tonnage("--kubeconfig", str(kubeconfig), "--pod", "shop/web")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        f"error: getting credentials: exec: executable {plugin} failed with exit code 3: you are not logged in",
+        "hint: run the plugin by hand to see what it needs; a kubeconfig names it under users[].user.exec",
+    ]
+
+
 def test_a_broken_manifest_is_one_line_and_exit_1():
     bad = pod("web", "shop", cpu="1 core")
     done = tonnage("-f", "-", "--pod", "shop/web", stdin=json.dumps(bad))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from tonnage.client.config.connection import Cluster, Connection, ExecPlugin, Us
 from tonnage.client.config.credentials import Credentials, Identity
 from tonnage.client.transport.tls import Certificate
 from tonnage.clock import VirtualClock
+from tonnage.testing.eventually import eventually_async
 
 CA = Authority()
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
@@ -233,6 +236,39 @@ async def test_a_plugin_that_failed_is_asked_again_next_time(plugin):
     (plugin.folder / "stderr").unlink()
     plugin.answers({"token": "t"})
     assert await shown.identity() == Identity("Bearer t")
+
+
+async def test_requests_that_wait_for_a_plugin_share_its_failure(plugin):
+    (plugin.folder / "stderr").write_text("no\n")
+    shown = credentials(plugin.user())
+    answers = await asyncio.gather(*(shown.identity() for _ in range(15)), return_exceptions=True)
+    assert {type(each) for each in answers} == {NoCredentials}
+    assert len(plugin.runs) == 1
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_request_that_is_cancelled_while_its_plugin_starts_ends_at_once(plugin, turns):
+    (plugin.folder / "stderr").write_text("no\n")
+    asked = asyncio.create_task(credentials(plugin.user()).identity())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    asked.cancel()
+    done, _ = await asyncio.wait([asked], timeout=10)
+    assert done == {asked}
+    assert asked.cancelled()
+
+
+async def test_a_plugin_that_nobody_waits_for_is_killed_and_the_next_request_runs_it_anew(plugin):
+    os.mkfifo(plugin.folder / "answer")  # it prints nothing until somebody writes there
+    shown = credentials(plugin.user())
+    asked = asyncio.create_task(shown.identity())
+    await eventually_async(lambda: len(plugin.runs) == 1)
+    asked.cancel()
+    await asyncio.wait([asked], timeout=10)
+    (plugin.folder / "answer").unlink()
+    plugin.answers({"token": "t"})
+    assert await shown.identity() == Identity("Bearer t")
+    assert len(plugin.runs) == 2
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,10 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import subprocess
 import sys
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -48,35 +51,67 @@ class ExecCredentials:
         self._cluster = cluster
         self._clock = clock
         self._given: PluginAnswer | None = None
-        self._one_at_a_time = asyncio.Lock()
+        self._running: asyncio.Task[PluginAnswer] | None = None
+        self._waiting = 0
+        """How many wait for the run under way."""
 
     async def current(self) -> PluginAnswer:
         """What is good now, from the plugin when need be. Raises NoCredentials."""
-        async with self._one_at_a_time:
-            given = self._given
-            if given is None or (given.expires_at is not None and given.expires_at <= self._clock.now()):
-                self._given = given = await self._run()
-            return given
+        given = self._given
+        if given is None or (given.expires_at is not None and given.expires_at <= self._clock.now()):
+            return await self._ask()
+        return given
 
     async def renew(self) -> None:
-        """What was given is refused: ask again, unless somebody else has asked meanwhile."""
-        refused = self._given
-        async with self._one_at_a_time:
-            if self._given is refused:
-                self._given = await self._run()
+        """What was given is refused: ask again, or wait for the answer that somebody else asked for."""
+        await self._ask()
+
+    async def _ask(self) -> PluginAnswer:
+        """What the plugin answers now. Who asks while it runs gets that run's answer, or its failure.
+
+        A plugin that fails is not run once more for each request that waited for it: it may ask a person each time. It
+        is killed when nobody waits any more.
+        """
+        run = self._running
+        if run is None:
+            run = self._running = asyncio.create_task(self._run(), name=f"exec plugin {self._plugin.command}")
+            run.add_done_callback(self._has_run)
+        self._waiting += 1
+        try:
+            return await asyncio.shield(run)
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not run.done():
+                run.cancel()
+                self._running = None
+
+    def _has_run(self, run: asyncio.Task[PluginAnswer]) -> None:
+        if self._running is run:
+            self._running = None
+        if not run.cancelled() and run.exception() is None:
+            self._given = run.result()
 
     async def _run(self) -> PluginAnswer:
-        plugin = self._plugin
-        interactive = self._is_interactive()
-        environment = {**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": encode(self._info(interactive)).decode()}
+        plugin, process = self._plugin, self._started()
+        out, said = await _printed_by(process)
+        if process.returncode != 0:
+            words = " ".join(said.decode(errors="replace").split())[-_SHOWN_STDERR:]
+            raise NoCredentials(
+                f"getting credentials: exec: executable {plugin.command} failed with exit code {process.returncode}"
+                + (f": {words}" if words else ""),
+                hint="run the plugin by hand to see what it needs; a kubeconfig names it under users[].user.exec",
+            )
+        return _read(out, plugin)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        plugin, interactive = self._plugin, self._is_interactive()
         try:
-            process = await asyncio.create_subprocess_exec(
-                plugin.command,
-                *plugin.args,
-                env=environment,
-                stdin=None if interactive else asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=None if interactive else asyncio.subprocess.PIPE,
+            return subprocess.Popen(
+                [plugin.command, *plugin.args],
+                env={**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": encode(self._info(interactive)).decode()},
+                stdin=None if interactive else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=None if interactive else subprocess.PIPE,
             )
         except OSError as exc:
             problem = f"executable {plugin.command} not found"
@@ -86,19 +121,6 @@ class ExecCredentials:
                 f"getting credentials: exec: {problem}",
                 hint=plugin.install_hint or f"install the credential plugin; {_WAYS_TO_LEARN}",
             ) from exc
-        try:
-            out, said = await process.communicate()
-        except asyncio.CancelledError:
-            process.kill()
-            await process.wait()
-            raise
-        if process.returncode != 0:
-            words = " ".join((said or b"").decode(errors="replace").split())[-_SHOWN_STDERR:]
-            raise NoCredentials(
-                f"getting credentials: exec: executable {plugin.command} failed with exit code {process.returncode}"
-                + (f": {words}" if words else "")
-            )
-        return _read(out, plugin)
 
     def _is_interactive(self) -> bool:
         at_terminal = sys.stdin is not None and sys.stdin.isatty()
@@ -124,6 +146,32 @@ class ExecCredentials:
             }
             spec["cluster"] = {name: value for name, value in shown.items() if value}
         return {"kind": "ExecCredential", "apiVersion": self._plugin.api_version, "spec": spec}
+
+
+async def _printed_by(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """What a process prints until it ends; it is killed when this is cancelled.
+
+    A thread waits for it, and nobody for the thread: asyncio's own subprocesses, cancelled while they start, wait for
+    ever (their pipes are not connected yet), and so would every program whose plugin fails under several requests.
+    """
+    loop = asyncio.get_running_loop()
+    printed: asyncio.Future[tuple[bytes, bytes]] = loop.create_future()
+
+    def deliver(out: bytes, said: bytes) -> None:
+        if not printed.done():
+            printed.set_result((out, said))
+
+    def wait() -> None:
+        out, said = process.communicate()
+        with suppress(RuntimeError):  # the loop may be closed by now
+            loop.call_soon_threadsafe(deliver, out, said or b"")
+
+    threading.Thread(target=wait, name=f"exec plugin {process.pid}", daemon=True).start()
+    try:
+        return await printed
+    except asyncio.CancelledError:
+        process.kill()
+        raise
 
 
 class _Status(Record):
