@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.packing import (
+    MOST_BYTES,
     NO_POOL,
-    UNBOUNDED,
     Grade,
     Ints2D,
     Sizes,
@@ -34,6 +34,8 @@ def sizes_of(count: int, largest: int, *, least: int = 0) -> st.SearchStrategy[S
     return st.lists(st.integers(0, largest), min_size=least, max_size=count).map(descending)
 
 
+exbibytes = st.integers(0, 8).map(lambda each: min(each << 60, MOST_BYTES))
+"""Two of them may be more than 64 bits hold."""
 pool_rows = sizes_of(4, 14)
 groups = sizes_of(5, 8)
 
@@ -236,14 +238,17 @@ def test_searches_that_give_up_refuse_and_never_admit(monkeypatch: pytest.Monkey
 
 @modest
 @given(
-    st.lists(st.integers(0, 5).map(lambda eighth: eighth * (UNBOUNDED // 4) - (eighth == 4)), max_size=3),
-    st.lists(st.integers(0, 2**63 - 1) | st.sampled_from([UNBOUNDED // 4, UNBOUNDED // 2, UNBOUNDED]), max_size=4),
+    st.lists(st.integers(0, MOST_BYTES) | exbibytes, max_size=3),
+    st.lists(st.integers(0, MOST_BYTES) | exbibytes, max_size=4),
+    st.lists(exbibytes, max_size=2),
 )
-def test_sums_beyond_64_bits_are_no_different(pools: list[int], sizes: list[int]) -> None:
-    row, claims = descending(pools), descending(sizes)
-    is_endless = bool(row) and row[0] >= UNBOUNDED
-    grade = Grade.GUARANTEED if is_endless else slow_grade(row, claims)
+def test_sums_beyond_64_bits_are_no_different(pools: list[int], sizes: list[int], promised: list[int]) -> None:
+    row, claims, others = descending(pools), descending(sizes), descending(promised)
+    grade = slow_grade(row, claims)
     assert packing.grade_one(row, claims) is grade
     assert packing.fits_one(row, claims) == (grade > Grade.NONE)
     assert packing.fits(matrix([row], 3), claims).tolist() == [grade > Grade.NONE]
     assert packing.grades(matrix([row], 3), claims).tolist() == [grade]
+    if claims:
+        assert packing.grade_one(row, claims, others) is slow_grade(row, claims, others)
+        assert packing.fits_beside_one(row, claims, others) == never_stuck(row, others, claims)

@@ -49,8 +49,9 @@ NODES = [f"n{number}" for number in range(6)]
 CLAIMS = [f"c{number}" for number in range(8)]
 VOLUMES = [f"v{number}" for number in range(8)]
 OBJECTS = [f"room-{number}" for number in range(7)]
-SIZES = ["1Gi", "2Gi", "3Gi", "4Gi", "5Gi"]
-ROOMS = ["0", "2Gi", "3Gi", "4Gi", "5Gi", "6Gi", "9Gi"]
+SIZES = [1, 2, 3, 4, 5]
+ROOMS = [0, 2, 3, 4, 5, 6, 9]
+UNITS = ["Gi", "Gi", "Ei"]  # of exbibytes two claims or pools are more than 64 bits hold, and 9 stop at 8 less a byte
 ZONES = ["z1", "z2"]
 CLASSES = ["fast", "fast", "fast", "fast", "slow", "zoned", "local", "uncounted"]
 DRIVERS = ["csi.fast", "csi.slow"]
@@ -69,6 +70,8 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
+        unit = self.rng.choice(UNITS)
+        self.sizes, self.rooms = [f"{size}{unit}" for size in SIZES], [f"{room}{unit}" for room in ROOMS]
         self.cluster = add_indexes(Cluster())
         self.nodes: dict[str, Node] = {}
         self.classes: dict[str, StorageClass] = {}
@@ -146,15 +149,15 @@ class World:
                 *({"matchLabels": {HOST: each}} for each in NODES[:4]),
             ]
         )
-        pools = rng.choices(ROOMS, k=rng.randint(1, 3)) if rng.random() < 0.5 else []
+        pools = rng.choices(self.rooms, k=rng.randint(1, 3)) if rng.random() < 0.5 else []
         annotations = {}
         if rng.random() < 0.3:
-            text = rng.choice((",".join(rng.choices(ROOMS, k=2)), "3Gi,lots"))
+            text = rng.choice((",".join(rng.choices(self.rooms, k=2)), "3Gi,lots"))
             annotations = {"annotations": {twins.POOLS: text}}
         made = capacity(
             rng.choice(("fast", "fast", "fast", "slow", "zoned")),
-            free=rng.choice([*ROOMS, None]),
-            maximum=rng.choice([*ROOMS, *[None] * 7]),
+            free=rng.choice([*self.rooms, None]),
+            maximum=rng.choice([*self.rooms, *[None] * 7]),
             pools=pools,
             topology=topology,
             name=name or rng.choice(OBJECTS),
@@ -169,9 +172,13 @@ class World:
             return
         rng = self.rng
         old = rng.choice(sorted(self.capacities.values(), key=lambda each: each.key))
-        pools = rng.choices(ROOMS, k=rng.randint(1, 3)) if old.available_capacities else []
+        pools = rng.choices(self.rooms, k=rng.randint(1, 3)) if old.available_capacities else []
         made = capacity(
-            old.storage_class_name, free=rng.choice(ROOMS), pools=pools, name=old.name, topology=_doc(old.node_topology)
+            old.storage_class_name,
+            free=rng.choice(self.rooms),
+            pools=pools,
+            name=old.name,
+            topology=_doc(old.node_topology),
         )
         self.capacities[made.key] = made
         self.cluster.storage.put(made)
@@ -198,14 +205,14 @@ class World:
             options = {"selected_node": rng.choice(NODES[:4])}
             if rng.random() < 0.1:
                 options = {"metadata": {"annotations": {twins.SELECTED_NODE: ""}}}
-        size = rng.choice(SIZES) if rng.random() < 0.95 else None
+        size = rng.choice(self.sizes) if rng.random() < 0.95 else None
         self.cluster.storage.put(claim(name, size, class_name=rng.choice(CLASSES), **options))
 
     def put_volume(self) -> None:
         rng = self.rng
         made = volume(
             rng.choice(VOLUMES),
-            rng.choice(SIZES),
+            rng.choice(self.sizes),
             class_name=rng.choice(CLASSES),
             affinity=self.affinity(),
             claim="other/claim" if rng.random() < 0.2 else "",
@@ -529,7 +536,7 @@ def test_a_decider_that_remembers_decides_as_a_fresh_one(seed: int) -> None:
     lots = random.Random()
     remembering = decider(world.plugin, lots)
     kinds = [
-        [(rng.choice(("fast", "fast", "slow", "zoned")), rng.choice(SIZES)) for _ in range(rng.choice((1, 1, 2)))]
+        [(rng.choice(("fast", "fast", "slow", "zoned")), rng.choice(world.sizes)) for _ in range(rng.choice((1, 1, 2)))]
         for _ in range(3)
     ]
     for step in range(15):

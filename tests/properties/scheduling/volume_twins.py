@@ -219,6 +219,8 @@ def listed_pools(capacity: CSIStorageCapacity) -> list[int]:
 def holds(rules: Rules, capacity: CSIStorageCapacity, sizes: Sequence[int], promised: Sequence[int]) -> bool:
     pools: Pools = tuple(listed_pools(capacity))
     largest: float = inf
+    if pools and capacity.maximum_volume_size is not None:
+        largest = capacity.maximum_volume_size.value()
     if not pools:
         limit = volume_limit(capacity)
         if limit is None:
@@ -371,7 +373,7 @@ def free_bytes(rules: Rules, capacity: CSIStorageCapacity) -> int:
     if capacity.capacity is not None:
         return capacity.capacity.value()
     pools = listed_pools(capacity) if rules.is_joint else []
-    return sum(pools) if pools else volume_limit(capacity) or 0
+    return min(sum(pools), (1 << 63) - 1) if pools else volume_limit(capacity) or 0  # as `capacity` would have said
 
 
 def class_score(shape: Shape, requested: int, capacity: int) -> int:

@@ -20,6 +20,7 @@ from tonnage.driver.volumes.parameters import read_parameters
 from tonnage.driver.volumes.sizes import BLOCK_BYTES
 from tonnage.driver.volumes.topology import nodes_within
 
+_MOST_BYTES: Final = (1 << 63) - 1
 _Rpc = csi.ControllerServiceCapability.RPC
 CAPABILITIES: Final = (
     _Rpc.CREATE_DELETE_VOLUME,
@@ -83,7 +84,7 @@ class ControllerService(VolumeCalls, SnapshotCalls):
             if parameters.pools is None or number in parameters.pools
         ]
         return csi.GetCapacityResponse(
-            available_capacity=sum(free_bytes),
+            available_capacity=min(sum(free_bytes), _MOST_BYTES),
             maximum_volume_size=Int64Value(value=max(free_bytes, default=0)),
             available_capacities=free_bytes if self._driver.settings.report_pools else (),
         )

@@ -9,28 +9,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from tonnage.scheduling.cluster.columns import Ints
 from tonnage.scheduling.configuration.shapes import Shape, along
+from tonnage.scheduling.volumes.packing import MOST_BYTES
 
 _FULL = 100
-_MOST_TIMES_FULL = ((1 << 63) - 1) // _FULL
+_MOST_TIMES_FULL = MOST_BYTES // _FULL
 
 
 def class_scores(shape: Shape, requested: Ints | int, capacity: Ints) -> Ints:
-    """The score of one class on each row: `requested` bytes of `capacity` bytes."""
-    asked = np.broadcast_to(np.asarray(requested, dtype=np.int64), capacity.shape)
+    """The score of one class on each row: `requested` bytes of `capacity` bytes, which may be plain integers of any
+    size (`added`)."""
+    asked = np.broadcast_to(np.asarray(requested), capacity.shape)
     is_over = (capacity == 0) | (asked > capacity)
     whole = np.where(is_over, 1, capacity)
     # Go's division truncates toward zero; a negative capacity is always over, so that only positive ones are divided.
     counted = np.where(is_over, 0, asked)
     if counted.max(initial=0) > _MOST_TIMES_FULL:  # beyond 80 PiB the product needs more than 64 bits
-        percent = (counted.astype(object) * _FULL // whole.astype(object)).astype(np.int64)
+        percent = counted.astype(object) * _FULL // whole.astype(object)
     else:
         percent = counted * _FULL // whole
-    return _table(shape)[np.where(is_over, _FULL, percent)]
+    return _table(shape)[np.where(is_over, _FULL, percent).astype(np.int64)]
+
+
+def added(first: Ints, second: Ints | int) -> Ints:
+    """Bytes by row, added up exactly: as plain integers where 64 bits may not hold them."""
+    largest = int(np.abs(first).max(initial=0)) + int(np.abs(second).max(initial=0))
+    wide: Any = first if largest <= MOST_BYTES else first.astype(object)
+    total: Ints = wide + second
+    return total
 
 
 @cache

@@ -103,7 +103,10 @@ def after_pools_change(
         return QUEUE
     if old is None or not _may_use(pod, new.storage_class_name):
         return SKIP
-    return QUEUE if listed_pools(old) != listed_pools(new) or _is_more(_sum(old), _sum(new)) else SKIP
+    if listed_pools(old) != listed_pools(new) or _is_more(_sum(old), _sum(new)):
+        return QUEUE
+    # Beside pools, a maximum that is no longer told bounds nothing.
+    return QUEUE if old.maximum_volume_size is not None and new.maximum_volume_size is None else SKIP
 
 
 def after_reserved_capacity_change(

@@ -14,9 +14,9 @@ import numpy as np
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
 from tonnage.scheduling.configuration.shapes import Shape
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
-from tonnage.scheduling.volumes.capacity.pools import MOST_BYTES
 from tonnage.scheduling.volumes.demand import Demand, Rebuild
-from tonnage.scheduling.volumes.free_storage_scores import class_score, class_scores, mean, mean_of
+from tonnage.scheduling.volumes.free_storage_scores import added, class_score, class_scores, mean, mean_of
+from tonnage.scheduling.volumes.packing import MOST_BYTES
 from tonnage.scheduling.volumes.static_volumes import Match
 from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
 
@@ -43,7 +43,7 @@ class VolumeScores:
             is_known = numbers != NOTHING
             asked = np.where(is_known, min(sum(unit.sizes), MOST_BYTES), 0)
             # Several units of a class (each claim on its own): requests add up, the capacity is counted once.
-            requested[unit.class_name] = requested.get(unit.class_name, 0) + asked
+            requested[unit.class_name] = added(asked, requested.get(unit.class_name, 0))
             before = capacity.get(unit.class_name)
             found = np.where(is_known, index.scored_bytes(fit.policy, numbers), _UNKNOWN)
             capacity[unit.class_name] = found if before is None else np.where(is_known, found, before)
@@ -101,8 +101,9 @@ class VolumeScores:
             asked = claim.requested.value() if claim.requested is not None else 0
             distinct, place = np.unique(numbers, return_inverse=True)
             sizes = [_bytes_of(match, number) for number in distinct.tolist()]
-            requested[name] = requested.get(name, np.zeros(len(places), dtype=np.int64)) + asked
-            capacity[name] = capacity.get(name, np.zeros(len(places), dtype=np.int64)) + np.array(sizes)[place]
+            nothing: Ints = np.zeros(len(places), dtype=np.int64)
+            requested[name] = added(requested.get(name, nothing), asked)
+            capacity[name] = added(capacity.get(name, nothing), np.array(sizes)[place])
         scores = [class_scores(self._shape, requested[name], capacity[name]) for name in requested]
         return mean(scores, [np.ones(len(places), dtype=np.int64)] * len(scores))
 

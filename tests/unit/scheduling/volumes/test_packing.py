@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from tonnage.scheduling.volumes import packing
-from tonnage.scheduling.volumes.packing import NO_POOL, UNBOUNDED, Grade, Ints2D, Sizes, descending, pool_grades
+from tonnage.scheduling.volumes.packing import (
+    MOST_BYTES,
+    NO_POOL,
+    UNBOUNDED,
+    Grade,
+    Ints2D,
+    Sizes,
+    descending,
+    pool_grades,
+)
 
 GI = 1 << 30
 
@@ -131,19 +140,37 @@ def test_no_claims_fit_everywhere() -> None:
 
 def test_an_unbounded_pool_never_fills_up() -> None:
     # Four times 4 EiB, and 8 EiB less a byte, the largest claim there can be.
-    sizes = (2**63 - 1, *[UNBOUNDED] * 4)
-    assert both_ways((UNBOUNDED,), sizes)
+    sizes = (MOST_BYTES, *[1 << 62] * 4)
+    assert packing.fits_one((UNBOUNDED,), sizes)
     assert packing.place_one((UNBOUNDED, 7), sizes) == (0, 0, 0, 0, 0)
-    assert packing.grades(objects((UNBOUNDED, 7)), sizes).tolist() == [Grade.GUARANTEED]
+    assert packing.grade_one((UNBOUNDED, 7), sizes) is Grade.GUARANTEED
     assert packing.fits_beside_one((UNBOUNDED,), sizes, sizes)
-    assert not both_ways((UNBOUNDED - 1,), sizes)
+    assert not both_ways((MOST_BYTES,), sizes)
 
 
-def test_an_unbounded_pool_takes_many_claims_of_different_sizes() -> None:
-    # From 1 EiB up: six of them are more than 4 EiB, which any other pool would have to hold.
-    sizes = descending((UNBOUNDED >> 2) + size for size in range(6))
-    assert both_ways((UNBOUNDED, 7), sizes)
-    assert not both_ways((UNBOUNDED - 1, 7), sizes)
+@pytest.mark.parametrize(
+    ("pools", "sizes", "is_packed"),
+    [
+        # In EiB. A claim above 4 needs a pool that holds it, and two of 4 are one byte more than 8 less a byte.
+        ((5,), (5,), True),
+        ((5,), (6,), False),
+        ((7,), (4, 3), True),
+        ((7,), (4, 4), False),
+        ((8,), (4, 4), False),
+        ((8, 8), (5, 5), True),
+        ((8, 8), (5, 5, 5), False),
+        ((7, 5), (4, 3, 3, 2), True),
+        ((7, 5), (4, 3, 3, 3), False),
+        ((8, 8, 8), (6, 5, 4, 3, 2, 1), True),
+        ((8, 8, 8), (6, 5, 4, 4, 3, 2), False),
+    ],
+)
+def test_claims_above_4_exbibytes_and_sums_beyond_64_bits(pools: Sizes, sizes: Sizes, is_packed: bool) -> None:
+    def in_bytes(exbibytes: Sizes) -> Sizes:
+        return tuple(min(each << 60, MOST_BYTES) for each in exbibytes)
+
+    assert both_ways(in_bytes(pools), in_bytes(sizes)) is is_packed
+    assert bool(packing.grades(objects(in_bytes(pools)), in_bytes(sizes))[0]) is is_packed
 
 
 def test_thirty_claims_of_three_sizes_are_decided_exactly() -> None:

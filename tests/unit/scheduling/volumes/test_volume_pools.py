@@ -22,7 +22,7 @@ from tonnage.scheduling.volumes.capacity.pools import (
 )
 from tonnage.scheduling.volumes.packing import UNBOUNDED
 from tonnage.testing.builders import node
-from tonnage.testing.storage_builders import capacity
+from tonnage.testing.storage_builders import capacity, claim
 
 STRICT, BOUNDED, INDEPENDENT = LegacyPools.STRICT, LegacyPools.BOUNDED, LegacyPools.INDEPENDENT
 
@@ -84,6 +84,15 @@ def test_parts_of_a_byte_are_rounded_up_as_upstream_does():
 )
 def test_legacy_pools_say_how_the_older_figures_are_read(legacy: LegacyPools, options: dict[str, Any], room: Room):
     assert room_of(capacity(**options), legacy) == room
+
+
+@pytest.mark.parametrize("legacy", list(LegacyPools))
+def test_the_maximum_counts_beside_pools_if_it_is_less_than_the_largest(legacy: LegacyPools):
+    pools = (100 * GI, 60 * GI)
+    listed: dict[str, Any] = {"pools": ["60Gi", "100Gi"], "free": "160Gi"}
+    assert room_of(capacity(**listed, maximum="50Gi"), legacy) == Room(pools, 50 * GI)
+    assert room_of(capacity(**listed, maximum="100Gi"), legacy) == Room(pools)
+    assert room_of(annotated("100Gi,60Gi", maximum="0"), legacy) == Room(pools, 0)
 
 
 def test_an_object_that_says_nothing_has_no_room():
@@ -170,7 +179,37 @@ def test_capacities_beyond_what_64_bits_hold_are_as_much_as_they_hold():
     rig = Rig(node("a"), node("b"), capacity("fast", "a", "100Ei"), capacity("fast", "b", pools=["100Ei", "100Ei"]))
     assert rig.nodes(rig.pod("web", "7Ei")) == ["a", "b"]
     assert sorted(rig.scores(rig.pod("db", "1Gi")).items()) == [("a", 100), ("b", 100)]
-    assert rig.nodes(rig.pod("kv", "4Ei", "4Ei", "4Ei")) == ["a", "b"]
+    # Of 100Ei all that is known is 8Ei less a byte: one claim of 4Ei goes in, a second does not.
+    assert rig.nodes(rig.pod("kv", "4Ei", "3Ei")) == ["a", "b"]
+    assert rig.nodes(rig.pod("mq", "4Ei", "4Ei")) == ["b"]
+    assert rig.nodes(rig.pod("fs", "4Ei", "4Ei", "4Ei")) == []
+
+
+@pytest.mark.parametrize("reservation", ["Object", "Ledger", "None"])
+def test_a_claim_above_4_exbibytes_needs_a_pool_that_holds_it(reservation: str):
+    rig = Rig(node("a"), capacity("fast", "a", pools=["5Ei", "4608Pi"]), reservation=reservation)
+    assert rig.nodes(rig.pod("web", "5Ei", "4Ei")) == ["a"]
+    assert rig.message(rig.pod("db", "6Ei")) == refused({FULL: 1}, 1)
+    assert rig.message(rig.pod("kv", "5Ei", "5Ei")) == refused({FULL: 1}, 1)
+
+
+def test_promises_beyond_64_bits_are_counted():
+    rig = Rig(node("a"), capacity("fast", "a", pools=["7Ei"]), reservation="Ledger")
+    rig.put(claim("one", "5Ei", selected_node="a"), claim("two", "5Ei", selected_node="a"))
+    assert rig.message(rig.pod("web", "1Gi")) == refused({FULL: 1}, 1)
+    rig.put(claim("two", "5Ei"))
+    assert rig.nodes(rig.pod("db", "2Ei")) == ["a"]
+    assert rig.message(rig.pod("kv", "3Ei")) == refused({FULL: 1}, 1)
+
+
+@pytest.mark.parametrize("reservation", ["Object", "Ledger", "None"])
+def test_no_volume_is_larger_than_the_maximum_however_large_a_pool_is(reservation: str):
+    room = capacity("fast", "a", "200Gi", pools=["100Gi", "100Gi"], maximum="50Gi")
+    rig = Rig(node("a"), room, reservation=reservation)
+    assert rig.nodes(rig.pod("web", "50Gi", "50Gi", "50Gi")) == ["a"]
+    assert rig.message(rig.pod("db", "51Gi")) == refused({FULL: 1}, 1)
+    rig.use(gates=ALL_OFF)
+    assert rig.message(rig.pod("kv", "51Gi")) == refused({FULL: 1}, 1)
 
 
 def test_a_capacity_below_zero_holds_nothing():

@@ -4,6 +4,8 @@
     annotation tonnage.dev/available-capacities  the same, on a server that drops the field
     maximumVolumeSize, capacity                what objects said before; how to read them is `legacyPools`
 
+Beside pools `maximumVolumeSize` still says how large one volume may be.
+
 | legacyPools | several claims against capacity 300Gi, maximumVolumeSize 100Gi         |
 | Strict      | one pool of 100Gi: the KEP's word                                      |
 | Bounded     | each claim at most 100Gi, all of them at most 300Gi                    |
@@ -24,12 +26,9 @@ from tonnage import logs
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIDriver, CSIStorageCapacity
 from tonnage.quantity import InvalidQuantity, Quantity
 from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
-from tonnage.scheduling.volumes.packing import UNBOUNDED
+from tonnage.scheduling.volumes.packing import MOST_BYTES, UNBOUNDED
 
 VOLUME_REBUILDING = "tonnage.dev/volume-rebuilding"
-
-MOST_BYTES = (1 << 63) - 1
-"""What a quantity's value stops at, and so does a sum of them: columns hold 64 bits."""
 
 _log = logs.logger("tonnage.scheduling")
 
@@ -71,7 +70,9 @@ def room_of(capacity: CSIStorageCapacity, legacy: LegacyPools) -> Room:
     """How much claims may take, read jointly (KEP-5925)."""
     pools = listed_pools(capacity)
     if pools:
-        return Room(pools)
+        # By the CSI specification nothing larger than the maximum can be made, however large a pool is.
+        most = capacity.maximum_volume_size.value() if capacity.maximum_volume_size is not None else pools[0]
+        return Room(pools, most if most < pools[0] else UNBOUNDED)
     limit = volume_limit(capacity)
     if limit is None:
         return NO_ROOM

@@ -21,7 +21,10 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.columns import Ints, Mask, grown
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity.pools import Room
-from tonnage.scheduling.volumes.packing import NO_POOL, Grade, Sizes
+from tonnage.scheduling.volumes.packing import MOST_BYTES, NO_POOL, Grade, Sizes
+
+_HALF = 1 << 62
+"""Two figures up to here can be added in 64 bits."""
 
 Numbers = slice | npt.NDArray[np.intp]
 """Objects by their numbers. A number that is none, -1, may be among them: what is told of it means nothing."""
@@ -57,7 +60,10 @@ class Reading:
         self.policy = policy
         self.rooms: list[Room] = [Room(())] * objects
         self.pools: Ints = np.full((objects, 1), NO_POOL, dtype=np.int64)
-        self.limits: Ints = np.full(objects, packing.UNBOUNDED, dtype=np.int64)
+        self.is_unbounded: Mask = np.zeros(objects, dtype=np.bool_)
+        """Objects with a pool that never fills up; its column says `MOST_BYTES`, for want of more."""
+        self.has_unbounded = False
+        self.limits: Ints = np.full(objects, MOST_BYTES, dtype=np.int64)
         self.limits_beside = self.limits.copy()
         """The same beside what is promised."""
         self.scored: Ints = np.zeros(objects, dtype=np.int64)
@@ -76,7 +82,7 @@ class Reading:
         self.pools = wider
         self.limits, self.scored = grown(self.limits, objects), grown(self.scored, objects)
         self.limits_beside = grown(self.limits_beside, objects)
-        self.is_reserved = grown(self.is_reserved, objects)
+        self.is_reserved, self.is_unbounded = grown(self.is_reserved, objects), grown(self.is_unbounded, objects)
         self.promised_bytes = grown(self.promised_bytes, objects)
         self.largest_promised = grown(self.largest_promised, objects)
 
@@ -88,10 +94,12 @@ class Reading:
             self.pools = np.hstack((self.pools, more))
         self.rooms[number] = room
         self.pools[number] = NO_POOL
-        self.pools[number, : len(room.pools)] = room.pools
-        self.limits[number] = room.claim_limit
+        self.pools[number, : len(room.pools)] = [max(min(pool, MOST_BYTES), NO_POOL) for pool in room.pools]
+        self.is_unbounded[number] = bool(room.pools) and room.pools[0] >= packing.UNBOUNDED
+        self.has_unbounded = self.has_unbounded or bool(self.is_unbounded[number])
+        self.limits[number] = min(room.claim_limit, MOST_BYTES)
         self.scored[number] = self.policy.scored_bytes(capacity) if capacity is not None else 0
-        self.is_limited = self.is_limited or room.claim_limit != packing.UNBOUNDED
+        self.is_limited = self.is_limited or min(room.claim_limit, room.free_bytes) < packing.UNBOUNDED
         self.write_holds(number, capacity)
 
     def write_holds(self, number: int, capacity: CSIStorageCapacity | None) -> None:
@@ -105,9 +113,9 @@ class Reading:
                 self.promised[number] = promised
             else:
                 self.promised.pop(number, None)
-            self.promised_bytes[number] = min(sum(promised), packing.UNBOUNDED - 1)
-            self.largest_promised[number] = min(max(promised, default=0), packing.UNBOUNDED - 1)
-            self.limits_beside[number] = self.rooms[number].claim_limit_beside(promised)
+            self.promised_bytes[number] = min(sum(promised), MOST_BYTES)
+            self.largest_promised[number] = max(promised, default=0)
+            self.limits_beside[number] = min(self.rooms[number].claim_limit_beside(promised), MOST_BYTES)
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
@@ -137,12 +145,14 @@ class Reading:
         """Which of these objects hold a group, beside what is held of them, or of that only what is by `others`."""
         pools = self.pools[numbers]
         fits = packing.fits(pools, sizes)
+        if self.has_unbounded:
+            fits |= self.is_unbounded[numbers]
         if self.is_limited and sizes:
             fits &= (self.limits_beside if others is None else self.limits)[numbers] >= sizes[0]
         if self.policy.is_reserved is not None:
             fits &= ~self._is_reserved(numbers, fits, others)
         if self.policy.must_be is Grade.GUARANTEED and len(sizes) > 1:
-            certain = np.flatnonzero(fits)
+            certain = np.flatnonzero(fits & ~self.is_unbounded[numbers])
             fits[certain] = packing.grades(pools[certain], sizes) == Grade.GUARANTEED
         if self.promised:
             is_open = fits & (self.promised_bytes[numbers] > 0)
@@ -150,7 +160,8 @@ class Reading:
                 is_sure = self._is_sure(numbers, sizes)
                 # Of a single pool, promises are plain subtraction: what is not sure does not fit.
                 fits &= ~is_open | is_sure
-                is_open &= ~is_sure & ((pools[:, 1] != NO_POOL) if pools.shape[1] > 1 else False)
+                is_many = (pools[:, 1] != NO_POOL) if pools.shape[1] > 1 else np.False_
+                is_open &= ~is_sure & (is_many | (self.promised_bytes[numbers] >= MOST_BYTES))
             for place in np.flatnonzero(is_open).tolist():
                 fits[place] = self.fits_one(_number_at(numbers, place), sizes, others)
         return fits
@@ -168,6 +179,8 @@ class Reading:
     def grades(self, numbers: Numbers, sizes: Sizes) -> npt.NDArray[np.int8]:
         """How sure a group's fit is on each of these objects."""
         found = packing.grades(self.pools[numbers], sizes)
+        if self.has_unbounded:
+            found[self.is_unbounded[numbers]] = Grade.GUARANTEED
         if self.promised:
             is_sure, is_open = self._is_sure(numbers, sizes), self.promised_bytes[numbers] > 0
             found[is_open & is_sure] = Grade.GUARANTEED
@@ -182,14 +195,16 @@ class Reading:
 
             largest pool >= T          sum over pools of max(pool - c + 1, 0) > T
         """
-        pools = self.pools[numbers]
-        together = self.promised_bytes[numbers] + min(sum(sizes), packing.UNBOUNDED - 1)
-        is_sure: Mask = (pools[:, 0] >= together) | (pools[:, 0] >= packing.UNBOUNDED)
-        if pools.shape[1] > 1:
-            largest = np.maximum(self.largest_promised[numbers], min(sizes[0], packing.UNBOUNDED - 1))
-            counted = np.minimum(pools, packing.UNBOUNDED // pools.shape[1])  # less is safe, and sums stay in 64 bits
+        pools, promised, asked = self.pools[numbers], self.promised_bytes[numbers], sum(sizes)
+        # A sum of promises that stopped at 64 bits may be more than it says. Of less, differences stay within 64 bits.
+        is_sure: Mask = (pools[:, 0] - promised >= asked) & (promised < MOST_BYTES)
+        if pools.shape[1] > 1 and asked < _HALF:
+            largest = np.maximum(self.largest_promised[numbers], sizes[0])
+            # Less than there is, is safe: so sums of pools stay below what sums of claims are cut to.
+            counted = np.minimum(pools, _HALF // 2 // pools.shape[1])
+            together = np.minimum(promised, _HALF) + asked
             is_sure |= np.maximum(counted - (largest[:, None] - 1), 0).sum(axis=1) > together
-        return is_sure
+        return is_sure | self.is_unbounded[numbers] if self.has_unbounded else is_sure
 
 
 def _number_at(numbers: Numbers, place: int) -> int:

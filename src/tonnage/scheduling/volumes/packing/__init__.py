@@ -12,6 +12,7 @@ that waits, so that the answers are exact as far as the searches go; where they 
 """
 
 from tonnage.scheduling.volumes.packing.pool_fits import (
+    MOST_BYTES,
     NO_POOL,
     UNBOUNDED,
     Ints2D,
@@ -24,6 +25,7 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, Grades, fits_beside_one, grade_one, grades
 
 __all__ = [
+    "MOST_BYTES",
     "NO_POOL",
     "UNBOUNDED",
     "Grade",

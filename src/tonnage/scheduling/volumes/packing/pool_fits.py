@@ -36,8 +36,13 @@ Ints2D = npt.NDArray[np.int64]
 NO_POOL = -1
 """Holds nothing, not even a claim of 0 bytes; a pool of 0 bytes holds that."""
 
-UNBOUNDED = 1 << 62
-"""A pool of so many bytes (4 EiB) or more never fills up: room for every claim, whatever it holds already."""
+MOST_BYTES = (1 << 63) - 1
+"""What a quantity's value stops at, and so does a column of pools. Sums of claims may be more: they are plain integers,
+and more than any pool holds."""
+
+UNBOUNDED = MOST_BYTES + 1
+"""A pool that never fills up: room for every claim, whatever it holds already. No quantity says so much, and no column
+can hold it: whoever lays such pools out as columns keeps them apart."""
 
 EXACT_SETS = 1 << 13
 """A search for one object is exact if the claims have no more subsets than this, claims of one size being alike: 13 of
@@ -75,7 +80,9 @@ def fits(pools: Ints2D, sizes: Sizes) -> Mask:
     if not pools.shape[1]:
         return np.zeros(len(pools), dtype=np.bool_)
     if len(sizes) == 1:
-        return pools[:, 0] >= min(sizes[0], UNBOUNDED)
+        return pools[:, 0] >= sizes[0]
+    if sizes[0] > MOST_BYTES:
+        return np.zeros(len(pools), dtype=np.bool_)
     sizes = needing_room(sizes)
     ways = arrangements(sizes, pools.shape[1], most=FEW_ARRANGEMENTS)
     if ways is not None:
@@ -88,13 +95,13 @@ def fits(pools: Ints2D, sizes: Sizes) -> Mask:
         is_packed[left_idx] = _fits_some_way(pools[left_idx], ways)
     elif left_idx.size:
         rows = pools[left_idx, : len(sizes)].tolist()
-        is_packed[left_idx] = [row[0] >= UNBOUNDED or _search(tuple(row), sizes) is not None for row in rows]
+        is_packed[left_idx] = [_search(tuple(row), sizes) is not None for row in rows]
     return is_packed
 
 
 def needing_room(sizes: Sizes) -> Sizes:
-    """The claims that decide, of at least one: empty ones go where another goes, and sizes stay within 64 bits."""
-    return tuple(min(size, UNBOUNDED) for size in sizes if size) or sizes[:1]
+    """The claims that decide, of at least one: empty ones go where another goes."""
+    return tuple(size for size in sizes if size) or sizes[:1]
 
 
 @lru_cache(maxsize=2048)
@@ -110,7 +117,7 @@ def arrangements(sizes: Sizes, pool_count: int, *, most: int, partial: bool = Fa
             if len(sums) < pool_count:
                 wider.add((*sums, size))  # in its place: every sum so far has a claim in it that is no smaller
             for place, together in enumerate(sums):
-                wider.add(descending((*sums[:place], min(together + size, UNBOUNDED), *sums[place + 1 :])))
+                wider.add(descending((*sums[:place], together + size, *sums[place + 1 :])))
         if len(wider) > most:
             return None
         found = wider

@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from tonnage.scheduling.cluster.columns import Mask
 from tonnage.scheduling.volumes.packing.pool_fits import (
+    MOST_BYTES,
     UNBOUNDED,
     Ints2D,
     Sizes,
@@ -67,7 +68,7 @@ def grades(pools: Ints2D, sizes: Sizes) -> Grades:
     if len(sizes) < 2 or not pools.shape[1]:
         return found * np.int8(Grade.GUARANTEED)
     sizes = needing_room(sizes)
-    is_sure = pools[:, 0] >= min(sum(sizes), UNBOUNDED)  # one pool takes them all, so it never refuses one
+    is_sure = pools[:, 0] >= sum(sizes)  # one pool takes them all, so it never refuses one
     if pools.shape[1] >= len(sizes):
         is_sure |= pools[:, len(sizes) - 1] >= sizes[0]  # a pool each: the others cannot fill as many
     if len(sizes) > 3:  # else it costs as much as the whole answer
@@ -83,7 +84,7 @@ def grades(pools: Ints2D, sizes: Sizes) -> Grades:
 def _has_room_to_spare(pools: Ints2D, sizes: Sizes) -> Mask:
     """Which objects take more bytes to shut out any of these claims than the others have. A no decides nothing."""
     total = sum(sizes)
-    if total >= UNBOUNDED // pools.shape[1]:
+    if total > MOST_BYTES // pools.shape[1]:
         return np.zeros(len(pools), dtype=np.bool_)  # the sums below might not fit 64 bits
     # No pool need count for more than all claims together.
     columns = np.minimum(np.ascontiguousarray(pools.T), total)

@@ -1,0 +1,73 @@
+"""Bytes near the end of 64 bits and beyond: columns say what plain integers say, about room, promises and scores."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.volumes import packing
+from tonnage.scheduling.volumes.capacity.pools import Room
+from tonnage.scheduling.volumes.capacity.reading import Policy, Reading
+from tonnage.scheduling.volumes.free_storage_scores import added, class_score, class_scores
+from tonnage.scheduling.volumes.packing import MOST_BYTES, UNBOUNDED, Grade, Sizes, descending
+from tonnage.testing.storage_builders import capacity
+
+modest = settings(max_examples=200, deadline=None)
+amounts = (
+    st.integers(0, 8).map(lambda each: min(each << 60, MOST_BYTES))
+    | st.integers(0, MOST_BYTES)
+    | st.sampled_from([0, 1, MOST_BYTES - 1, MOST_BYTES])
+)
+rooms = st.builds(
+    lambda pools, limit, free: Room(descending(pools), limit, free),
+    st.lists(amounts, max_size=3) | st.just([UNBOUNDED]),
+    amounts | st.just(UNBOUNDED),
+    amounts | st.just(UNBOUNDED),
+)
+groups = st.lists(amounts, min_size=1, max_size=3).map(descending)
+promises = st.lists(amounts, max_size=2).map(descending)
+
+
+@modest
+@given(st.lists(st.tuples(rooms, promises), min_size=1, max_size=5), groups, st.sampled_from([1, 2]))
+def test_objects_judged_as_columns_are_judged_as_plain_integers(
+    said: list[tuple[Room, Sizes]], sizes: Sizes, least: int
+) -> None:
+    objects = [capacity(name=str(number)) for number in range(len(said))]
+
+    def promised(each: CSIStorageCapacity, own: object) -> Sizes:
+        return said[int(each.name)][1]
+
+    policy = Policy(lambda each: said[int(each.name)][0], lambda each: 0, promised=promised, must_be=Grade(least))
+    reading = Reading(policy, len(objects))
+    for number, each in enumerate(objects):
+        reading.write(number, each)
+    expected = [grade(room, sizes, others) for room, others in said]
+    every = slice(0, len(objects))
+    assert reading.fits(every, sizes).tolist() == [each >= least for each in expected]
+    assert [reading.fits_one(number, sizes) for number in range(len(said))] == [each >= least for each in expected]
+    for number, each in enumerate(reading.grades(every, sizes).tolist()):
+        if said[number][0].claim_limit_beside(said[number][1]) == UNBOUNDED:
+            assert each == expected[number]
+
+
+def grade(room: Room, sizes: Sizes, promised: Sizes) -> Grade:
+    """By plain integers; `test_packing_properties.py` compares these with every way there is to place the claims."""
+    if not room.pools or sizes[0] > room.claim_limit_beside(promised):
+        return Grade.NONE
+    return packing.grade_one(room.pools, sizes, promised)
+
+
+@modest
+@given(
+    st.sampled_from([((0, 100), (100, 0)), ((0, 0), (50, 70), (100, 100))]),
+    st.lists(st.tuples(amounts, amounts, amounts, amounts), min_size=1, max_size=4),
+)
+def test_scores_of_sums_are_those_of_plain_integers(
+    shape: tuple[tuple[int, int], ...], rows: list[tuple[int, int, int, int]]
+) -> None:
+    asked, more, held, besides = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+    expected = [class_score(shape, one + two, three + four) for one, two, three, four in rows]
+    assert class_scores(shape, added(asked, more), added(held, besides)).tolist() == expected
