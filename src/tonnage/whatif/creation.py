@@ -4,7 +4,9 @@ What a person writes goes through what a creation does (`documents/creation.py`)
 status stays, so do a number in `spec.priority` and fields whose gate is closed, and a required field that is missing is
 a warning. Everything else that validation finds is an error.
 
-An object that came from a server has all this behind it; it only gets the defaults, in case the server was older.
+An object that came from a server (it has a uid or a resourceVersion) has all this behind it and is taken as it stands:
+what is stored would not always be taken a second time (label keys are merged into selectors, priorities computed). It
+only gets the defaults, in case the server was older.
 """
 
 from __future__ import annotations
@@ -105,14 +107,12 @@ class Creation:
             return
         try:
             missing = self._creator.create(resource, doc)
-        except Forbidden as exc:  # what admission refuses in a manifest is a PriorityClass alone
-            name = doc["spec"].get("priorityClassName", "")
-            raise BrokenManifest(
-                manifest.origin,
-                exc.message.partition(" is forbidden: ")[2],
-                field="spec.priorityClassName",
-                hint=f"give the PriorityClass {name} too, or write spec.priority",
-            ) from exc
+        except Forbidden as exc:  # what admission refuses in a manifest is a priority alone
+            problem, name = exc.message.partition(" is forbidden: ")[2], doc["spec"].get("priorityClassName", "")
+            field, hint = "spec.priorityClassName", f"give the PriorityClass {name} too, or write spec.priority"
+            if "preemptionPolicy" in doc["spec"] and "PreemptionPolicy" in problem:
+                field, hint = "spec.preemptionPolicy", "leave it out, or name a PriorityClass that has this policy"
+            raise BrokenManifest(manifest.origin, problem, field=field, hint=hint) from exc
         except Invalid as exc:
             told = ", ".join(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in exc.causes))
             raise BrokenManifest(manifest.origin, told, field=exc.causes[0].field) from exc

@@ -199,12 +199,23 @@ def _print_refused(explanation: Explanation, nodes: Sequence[NodeAnswer], consol
 
 
 def _nearest_miss(explanation: Explanation, refused: Sequence[NodeAnswer]) -> str:
-    """How near the nearest of these nodes came, for want of storage; which one, unless all came as near."""
+    """How near the nearest of these nodes came, for want of storage; which one, unless all came as near.
+
+    What would help elsewhere in the group is told too, for as many nodes as it helps.
+    """
     misses = [(miss, each.name) for each in refused if (miss := each.miss) is not None]
     if not misses:
         return ""
     nearest, name = min(misses)
-    return nearest.told if len({miss.told for miss, _ in misses}) == 1 else f"{name}: {nearest.told}"
+    told = nearest.told if len({miss.told for miss, _ in misses}) == 1 else f"{name}: {nearest.told}"
+    helped: dict[str, list[str]] = {}
+    for miss, other in misses:
+        if miss.hint and not nearest.hint:
+            helped.setdefault(miss.hint, []).append(other)
+    if not helped:
+        return told
+    hint, names = max(helped.items(), key=lambda item: len(item[1]))
+    return f"{told}; {_named(names)}: {hint}"
 
 
 def _named(names: Sequence[str]) -> str:

@@ -5,8 +5,8 @@
 Each object is found with its `Origin`, so that whatever is wrong with it, here or later, is told with file, document
 and field. What comes out is admitted (documents/admit.py): canonical values, no nulls, no unknown fields. An unknown
 field is an error, as it is for kubectl, because a misspelt constraint would otherwise count as none. In an object that
-a server has written (it has a resourceVersion) it is a warning: a newer server knows more fields than we do, and nobody
-can correct its output.
+a server has written (it has a uid or a resourceVersion) it is a warning: a newer server knows more fields than we do,
+and nobody can correct its output.
 
 Kinds that decisions do not look at are passed over, and counted. Of two objects with one name the later counts.
 `creation` turns the documents into objects, as an API server would have.
@@ -59,11 +59,8 @@ class Manifest:
     origin: Origin
     resource: Resource
     doc: Doc
-
-    @property
-    def is_from_server(self) -> bool:
-        """It was written by an API server: it is past defaults, admission and validation."""
-        return bool(self.doc["metadata"].get("resourceVersion"))
+    is_from_server: bool
+    """It was read from a cluster: it is past admission and validation, and taken as it stands."""
 
 
 @dataclass(slots=True)
@@ -215,8 +212,8 @@ def _take(found: Manifests, origin: Origin, doc: Doc, names: NameGenerator) -> N
         findings = admit(schema_of_resource(resource), doc)
     except Malformed:
         raise malformed(origin, schema_of_resource(resource), doc) from None
-    manifest = Manifest(origin, resource, doc)
     metadata: Doc = doc.setdefault("metadata", {})
+    manifest = Manifest(origin, resource, doc, bool(metadata.get("uid") or metadata.get("resourceVersion")))
     if findings.unknown and not manifest.is_from_server:
         raise unknown_fields(origin, schema_of_resource(resource), findings.unknown)
     if findings.unknown:

@@ -55,6 +55,25 @@ def refused(answer: Explanation) -> list[str]:
     return [" ".join(line.split()) for line in lines]
 
 
+def test_a_hint_survives_a_nearer_miss_without_one():
+    # Read as one pool of 100Gi, a and b lack 20Gi of 120Gi; c lacks 10Gi, and nothing is said for c.
+    legacy = [capacity(node=name, free="300Gi", maximum="100Gi") for name in "ab"]
+    run = replay(
+        *map(node, "abc"),
+        *legacy,
+        capacity(node="c", free="110Gi"),
+        pod_with("x", "one", "two"),
+        claim("one", "60Gi"),
+        claim("two", "60Gi"),
+        config=storage_configuration(legacyPools="Strict"),
+    )
+    (line,) = refused(run.schedule("default/x"))
+    assert line == (
+        "3 VolumeBinding node(s) did not have enough free storage c: 110Gi free, needs 120Gi together; a, b: "
+        "legacyPools: Bounded would take it (each at most 100Gi, 300Gi together) a, b, c"
+    )
+
+
 def test_the_storage_section_comes_last_and_tells_where_the_bytes_come_from():
     run = replay(
         node("a"), node("b"), capacity(node="a", pools=["100Gi", "60Gi"]), pod_with("x", "data"), claim("data", "80Gi")

@@ -199,6 +199,40 @@ def test_what_a_server_has_stored_is_not_judged_again(make):
     assert not found.warnings
 
 
+@pytest.mark.parametrize("read", [{"resourceVersion": "12"}, {"uid": "u-1"}])
+def test_what_was_read_from_a_cluster_is_taken_as_it_stands(make, read):
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web", "hash": "7f"}},
+        "matchLabelKeys": ["hash"],
+    }
+    labels = {"app": "web", "hash": "7f"}
+    merged = pod("merged", {"labels": labels, **read}, topologySpreadConstraints=[constraint])
+    patient = pod("patient", {**read, **({"uid": "u-2"} if "uid" in read else {})}, preemptionPolicy="Never")
+    ((web, waiting), found) = make(merged, patient)
+    assert web.spec.topology_spread_constraints[0].label_selector.match_labels == labels
+    assert (waiting.spec.preemption_policy, waiting.spec.tolerations) == ("Never", ())
+    assert not found.warnings
+
+
+def test_others_are_admitted_as_a_server_would(make):
+    with pytest.raises(BrokenManifest) as caught:
+        make(pod("patient", preemptionPolicy="Never"))
+    assert "the string value of PreemptionPolicy (Never) must not be provided in pod spec" in caught.value.message
+    assert (caught.value.field, caught.value.hint) == (
+        "spec.preemptionPolicy",
+        "leave it out, or name a PriorityClass that has this policy",
+    )
+
+
+def test_a_headless_service_needs_no_ports(make):
+    spec = {"clusterIP": "None", "selector": {"app": "db"}}
+    (_, found) = make({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "db"}, "spec": spec})
+    assert not found.warnings
+
+
 def test_an_object_that_has_not_even_what_its_class_needs_is_named(make):
     with pytest.raises(BrokenManifest) as caught:
         make(pod("gated", {"resourceVersion": "12"}, schedulingGates=[{}]))

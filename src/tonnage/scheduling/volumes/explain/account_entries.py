@@ -134,4 +134,6 @@ class NodeAccount:
 def _farthest(misses: Sequence[Miss]) -> Miss | None:
     if not misses:
         return None
-    return replace(max(misses), told="; ".join(dict.fromkeys(miss.told for miss in misses)))
+    told = "; ".join(dict.fromkeys(miss.told for miss in misses))
+    hint = "; ".join(dict.fromkeys(miss.hint for miss in misses if miss.hint))
+    return replace(max(misses), told=told, hint=hint)

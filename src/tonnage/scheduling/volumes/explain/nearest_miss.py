@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import CSIStorageCapacity
@@ -36,6 +36,8 @@ class Miss:
     rank: int
     lacking_bytes: int
     told: str
+    hint: str = field(default="", compare=False)
+    """What would help, which `told` ends with; a nearer miss must not silence it."""
 
 
 _WAITS, _UNSURE, _LACKS, _UNKNOWN, _ELSEWHERE = range(5)
@@ -58,7 +60,8 @@ def room_miss(
         return Miss(_UNKNOWN, 0, f"capacity object {capacity.key} does not say how much is free")
     lack = _lack(room, sizes)
     if lack is not None:
-        return Miss(lack.rank, lack.lacking_bytes, f"{lack.told}{_if_bounded(capacity, room, sizes)}")
+        hint = _if_bounded(capacity, room, sizes)
+        return Miss(lack.rank, lack.lacking_bytes, f"{lack.told}; {hint}" if hint else lack.told, hint)
     if is_reserved:
         return Miss(_WAITS, 0, _reserved(holds))
     is_too_large = bool(sizes) and sizes[0] > room.claim_limit_beside(promised)
@@ -93,7 +96,7 @@ def _if_bounded(capacity: CSIStorageCapacity, room: Room, sizes: Sizes) -> str:
     if bounded == room or _lack(bounded, sizes) is not None:
         return ""
     together = "" if bounded.pools[0] >= UNBOUNDED else f", {amount(bounded.pools[0])} together"
-    return f"; legacyPools: Bounded would take it (each at most {amount(bounded.claim_limit)}{together})"
+    return f"legacyPools: Bounded would take it (each at most {amount(bounded.claim_limit)}{together})"
 
 
 def _reserved(holds: Sequence[Hold]) -> str:
