@@ -192,6 +192,30 @@ def test_drain_keeps_to_a_disruption_budget(scene: Scene):
     assert "node/node-3 drained" in scene.kubectl(*drain, "--timeout", "30s")
 
 
+def test_a_daemon_set_has_a_pod_with_its_volume_on_every_node_and_stays_when_one_is_drained(scene: Scene):
+    wanted = deployment("agent", pod_spec(ephemeral=["10Gi"]))
+    wanted["kind"] = "DaemonSet"
+    del wanted["spec"]["replicas"]
+    scene.apply(wanted)
+    scene.kubectl("rollout", "status", "ds", "agent", "--timeout", "30s")
+    on = {each["spec"]["nodeName"]: each["metadata"]["uid"] for each in scene.pods("app=agent")}
+    assert sorted(on) == ["node-1", "node-2", "node-3"]
+    scene.has_room("node-1", "90Gi")  # 100 - 10
+    assert "node/node-1 drained" in scene.kubectl("drain", "node-1", "--ignore-daemonsets", "--timeout", "30s")
+    # On a cordoned node a daemon pod stays, and one that is deleted comes back there.
+    gone = next(each["metadata"]["name"] for each in scene.pods("app=agent") if each["spec"]["nodeName"] == "node-1")
+    scene.kubectl("delete", "pod", gone)
+
+    def is_back() -> bool:
+        pods = [each for each in scene.pods("app=agent") if each["spec"].get("nodeName") == "node-1"]
+        return [each["status"].get("phase") for each in pods] == ["Running"] and pods[0]["metadata"]["name"] != gone
+
+    scene.until("the daemon of node-1 to come back", is_back)
+    scene.kubectl("delete", "ds", "agent")
+    scene.until("its pods to go", lambda: not scene.pods("app=agent"))
+    scene.until("their volumes to go", lambda: not scene.volumes())
+
+
 def test_a_pod_tied_to_a_node_without_room_says_so(scene: Scene):
     scene.apply(claim("first", "60Gi"), pod("once", ["first"], node="node-1"))
     scene.running("once")

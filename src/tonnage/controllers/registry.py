@@ -25,6 +25,7 @@ from tonnage.controllers.volumes.attacher import Attacher
 from tonnage.controllers.volumes.ephemeral_claims import EphemeralVolumeController
 from tonnage.controllers.volumes.persistent_volume_binder import SYNC_PERIOD_S, PersistentVolumeBinder
 from tonnage.controllers.volumes.protection import ProtectionController
+from tonnage.controllers.workloads.daemon_sets import DaemonSetController
 from tonnage.controllers.workloads.deployments import DeploymentController
 from tonnage.controllers.workloads.disruption import DisruptionController
 from tonnage.controllers.workloads.replica_sets import ReplicaSetController, ReplicationManager
@@ -150,6 +151,12 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
         ("replicationcontroller",),
         "replication-controller",
         lambda context, _: ReplicationManager(context),
+    ),
+    ControllerDescriptor(
+        "daemonset-controller",
+        ("daemonset",),
+        "daemonset-controller",
+        lambda context, _: DaemonSetController(context),
     ),
     ControllerDescriptor(
         "deployment-controller",

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tonnage.client.owner_references import controller_ref
 from tonnage.clock import rfc3339
-from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
+from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
@@ -100,6 +100,38 @@ def replica_set(
                 **spec,
             },
             "status": {**counts, **(status or {})},
+        },
+    )
+
+
+def daemon_set(
+    name: str = "agent",
+    *,
+    unavailable: int | str = 1,
+    surge: int | str = 0,
+    on_delete: bool = False,
+    image: str = "app:1",
+    status: Doc | None = None,
+    metadata: Doc | None = None,
+    pod_spec: Doc | None = None,
+    **spec: Any,
+) -> DaemonSet:
+    """A DaemonSet; `pod_spec` adds to its template, `spec` what has no word here."""
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
+    made = template(image)
+    made["spec"] |= pod_spec or {}
+    return convert(
+        DaemonSet,
+        {
+            "kind": "DaemonSet",
+            "metadata": _meta(name, **(metadata or {})),
+            "spec": {
+                "selector": {"matchLabels": LABELS},
+                "template": made,
+                "updateStrategy": {"type": "OnDelete"} if on_delete else rolling,
+                **spec,
+            },
+            "status": status or {},
         },
     )
 

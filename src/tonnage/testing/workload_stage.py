@@ -22,12 +22,14 @@ from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Transport
 from tonnage.clock import SystemClock
 from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.workloads.daemon_pods import target_node
+from tonnage.controllers.workloads.daemon_sets import DaemonSetController
 from tonnage.controllers.workloads.deployments import DeploymentController
 from tonnage.controllers.workloads.disruption import DisruptionController
 from tonnage.controllers.workloads.replica_sets import ReplicaSetController, ReplicationManager
 from tonnage.controllers.workloads.stateful_sets import StatefulSetController
 from tonnage.errors import TonnageError
-from tonnage.objects.apps_v1 import Deployment, StatefulSet
+from tonnage.objects.apps_v1 import DaemonSet, Deployment, StatefulSet
 from tonnage.objects.core_v1 import Event, Pod
 from tonnage.objects.document import Doc
 from tonnage.testing.eventually import eventually_async
@@ -61,7 +63,7 @@ class Kubelet:
         if pod.metadata.is_terminating:
             await self._client.delete(Pod, pod.key, uid=pod.uid, grace_s=0)
         elif not pod.spec.node_name:
-            await self._client.bind(pod.key, "node-1")
+            await self._client.bind(pod.key, target_node(pod) or "node-1")
         elif not pod.is_terminal:
             is_ready = not self.holds_back(pod)
             was = pod.condition("Ready")
@@ -97,6 +99,7 @@ class Stage:
             DeploymentController,
             ReplicaSetController,
             ReplicationManager,
+            DaemonSetController,
             StatefulSetController,
             DisruptionController,
         )
@@ -122,6 +125,10 @@ class Stage:
     async def create(self, api_version: str, kind: str, name: str, spec: Doc) -> None:
         metadata = {"name": name, "namespace": "default"}
         await self.client.create_doc({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
+
+    async def create_node(self, name: str, **labels: str) -> None:
+        metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}
+        await self.client.create_doc({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
 
     async def pods(self) -> list[Pod]:
         return sorted((await self.client.list(Pod, namespace="default")).items, key=lambda pod: pod.name)
@@ -160,6 +167,22 @@ class Stage:
             return (await self.client.get(StatefulSet, f"default/{name}")).status
 
         found: StatefulSet = await self.until(is_done, told)
+        return found
+
+    async def until_daemons_run(self, name: str, nodes: int) -> DaemonSet:
+        """Wait as `kubectl rollout status` does."""
+
+        async def is_done() -> DaemonSet | None:
+            found = await self.client.get(DaemonSet, f"default/{name}")
+            status = found.status
+            is_seen = status.observed_generation >= found.metadata.generation
+            counts = {status.desired_number_scheduled, status.updated_number_scheduled, status.number_available}
+            return found if is_seen and counts == {nodes} and status.number_unavailable == 0 else None
+
+        async def told() -> object:
+            return (await self.client.get(DaemonSet, f"default/{name}")).status
+
+        found: DaemonSet = await self.until(is_done, told)
         return found
 
     async def notes(self, reason: str) -> set[str]:

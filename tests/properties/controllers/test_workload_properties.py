@@ -1,8 +1,8 @@
 """Workloads through storms: watches that lag, answers that get lost, controllers that are killed at any moment.
 
 Whatever happens, a ReplicaSet or ReplicationController never has more live pods than were ever asked for, a Deployment
-never more than its replicas and the surge; and when the storm is over, all is as the specs say. The server is the real
-one; what the controllers send and hear goes through `Storm`.
+never more than its replicas and the surge, a DaemonSet never two pods on one node; and when the storm is over, all is
+as the specs say. The server is the real one; what the controllers send and hear goes through `Storm`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ import pytest
 from tonnage.client.errors import Disconnected
 from tonnage.client.transport.wire import Request, Response, Stream, Transport
 from tonnage.controllers.workloads.availability import is_active
+from tonnage.controllers.workloads.daemon_pods import target_node
 from tonnage.errors import NotFound
-from tonnage.objects.apps_v1 import Deployment, ReplicaSet
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet
+from tonnage.objects.core_v1 import Node, Pod
 from tonnage.testing.workload_stage import CLAIM, Stage, stage_in, template, workload
 
 REPLICAS, SURGE, SET_SIZE, STATEFUL_SIZE, OLD_SIZE = 5, 2, 6, 3, 4
+
+NODES = ("a", "b", "c")
 
 
 class Storm:
@@ -91,16 +94,19 @@ class Witness:
     def __init__(self, stage: Stage) -> None:
         self._pods = stage.informers.of(Pod)
         self.most: Counter[str] = Counter()
+        self.most_on_a_node = 0
         self._pods.on_change(self._look)
 
     def _look(self, _: Pod) -> None:
         live = Counter(pod.metadata.labels["app"] for pod in self._pods if is_active(pod))
         self.most |= live
+        daemons = [pod for pod in self._pods if pod.metadata.labels["app"] == "agent" and is_active(pod)]
+        self.most_on_a_node = max([self.most_on_a_node, *Counter(map(target_node, daemons)).values()])
 
 
 async def _strike(stage: Stage, rng: random.Random, turn: int) -> None:
     """Something happens: a new template, a failed pod, a killed controller, another size, or nothing for a while."""
-    match rng.randrange(5):
+    match rng.randrange(7):
         case 0:
             await stage.client.patch(Deployment, "default/web", {"spec": {"template": template(f"app:{turn + 2}")}})
         case 1:
@@ -114,6 +120,12 @@ async def _strike(stage: Stage, rng: random.Random, turn: int) -> None:
             await stage.start()
         case 3:
             await stage.client.patch(ReplicaSet, "default/set", {"spec": {"replicas": rng.randint(2, SET_SIZE)}})
+        case 4:
+            change = {"spec": {"template": template(f"app:{turn + 2}", "agent")}}
+            await stage.client.patch(DaemonSet, "default/agent", change)
+        case 5:
+            taints = [{"key": "k", "effect": "NoExecute"}] if rng.random() < 0.5 else []
+            await stage.client.patch(Node, rng.choice(NODES), {"spec": {"taints": taints}})
         case _:
             await asyncio.sleep(rng.random() * 0.1)
 
@@ -138,8 +150,14 @@ async def _play(folder: Path, seed: int, turns: int) -> None:
         await stage.create(
             "v1", "ReplicationController", "old", {**workload(OLD_SIZE, app="old"), "selector": {"app": "old"}}
         )
+        for name in NODES:
+            await stage.create_node(name)
+        spec = {"selector": {"matchLabels": {"app": "agent"}}, "template": template(app="agent")}
+        await stage.create("apps/v1", "DaemonSet", "agent", spec)
         for turn in range(turns):
             await _strike(stage, rng, turn)
+        for name in NODES:
+            await stage.client.patch(Node, name, {"spec": {"taints": []}})
         for storm in storms:
             storm.is_over = True
         await stage.kill()
@@ -150,6 +168,7 @@ async def _play(folder: Path, seed: int, turns: int) -> None:
             "set": (await stage.client.get(ReplicaSet, "default/set")).spec.replicas,
             "db": STATEFUL_SIZE,
             "old": OLD_SIZE,
+            "agent": len(NODES),
         }
 
         async def is_calm() -> bool:
@@ -158,9 +177,11 @@ async def _play(folder: Path, seed: int, turns: int) -> None:
 
         await stage.until(is_calm)
         await stage.until_rolled_out("web")
+        await stage.until_daemons_run("agent", len(NODES))
     assert witness.most["web"] <= REPLICAS + SURGE
     assert witness.most["set"] <= SET_SIZE
     assert witness.most["db"] <= STATEFUL_SIZE
+    assert witness.most_on_a_node == 1
     assert witness.most["old"] <= OLD_SIZE
 
 

@@ -29,7 +29,7 @@ from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.dependency_graph import FOREGROUND, ORPHAN, DependencyGraph, Item
 from tonnage.controllers.garbage.garbage_rules import Delete, OwnerState, decide
 from tonnage.errors import NotFound, TonnageError
-from tonnage.objects.apps_v1 import ControllerRevision, Deployment, ReplicaSet, StatefulSet
+from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import (
     ConfigMap,
@@ -54,6 +54,7 @@ SHARED: Final[tuple[type[Object], ...]] = (
     CSINode,
     ConfigMap,
     ControllerRevision,
+    DaemonSet,
     Deployment,
     Namespace,
     Node,

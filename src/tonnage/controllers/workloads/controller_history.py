@@ -52,10 +52,15 @@ def template_of(revision: ControllerRevision) -> Mapping[str, Any]:
     return {field: value for field, value in kept.items() if field != "$patch"}
 
 
+def equal_to(owner: Versioned, ordered: Sequence[ControllerRevision]) -> list[ControllerRevision]:
+    """The revisions that keep the owner's present template: one, unless somebody copied it."""
+    template = dict(owner.spec.template)
+    return [each for each in ordered if same(template_of(each), template)]
+
+
 def wanted(owner: Versioned, ordered: Sequence[ControllerRevision]) -> Wanted:
     """Find the owner's template among its revisions."""
-    template = dict(owner.spec.template)
-    equal = [each for each in ordered if same(template_of(each), template)]
+    equal = equal_to(owner, ordered)
     number = ordered[-1].revision + 1 if ordered else 1
     if not equal:
         return Wanted(None, number)

@@ -1,0 +1,165 @@
+"""The DaemonSet controller: one pod on every node that will have it.
+
+    sync ──► does the cache show all own writes? ──► adopt and release ──► which revision is the template?
+                                                                                     │
+              write the status ◄── nothing to manage: rolling update ◄── manage ◄────┘
+
+Nodes wake every set when they come, go, or change in what decides: labels and taints. A pod that failed is deleted, so
+that another can be made, at growing intervals: the node that refused it would refuse the next one at once. The decision
+is `daemon_set_plan`, pods are `daemon_pods`, the history is `controller_history`. Events and statuses are upstream's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tonnage import logs
+from tonnage.backoff import KeyedBackoff
+from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.workloads import controller_history
+from tonnage.controllers.workloads.availability import next_check_s
+from tonnage.controllers.workloads.controller_refs import claim_objects
+from tonnage.controllers.workloads.daemon_pods import daemon_pod, target_node
+from tonnage.controllers.workloads.daemon_set_plan import (
+    DaemonPlan,
+    ObservedDaemons,
+    manage,
+    rolling_update,
+    status_of,
+)
+from tonnage.controllers.workloads.history_control import HistoryControl
+from tonnage.controllers.workloads.pod_control import PodControl, slow_start
+from tonnage.controllers.workloads.pod_templates import REVISION_HASH
+from tonnage.controllers.workloads.status_writes import write_status
+from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
+from tonnage.errors import TonnageError
+from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.selectors import selects
+
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 900.0
+"""Between deletions of failed pods of one set on one node, as upstream."""
+
+_log = logs.logger("tonnage.controllers.daemon-sets")
+
+
+class DaemonSetController(WorkloadController[DaemonSet, Pod]):
+    """Keeps a pod of every DaemonSet on every node that should have one."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._sets = context.informers.of(DaemonSet)
+        self._pods = context.informers.of(Pod)
+        self._nodes = context.informers.of(Node)
+        revisions = context.informers.of(ControllerRevision)
+        super().__init__(context, "daemon-sets", self._sets, self._pods)
+        self._history = HistoryControl(context.client, revisions, self._expectations)
+        self._pod_control = PodControl(context.client, context.recorder, self._pods, self._expectations, context.rng)
+        self._failed_pods = KeyedBackoff(
+            clock=context.clock, rng=context.rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S
+        )
+        self._nodes.add_handlers(on_add=self._wake_all, on_update=self._node_updated, on_delete=self._node_deleted)
+        self._sets.add_handlers(on_delete=self._set_deleted)
+        # A revision that is made is our own work, or to be adopted at the next look.
+        revisions.add_handlers(on_update=lambda _, new: self._revision_changed(new), on_delete=self._revision_changed)
+
+    # -- event handlers -----------------------------------------------------------------------------------------------
+
+    def _wake_all(self, _: Node) -> None:
+        for found in self._sets:
+            self._reconciler.add(found.key)
+
+    def _node_updated(self, old: Node, new: Node) -> None:
+        if (old.metadata.labels, old.spec.taints) != (new.metadata.labels, new.spec.taints):
+            self._wake_all(new)
+
+    def _node_deleted(self, old: Node) -> None:
+        for found in self._sets:
+            self._failed_pods.forget(backoff_key(found, old.name))
+        self._wake_all(old)
+
+    def _set_deleted(self, old: DaemonSet) -> None:
+        for node in self._nodes:
+            self._failed_pods.forget(backoff_key(old, node.name))
+
+    def _revision_changed(self, found: ControllerRevision) -> None:
+        owner = found.metadata.controller
+        if owner is not None and owner.kind == "DaemonSet":
+            self._reconciler.add(f"{found.namespace}/{owner.name}")
+
+    # -- one set ------------------------------------------------------------------------------------------------------
+
+    async def sync(self, owner: DaemonSet, /, *, is_current: bool) -> float | None:
+        """Make and delete pods as planned, then write the status. Mirrors syncDaemonSet."""
+        selector = owner.spec.selector
+        if selector is None or selector.is_empty:
+            note = "This daemon set is selecting all pods. A non-empty selector is required."
+            self._recorder.event(owner, "Warning", "SelectingAll", "Sync", note)
+            return None
+        if owner.metadata.is_terminating:
+            return None  # its history may be gone already, so that nothing true can be said of it
+        if not is_current:
+            return RESYNC_S
+        revisions = await self._history.revisions(owner)
+        current, collisions = await self._history.update_revision(owner, revisions)
+        hashes = {hash_of(each) for each in (current, *controller_history.equal_to(owner, revisions))}
+        pods = await claim_objects(self._client, owner, self._owned, lambda pod: selects(selector, pod.metadata.labels))
+        now = self._clock.now()
+        observed = ObservedDaemons.of(owner, self._nodes, pods, hashes, now)
+        again_s, failure = await self._carry_out(observed, hash_of(current))
+        await write_status(self._client, owner, status_of(observed, collisions))
+        in_use = {pod.metadata.labels.get(REVISION_HASH) for pod in pods}
+        live = {current.name, *(each.name for each in revisions if hash_of(each) in in_use)}
+        await self._history.forget(owner, revisions, live)
+        if failure is not None:
+            raise failure
+        checks = (again_s, next_check_s(pods, owner.spec.min_ready_seconds, now))
+        return min((each for each in checks if each is not None), default=None)
+
+    async def _carry_out(self, observed: ObservedDaemons, hash_: str) -> tuple[float | None, TonnageError | None]:
+        """Do what is planned; when a failed pod may be deleted that has to wait, and the first failure."""
+        owner, plan = observed.owner, manage(observed)
+        ended, again_s = self._may_be_deleted(owner, plan.ended)
+        if not plan.create and not plan.delete and not ended:
+            waiting, update = plan.ended, rolling_update(observed)
+            plan = DaemonPlan(update.create, tuple(pod for pod in update.delete if pod not in waiting))
+        failure = await self._create(owner, plan.create, hash_)
+        deleted = await self._pod_control.delete_all(owner, [*plan.delete, *ended])
+        return again_s, failure or deleted
+
+    async def _create(self, owner: DaemonSet, nodes: Sequence[str], hash_: str) -> TonnageError | None:
+        if nodes:
+            _log.info("Nodes need a daemon pod", daemon_set=owner.key, nodes=len(nodes))
+        return await slow_start(
+            len(nodes), lambda n: self._pod_control.create(owner, daemon_pod(owner, nodes[n], hash_))
+        )
+
+    def _may_be_deleted(self, owner: DaemonSet, ended: Sequence[Pod]) -> tuple[list[Pod], float | None]:
+        """The pods that have ended and whose time has come; and when to look again at the others."""
+        chosen: list[Pod] = []
+        pauses: list[float] = []
+        for pod in ended:
+            node = target_node(pod)
+            key = backoff_key(owner, node)
+            left_s = self._failed_pods.left_s(key, owner.metadata.generation)
+            if pod.status.phase == "Failed" and left_s > 0:
+                pauses.append(left_s)
+                continue
+            chosen.append(pod)
+            if pod.status.phase == "Failed":
+                self._failed_pods.failed(key, owner.metadata.generation)
+                note = f"Found failed daemon pod {pod.key} on node {node}, will try to kill it"
+                self._recorder.event(owner, "Warning", "FailedDaemonPod", "Delete", note)
+            else:
+                note = f"Found succeeded daemon pod {pod.key} on node {node}, will try to delete it"
+                self._recorder.event(owner, "Normal", "SucceededDaemonPod", "Delete", note)
+        return chosen, min(pauses, default=None)
+
+
+def backoff_key(owner: DaemonSet, node_name: str) -> str:
+    """One pause for each set and node, as upstream's failedPodsBackoffKey."""
+    return f"{owner.uid}/{node_name}"
+
+
+def hash_of(revision: ControllerRevision) -> str:
+    """What pods of this revision are labelled with; its name, where somebody has taken its label away."""
+    return revision.metadata.labels.get(REVISION_HASH) or revision.name
