@@ -98,8 +98,8 @@ class Registry:
             attempt = copy(doc) if generate else doc
             if generate:
                 attempt["metadata"]["name"] = self._names.generate_name(generate)
-            self._admission.validate_create(resource, attempt)
             self._creator.create(resource, attempt, manager=options.manager if is_tracked else "")
+            self._admission.validate_create(resource, attempt)
             try:
                 return await self._insert(resource, namespace, attempt, options)
             except KeyExists as exc:
@@ -259,6 +259,6 @@ class _StoreLister:
         record = self._store.get(resource.key("", name))
         return decode(record.document) if record is not None else None
 
-    def list(self, resource: Resource) -> Iterator[Doc]:
-        for record in self._store.list(resource.store_prefix):
+    def list(self, resource: Resource, namespace: str = "") -> Iterator[Doc]:
+        for record in self._store.list(f"{resource.store_prefix}{namespace}/" if namespace else resource.store_prefix):
             yield decode(record.document)

@@ -1,8 +1,9 @@
 """What a stock kube-apiserver's admission plugins add, as far as storage and scheduling feel it.
 
-Unlike a strategy these rules look at other objects: priority classes (Priority), the default StorageClass
-(DefaultStorageClass), the node a pod is already on (PodTopologyLabels), the namespace (NamespaceLifecycle). A `Lister`
-hands those in; what is done with them are pure functions.
+Unlike a strategy these rules look at other objects: limits of the namespace (LimitRanger), priority classes (Priority),
+runtime classes (RuntimeClass), the default StorageClass (DefaultStorageClass), the node a pod is already on
+(PodTopologyLabels), the namespace itself (NamespaceLifecycle). A `Lister` hands those in; what is done with them are
+pure functions.
 
 As upstream, a new object is first changed (`mutate_create`) and everything is judged apart from that (`validate_…`):
 what a person writes in a file is changed in the same way, and is not judged by what else the files hold.
@@ -14,8 +15,19 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from tonnage.documents import api_errors
+from tonnage.documents.admission_plugins.limit_ranger import broken_limits, give_defaults
+from tonnage.documents.admission_plugins.runtime_class import (
+    obey_runtime_class,
+    refuse_foreign_overhead,
+    refuse_unknown_class,
+)
 from tonnage.documents.defaults.persistent_volumes import default_class_for
-from tonnage.documents.pod_admission import inherit_topology, refuse_second_default, resolve_priority
+from tonnage.documents.pod_admission import (
+    inherit_topology,
+    refuse_second_default,
+    resolve_priority,
+    tolerate_node_trouble,
+)
 from tonnage.documents.system_objects import SYSTEM_PRIORITY_CLASSES, UNDELETABLE_NAMESPACES
 from tonnage.documents.validation.claims import resize_refusal
 from tonnage.errors import Cause
@@ -25,36 +37,48 @@ from tonnage.objects.resources import BY_PLURAL, Resource
 
 _NAMESPACES = BY_PLURAL["", "namespaces"]
 _NODES = BY_PLURAL["", "nodes"]
+_LIMIT_RANGES = BY_PLURAL["", "limitranges"]
+_RUNTIME_CLASSES = BY_PLURAL["node.k8s.io", "runtimeclasses"]
 _STORAGE_CLASSES = BY_PLURAL["storage.k8s.io", "storageclasses"]
 _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
 _SYSTEM_PRIORITY_CLASS_NAMES = frozenset(each["metadata"]["name"] for each in SYSTEM_PRIORITY_CLASSES)
 
 
 class Lister(Protocol):
-    """The objects there are, of kinds without a namespace."""
+    """The objects there are: by name of kinds without a namespace, all of a kind, or those of one namespace."""
 
     def get(self, resource: Resource, name: str) -> Doc | None: ...
 
-    def list(self, resource: Resource) -> Iterable[Doc]: ...
+    def list(self, resource: Resource, namespace: str = "") -> Iterable[Doc]: ...
 
 
 class Admission:
-    """The admission plugins of one server, or of one set of manifests."""
+    """The admission plugins of one server, or of one set of manifests.
 
-    def __init__(self, lister: Lister) -> None:
+    `is_whole` says that what the lister does not have does not exist; manifests may leave out what they name.
+    """
+
+    def __init__(self, lister: Lister, *, is_whole: bool = True) -> None:
         self._lister = lister
+        self._is_whole = is_whole
 
     def mutate_create(self, resource: Resource, doc: Doc, *, keep_priority: bool = False) -> None:
-        """Fill in what depends on other objects, in place. Raises Forbidden for a priority that cannot be resolved.
+        """Fill in what depends on other objects, in place. Raises Forbidden for a class that cannot be obeyed.
 
         With `keep_priority` a pod's spec.priority stands as it is, and its PriorityClass is not looked up.
         """
         match resource.kind:
             case "Pod":
+                for limit_range in self._limit_ranges(doc):
+                    give_defaults(doc, limit_range)
                 if not (keep_priority and "priority" in doc["spec"]):
                     resolve_priority(doc, self._lister.list(_PRIORITY_CLASSES))
                 if node_name := doc["spec"].get("nodeName"):
                     inherit_topology(doc, self._lister.get(_NODES, node_name))
+                runtime_class = self._runtime_class(doc)
+                if runtime_class is not None:
+                    tolerate_node_trouble(doc)  # comes first upstream, and the order of tolerations shows it
+                    obey_runtime_class(doc, runtime_class)
             case "PersistentVolumeClaim":
                 chosen = default_class_for(doc, list(self._lister.list(_STORAGE_CLASSES)))
                 if chosen is not None:
@@ -74,9 +98,19 @@ class Admission:
             )
 
     def validate_create(self, resource: Resource, doc: Doc) -> None:
-        """Raise Forbidden for a second global default among priority classes."""
-        if resource is _PRIORITY_CLASSES:
-            refuse_second_default(doc, self._lister.list(_PRIORITY_CLASSES), is_update=False)
+        """Judge a new object that the kind's own rules have passed. Raises Forbidden.
+
+        Refused: a second global default among priority classes, a pod or claim beyond the limits of its namespace, a
+        pod whose overhead is not its runtime's.
+        """
+        match resource.kind:
+            case "PriorityClass":
+                refuse_second_default(doc, self._lister.list(_PRIORITY_CLASSES), is_update=False)
+            case "Pod":
+                self._refuse_beyond_limits(resource, doc)
+                refuse_foreign_overhead(doc, self._runtime_class(doc))
+            case "PersistentVolumeClaim":
+                self._refuse_beyond_limits(resource, doc)
 
     def validate_update(self, resource: Resource, new: Doc, old: Doc) -> None:
         """Judge a change that the kind's own rules have passed. Raises Forbidden."""
@@ -84,10 +118,29 @@ class Admission:
             case "PriorityClass":
                 refuse_second_default(new, self._lister.list(_PRIORITY_CLASSES), is_update=True)
             case "PersistentVolumeClaim":
+                if "deletionTimestamp" not in old["metadata"]:
+                    self._refuse_beyond_limits(resource, new)
                 storage_class = self._lister.get(_STORAGE_CLASSES, class_name_in(new) or "")
                 refusal = resize_refusal(new, old, storage_class)
                 if refusal is not None:
                     raise api_errors.forbidden(resource, new["metadata"]["name"], refusal)
+
+    def _limit_ranges(self, doc: Doc) -> Iterable[Doc]:
+        return self._lister.list(_LIMIT_RANGES, doc["metadata"].get("namespace", ""))
+
+    def _refuse_beyond_limits(self, resource: Resource, doc: Doc) -> None:
+        for limit_range in self._limit_ranges(doc):
+            if why := broken_limits(resource.kind, doc, limit_range):
+                raise api_errors.forbidden(resource, doc["metadata"].get("name", ""), why)
+
+    def _runtime_class(self, pod: Doc) -> Doc | None:
+        """The class a pod names. Raises Forbidden when there is no such class."""
+        if "runtimeClassName" not in pod["spec"]:
+            return None
+        found = self._lister.get(_RUNTIME_CLASSES, pod["spec"]["runtimeClassName"])
+        if found is None and self._is_whole:
+            raise refuse_unknown_class(pod)
+        return found
 
     def validate_delete(self, resource: Resource, name: str) -> None:
         """Raise Forbidden for what Kubernetes itself brings and needs."""

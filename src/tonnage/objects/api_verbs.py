@@ -58,6 +58,7 @@ _RETURNS_DELETED = frozenset(
         ("", "persistentvolumeclaims"),
         ("", "persistentvolumes"),
         ("", "pods"),
+        ("", "podtemplates"),
         ("", "serviceaccounts"),
         ("", "services"),
         ("resource.k8s.io", "deviceclasses"),

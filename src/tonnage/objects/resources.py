@@ -75,11 +75,13 @@ _ALL = ("all",)
 RESOURCES: tuple[Resource, ...] = (
     Resource("", "v1", "ConfigMap", "configmaps", True, ("cm",)),
     Resource("", "v1", "Event", "events", True, ("ev",)),
+    Resource("", "v1", "LimitRange", "limitranges", True, ("limits",)),
     Resource("", "v1", "Namespace", "namespaces", False, ("ns",), subresources=("status", "finalize")),
     Resource("", "v1", "Node", "nodes", False, ("no",), subresources=("status",)),
     Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, ("pvc",), subresources=("status",)),
     Resource("", "v1", "PersistentVolume", "persistentvolumes", False, ("pv",), subresources=("status",)),
     Resource("", "v1", "Pod", "pods", True, ("po",), _ALL, ("status", "binding", "eviction")),
+    Resource("", "v1", "PodTemplate", "podtemplates", True),
     Resource(
         "",
         "v1",
@@ -100,6 +102,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("apps", "v1", "StatefulSet", "statefulsets", True, ("sts",), _ALL, ("status", "scale")),
     Resource("coordination.k8s.io", "v1", "Lease", "leases", True),
     Resource("events.k8s.io", "v1", "Event", "events", True, ("ev",), stored_as=("", "events")),
+    Resource("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", False),
     Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, ("pdb",), subresources=("status",)),
     Resource("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", False),
     Resource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", True, subresources=("status",)),

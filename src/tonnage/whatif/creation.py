@@ -58,10 +58,11 @@ class ManifestLister:
         self._by_kind.get(kind, {}).pop(name, None)
 
     def get(self, resource: Resource, name: str) -> Doc | None:
-        return self._by_kind[resource.kind].get(name)
+        return self._by_kind.get(resource.kind, {}).get(name)
 
-    def list(self, resource: Resource) -> Iterable[Doc]:
-        return self._by_kind[resource.kind].values()
+    def list(self, resource: Resource, namespace: str = "") -> Iterable[Doc]:
+        docs = self._by_kind.get(resource.kind, {}).values()
+        return [doc for doc in docs if not namespace or doc["metadata"].get("namespace") == namespace]
 
 
 class Creation:
@@ -73,7 +74,7 @@ class Creation:
             gates=gates,
             clock=SystemClock(),
             names=NameGenerator(random.Random(0)),
-            admission=Admission(self._lister),
+            admission=Admission(self._lister, is_whole=False),
             options=_OPTIONS,
         )
         self._uids: dict[tuple[str, str], Key] = {}

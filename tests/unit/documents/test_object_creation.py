@@ -29,7 +29,7 @@ class Known:
     def get(self, resource: Resource, name: str) -> Doc | None:
         return next((each for each in self.list(resource) if each["metadata"]["name"] == name), None)
 
-    def list(self, resource: Resource) -> Iterable[Doc]:
+    def list(self, resource: Resource, namespace: str = "") -> Iterable[Doc]:
         known: dict[str, Doc] = {
             "PriorityClass": {"metadata": {"name": "urgent"}, "value": 7},
             "StorageClass": {"metadata": {"name": "pools", "annotations": DEFAULT}},

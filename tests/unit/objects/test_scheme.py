@@ -23,7 +23,15 @@ from tonnage.objects.scheme import CLASS_BY_KIND, RESOURCE_BY_CLASS, class_of, r
 from tonnage.quantity import Quantity
 
 # Served, and read by no program: devices are allocated by schedulers that know them.
-WITHOUT_A_CLASS = {"DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"}
+WITHOUT_A_CLASS = {
+    "DeviceClass",
+    "LimitRange",
+    "PodTemplate",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "ResourceSlice",
+    "RuntimeClass",
+}
 
 
 def test_a_class_leads_to_its_resource_and_back() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tonnage.apiserver.tables.column import AGE, NAME, Cell, Column, Layout, flag, number, of, text
+from tonnage.apiserver.tables import cells
+from tonnage.apiserver.tables.column import AGE, NAME, Cell, CellOf, Column, Layout, flag, number, of, text
 from tonnage.objects.document import Doc, dig
 
 
@@ -25,6 +26,11 @@ def claim_state(claim: Doc, now: datetime) -> Cell:
     elif not is_deleted:
         words.append("pending")
     return ",".join(words)
+
+
+def template_cell(field: str) -> CellOf:
+    """One field of each container in a PodTemplate."""
+    return lambda doc, now: cells.joined(dig(doc, "template", "spec", "containers"), field)
 
 
 LAYOUTS = {
@@ -51,6 +57,15 @@ LAYOUTS = {
             Column("PreemptionPolicy", text("preemptionPolicy"), field="preemptionPolicy"),
         )
     ),
+    ("", "PodTemplate"): Layout(
+        (
+            NAME,
+            Column("Containers", template_cell("name"), about="Names of the containers in the template."),
+            Column("Images", template_cell("image"), about="Images of the containers in the template."),
+            Column("Pod Labels", of(cells.labels, "template.metadata.labels"), field="template.metadata.labels"),
+        )
+    ),
+    ("node.k8s.io", "RuntimeClass"): Layout((NAME, Column("Handler", text("handler"), field="handler"), AGE)),
     ("resource.k8s.io", "DeviceClass"): Layout((NAME, AGE)),
     ("resource.k8s.io", "ResourceClaim"): Layout(
         (

@@ -35,6 +35,7 @@ _ALWAYS_THERE: dict[str, tuple[str, ...]] = {
     "NodeStatus": ("daemonEndpoints", "nodeInfo"),
     "PersistentVolumeClaimSpec": ("resources",),
     "PersistentVolumeClaimTemplate": ("metadata",),
+    "PodTemplate": ("template",),
     "PodTemplateSpec": ("metadata", "spec"),
     "ReplicaSetSpec": ("template",),
     "ResourceClaimSpec": ("devices",),

@@ -17,12 +17,15 @@ from tonnage.documents.strategies.device import (
 from tonnage.documents.strategies.disruption_budget import PodDisruptionBudgetStrategy
 from tonnage.documents.strategies.event import EventStrategy
 from tonnage.documents.strategies.lease import LeaseStrategy
+from tonnage.documents.strategies.limit_range import LimitRangeStrategy
 from tonnage.documents.strategies.namespace import NamespaceStrategy
 from tonnage.documents.strategies.node import NodeStrategy
 from tonnage.documents.strategies.persistent_volume import PersistentVolumeStrategy
 from tonnage.documents.strategies.persistent_volume_claim import PersistentVolumeClaimStrategy
 from tonnage.documents.strategies.pod import PodStrategy
+from tonnage.documents.strategies.pod_template import PodTemplateStrategy
 from tonnage.documents.strategies.priority_class import PriorityClassStrategy
+from tonnage.documents.strategies.runtime_class import RuntimeClassStrategy
 from tonnage.documents.strategies.service import ServiceStrategy
 from tonnage.documents.strategies.storage_class import StorageClassStrategy
 from tonnage.documents.strategies.volume_attachment import VolumeAttachmentStrategy
@@ -40,11 +43,13 @@ from tonnage.objects.resources import RESOURCES
 _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("", "configmaps"): ConfigMapStrategy,
     ("", "events"): EventStrategy,
+    ("", "limitranges"): LimitRangeStrategy,
     ("", "namespaces"): NamespaceStrategy,
     ("", "nodes"): NodeStrategy,
     ("", "persistentvolumeclaims"): PersistentVolumeClaimStrategy,
     ("", "persistentvolumes"): PersistentVolumeStrategy,
     ("", "pods"): PodStrategy,
+    ("", "podtemplates"): PodTemplateStrategy,
     ("", "replicationcontrollers"): ReplicationControllerStrategy,
     ("", "secrets"): SecretStrategy,
     ("", "serviceaccounts"): ServiceAccountStrategy,
@@ -56,6 +61,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("apps", "statefulsets"): StatefulSetStrategy,
     ("coordination.k8s.io", "leases"): LeaseStrategy,
     ("events.k8s.io", "events"): EventStrategy,
+    ("node.k8s.io", "runtimeclasses"): RuntimeClassStrategy,
     ("policy", "poddisruptionbudgets"): PodDisruptionBudgetStrategy,
     ("resource.k8s.io", "deviceclasses"): DeviceClassStrategy,
     ("resource.k8s.io", "resourceclaims"): ResourceClaimStrategy,
