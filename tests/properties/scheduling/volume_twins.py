@@ -64,6 +64,8 @@ class Outcome:
     bound: list[tuple[str, str]] = field(default_factory=list)
     static: list[tuple[PersistentVolumeClaim, PersistentVolume]] = field(default_factory=list)
     provisions: list[tuple[PersistentVolumeClaim, CSIStorageCapacity | None, bool]] = field(default_factory=list)
+    scored_bytes: dict[str, int] = field(default_factory=dict)
+    """With the gate, by class: the most that an object which would do has free, less what is promised of it."""
 
 
 # -- one node ---------------------------------------------------------------------------------------------------------
@@ -182,9 +184,11 @@ def _make_jointly(
         for capacity in objects_at(seen, name, node):
             others = [size for key, size in seen.promised(capacity).items() if key not in own]
             if not seen.is_reserved(capacity, group) and holds(rules, capacity, sizes, others):
-                chosen[name] = capacity
-                break
-        else:
+                chosen.setdefault(name, capacity)
+                told = free_bytes(rules, capacity)
+                left = max(told - sum(others), 0) if others else told
+                outcome.scored_bytes[name] = max(outcome.scored_bytes.get(name, left), left)
+        if name not in chosen:
             return {NOT_ENOUGH_SPACE}
     for claim in claims:
         of = chosen.get(class_name(claim)) if counted(seen, claim) is not None else None
@@ -362,7 +366,8 @@ def score(shape: Shape, rules: Rules, outcome: Outcome) -> int:
             if capacity is not None:
                 resource = resources.setdefault(class_name(claim), [0, 0])
                 resource[0] += asked(claim).value()
-                resource[1] = free_bytes(rules, capacity)
+                best = outcome.scored_bytes.get(class_name(claim))
+                resource[1] = best if best is not None else free_bytes(rules, capacity)
     if not resources:
         return 0
     total = sum(class_score(shape, requested, capacity) for requested, capacity in resources.values())

@@ -326,6 +326,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             is_reserved,
             promised,
             Grade.GUARANTEED if self._capacity.pool_fit is PoolFit.GUARANTEED else Grade.POSSIBLE,
+            scores_best=True,
         )
 
 

@@ -2,7 +2,8 @@
 
 A node where the pod takes volumes that exist is scored by how well those are filled; else by the capacity objects its
 new volumes would be made of. The basis is chosen per node, as upstream does. Classes of which nobody keeps count are
-left out; with none left, a node scores 0.
+left out; with none left, a node scores 0. With KEP-5925's gate what is promised of an object is not free, and where
+several objects of a class would do, the one with most free bytes counts; without it the first does, as upstream has it.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ class VolumeScores:
         if len(provisioning.units) == 1:
             (unit,), own = provisioning.units, fit.own_claims(provisioning, 0)
             asked_bytes = min(sum(unit.sizes), MOST_BYTES)
-            return fit.index.of(unit.class_name).by_choice(
+            return fit.index.of(unit.class_name).scores(
                 fit.policy, unit.sizes, rows, own, lambda scored: class_scores(self._shape, asked_bytes, scored)
             )
         requested: dict[str, Ints] = {}
         capacity: dict[str, Ints] = {}
         for place, unit in enumerate(provisioning.units):
-            index = fit.index.of(unit.class_name)
-            numbers = index.choices(fit.policy, unit.sizes, rows, fit.own_claims(provisioning, place))
+            index, own = fit.index.of(unit.class_name), fit.own_claims(provisioning, place)
+            numbers = index.scored_choices(fit.policy, unit.sizes, rows, own)
             is_known = numbers != NOTHING
             asked = np.where(is_known, min(sum(unit.sizes), MOST_BYTES), 0)
             # Several units of a class (each claim on its own): requests add up, the capacity is counted once.
             requested[unit.class_name] = added(asked, requested.get(unit.class_name, 0))
             before = capacity.get(unit.class_name)
-            found = np.where(is_known, index.scored_bytes(fit.policy, numbers), _UNKNOWN)
+            found = np.where(is_known, index.scored_bytes(fit.policy, numbers, own), _UNKNOWN)
             capacity[unit.class_name] = found if before is None else np.where(is_known, found, before)
         if not requested:
             return np.zeros(row_count(rows), dtype=np.int64)
@@ -54,23 +55,13 @@ class VolumeScores:
 
     def at(self, fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> int:
         """The same for one row, in plain numbers."""
-        if len(provisioning.units) == 1:
-            (unit,) = provisioning.units
-            index = fit.index.of(unit.class_name)
-            number = index.choice_at(fit.policy, unit.sizes, row)
-            return (
-                0
-                if number == NOTHING
-                else class_score(self._shape, sum(unit.sizes), index.scored_at(fit.policy, number))
-            )
         requested: dict[str, int] = {}
         capacity: dict[str, int] = {}
         for unit in provisioning.units:
-            index = fit.index.of(unit.class_name)
-            number = index.choice_at(fit.policy, unit.sizes, row)
-            if number != NOTHING:
+            free_bytes = fit.index.of(unit.class_name).scored_at(fit.policy, unit.sizes, row)
+            if free_bytes is not None:
                 requested[unit.class_name] = requested.get(unit.class_name, 0) + sum(unit.sizes)
-                capacity[unit.class_name] = index.scored_at(fit.policy, number)
+                capacity[unit.class_name] = free_bytes
         return mean_of([class_score(self._shape, requested[name], capacity[name]) for name in requested])
 
     def of(self, fit: VolumeFit, demand: Demand, rows: Rows) -> Ints:

@@ -107,6 +107,43 @@ def test_a_single_node_that_fits_is_taken_unscored():
     assert rig.place(rig.pod("web", "10Gi")) == "b"
 
 
+# -- what is promised, and several objects ----------------------------------------------------------------------------
+
+
+def test_what_is_promised_is_not_free():
+    rig = Rig(*(node(name) for name in "ab"), capacity("fast", "a", "100Gi"), capacity("fast", "b", "90Gi"))
+    rig.use(reservation="Ledger")
+    assert rig.scores(rig.pod("first", "9Gi")) == {"a": 91, "b": 90}
+    rig.put(claim("other", "40Gi", selected_node="a"))
+    # Of a's 100 Gi 40 are promised: 9 of 60 and of 90.
+    assert rig.scores(rig.pod("web", "9Gi")) == {"a": 85, "b": 90}
+    assert rig.place(rig.pod("db", "9Gi")) == "b"
+    # And of b's 90 Gi 9: 54 of 60 and of 81.
+    assert rig.scores(rig.pod("kv", "54Gi")) == {"a": 10, "b": 34}
+
+
+def test_pods_with_claims_spread_over_equal_nodes_though_no_figure_is_refreshed():
+    rig = Rig(*(node(name) for name in "abc"), reservation="Ledger")
+    rig.put(*(capacity("fast", name, pools=["50Gi", "50Gi"]) for name in "abc"))
+    assert sorted(rig.place(rig.pod(f"web-{number}", "10Gi")) for number in range(6)) == list("aabbcc")
+
+
+def test_of_several_objects_for_a_node_the_one_with_most_free_is_scored():
+    rig = Rig(node("a"), node("b"), capacity("fast", "b", "100Gi"))
+    rig.put(capacity("fast", "a", "20Gi", name="a-1"), capacity("fast", "a", "200Gi", name="z-1"))
+    # a: 10 of 200, not of 20.
+    assert rig.scores(rig.pod("web", "10Gi")) == {"a": 95, "b": 90}
+    # One that does not hold the claims is not looked at, however much it says in all.
+    rig.put(capacity("fast", "a", "900Gi", pools=["5Gi"] * 180, name="m-1"))
+    assert rig.scores(rig.pod("db", "10Gi")) == {"a": 95, "b": 90}
+
+
+def test_without_the_gate_the_first_of_several_objects_is_scored_as_upstream_does():
+    rig = Rig(node("a"), node("b"), capacity("fast", "b", "100Gi"), gates={"CSIStorageCapacityV2": False})
+    rig.put(capacity("fast", "a", "20Gi", name="a-1"), capacity("fast", "a", "200Gi", name="z-1"))
+    assert rig.scores(rig.pod("web", "10Gi")) == {"a": 50, "b": 90}
+
+
 # -- the arithmetic ---------------------------------------------------------------------------------------------------
 
 

@@ -120,7 +120,7 @@ class ClassCapacity:
                 found = np.where((numbers != NOTHING) & reading.fits(numbers, sizes, others), numbers, found)
         return found
 
-    def by_choice(
+    def scores(
         self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key], value_of: Callable[[Ints], Ints]
     ) -> Ints:
         """By row, what `value_of` makes of the free bytes of the object that would hold a group; 0 where none would.
@@ -128,20 +128,55 @@ class ClassCapacity:
         Made once for each object, however many rows it reaches.
         """
         reading = self._reading(policy)
-        if row_count(rows) * 4 < len(self.entries):
-            numbers = self.choices(policy, sizes, rows, own)
-            return np.where(numbers != NOTHING, value_of(reading.scored[numbers]), 0)
-        fits = self._by_object(reading, sizes, self._others(reading, own))
-        values = np.zeros(len(fits), dtype=np.int64)
-        values[:-1] = value_of(reading.scored[: len(self.entries)])
-        values[~fits] = 0
-        if len(self.layers) == 1:
-            return values[self.layers[0][rows]]
-        found: Ints = np.zeros(row_count(rows), dtype=np.int64)
-        for layer in reversed(self.layers):
+        numbers = self.scored_choices(policy, sizes, rows, own)
+        free_bytes = reading.scored_by_object(self._others(reading, own))
+        if len(numbers) * 4 < len(self.entries):
+            return np.where(numbers != NOTHING, value_of(free_bytes[numbers]), 0)
+        values = np.zeros(len(self.entries) + 1, dtype=np.int64)  # the last is that of `NOTHING`
+        values[:-1] = value_of(free_bytes[: len(self.entries)])
+        return values[numbers]
+
+    def scored_choices(self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Numbers:
+        """By row, the object that is scored, of those that would hold a group: that with most free bytes, or the first.
+
+        Of several with as much, the first by key.
+        """
+        if len(self.layers) < 2 or not policy.scores_best:
+            return self.choices(policy, sizes, rows, own)
+        reading = self._reading(policy)
+        others = self._others(reading, own)
+        free_bytes = reading.scored_by_object(others)
+        found: Numbers = np.full(row_count(rows), NOTHING, dtype=np.intp)
+        by_object = None if len(found) * 4 < len(self.entries) else self._by_object(reading, sizes, others)
+        for layer in self.layers:
             numbers = layer[rows]
-            found = np.where(fits[numbers], values[numbers], found)
+            if by_object is not None:
+                fits = by_object[numbers]
+            else:
+                fits = (numbers != NOTHING) & reading.fits(numbers, sizes, others)
+            is_better = fits & ((found == NOTHING) | (free_bytes[numbers] > free_bytes[found]))
+            found = np.where(is_better, numbers, found)
         return found
+
+    def scored_at(self, policy: Policy, sizes: Sizes, row: int) -> int | None:
+        """The free bytes that a group is scored by on a row, in plain numbers; None where it does not fit."""
+        reading = self._reading(policy)
+        found: int | None = None
+        for layer in self.layers:
+            number = layer.item(row)
+            if number == NOTHING:
+                break
+            free_bytes = reading.scored.item(number)
+            if (found is None or free_bytes > found) and reading.fits_one(number, sizes):
+                found = free_bytes
+                if not policy.scores_best:
+                    break
+        return found
+
+    def scored_bytes(self, policy: Policy, numbers: Numbers, own: Collection[Key] = ()) -> Ints:
+        """The free bytes that scores are made of, of each of these objects; anything for `NOTHING`."""
+        reading = self._reading(policy)
+        return reading.scored_by_object(self._others(reading, own))[numbers]
 
     def grades(self, policy: Policy, sizes: Sizes, numbers: Numbers) -> npt.NDArray[np.int8]:
         """How sure a group's fit is on each of these objects; NONE for `NOTHING`."""
@@ -157,13 +192,6 @@ class ClassCapacity:
 
     def room_of(self, policy: Policy, number: int) -> Room:
         return self._reading(policy).rooms[number]
-
-    def scored_bytes(self, policy: Policy, numbers: Numbers) -> Ints:
-        """The free bytes that scores are made of, of each of these objects; anything for `NOTHING`."""
-        return self._reading(policy).scored[numbers]
-
-    def scored_at(self, policy: Policy, number: int) -> int:
-        return self._reading(policy).scored.item(number)
 
     def numbers_at(self, row: int) -> list[int]:
         """The objects that reach a row, in order; none for one that came after the layers were laid out."""

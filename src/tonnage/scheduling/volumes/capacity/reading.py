@@ -35,7 +35,8 @@ class Policy:
     """How one profile reads capacity objects and what it takes to be held of them.
 
     `promised` gives the bytes promised of an object (mode Ledger), but for those to some claims, `is_reserved` whether
-    it is out of bounds for these claims (mode Object); both by the object as it is now.
+    it is out of bounds for these claims (mode Object); both by the object as it is now. `scores_best`: where several
+    objects of a class would do, the one with most free bytes is scored, and not the first.
     """
 
     room_of: Callable[[CSIStorageCapacity], Room]
@@ -43,6 +44,7 @@ class Policy:
     is_reserved: Callable[[CSIStorageCapacity, Collection[Key]], bool] | None = None
     promised: Callable[[CSIStorageCapacity, Collection[Key]], Sizes] | None = None
     must_be: Grade = Grade.POSSIBLE
+    scores_best: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,10 @@ class Reading:
         self.limits: Ints = np.full(objects, MOST_BYTES, dtype=np.int64)
         self.limits_beside = self.limits.copy()
         """The same beside what is promised."""
+        self.told: list[int] = [0] * objects
+        """The free bytes that scores are made of, as the objects say."""
         self.scored: Ints = np.zeros(objects, dtype=np.int64)
+        """The same less what is promised."""
         self.is_limited = False
         """Some object has a limit for single claims."""
         self.is_reserved: Mask = np.zeros(objects, dtype=np.bool_)
@@ -76,6 +81,7 @@ class Reading:
         self.largest_promised: Ints = np.zeros(objects, dtype=np.int64)
 
     def grow(self, objects: int) -> None:
+        self.told += [0] * (objects - len(self.told))
         self.rooms += [Room(())] * (objects - len(self.rooms))
         wider = np.full((objects, self.pools.shape[1]), NO_POOL, dtype=np.int64)
         wider[: len(self.pools)] = self.pools
@@ -98,7 +104,7 @@ class Reading:
         self.is_unbounded[number] = bool(room.pools) and room.pools[0] >= packing.UNBOUNDED
         self.has_unbounded = self.has_unbounded or bool(self.is_unbounded[number])
         self.limits[number] = min(room.claim_limit, MOST_BYTES)
-        self.scored[number] = self.policy.scored_bytes(capacity) if capacity is not None else 0
+        self.told[number] = self.policy.scored_bytes(capacity) if capacity is not None else 0
         self.is_limited = self.is_limited or min(room.claim_limit, room.free_bytes) < packing.UNBOUNDED
         self.write_holds(number, capacity)
 
@@ -107,6 +113,7 @@ class Reading:
         if policy.is_reserved is not None:
             self.is_reserved[number] = capacity is not None and policy.is_reserved(capacity, ())
         self.limits_beside[number] = self.limits[number]
+        self.scored[number] = self.told[number]
         if policy.promised is not None:
             promised = policy.promised(capacity, ()) if capacity is not None else ()
             if promised:
@@ -115,7 +122,21 @@ class Reading:
                 self.promised.pop(number, None)
             self.promised_bytes[number] = min(sum(promised), MOST_BYTES)
             self.largest_promised[number] = max(promised, default=0)
+            self.scored[number] = self.scored_beside(number, promised)
             self.limits_beside[number] = min(self.rooms[number].claim_limit_beside(promised), MOST_BYTES)
+
+    def scored_beside(self, number: int, promised: Sizes) -> int:
+        """The free bytes that a score is made of, less what is promised."""
+        return max(self.told[number] - sum(promised), 0) if promised else self.told[number]
+
+    def scored_by_object(self, others: HeldByOthers | None) -> Ints:
+        """By number, the free bytes that scores are made of, less what is promised to `others` than those who ask."""
+        if others is None or not self.promised:
+            return self.scored
+        found = self.scored.copy()
+        for number in self.promised:
+            found[number] = self.scored_beside(number, others.promised(number))
+        return found
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
