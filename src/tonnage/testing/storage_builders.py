@@ -179,14 +179,17 @@ def csi_node(name: str, limits: Mapping[str, int | None], **metadata: Any) -> CS
     return convert(CSINode, {"kind": "CSINode", "metadata": meta(name, **metadata), "spec": {"drivers": drivers}})
 
 
-def attachment(name: str, volume: str, node: str, *, attacher: str = DRIVER, attached: bool = True) -> VolumeAttachment:
+def attachment(
+    name: str, volume: str, node: str, *, attacher: str = DRIVER, attached: bool = True, error: str = ""
+) -> VolumeAttachment:
+    """A volume on a node; with an `error` it was refused there."""
     return convert(
         VolumeAttachment,
         {
             "kind": "VolumeAttachment",
             "metadata": meta(name),
             "spec": {"attacher": attacher, "nodeName": node, "source": {"persistentVolumeName": volume}},
-            "status": {"attached": attached},
+            "status": {"attached": attached and not error, **({"attachError": {"message": error}} if error else {})},
         },
     )
 

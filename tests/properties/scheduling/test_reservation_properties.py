@@ -23,7 +23,7 @@ from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageCla
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.indexes import add_indexes
-from tonnage.scheduling.volumes.bind_volumes import with_selected_node
+from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.builders import node, pod
@@ -342,7 +342,7 @@ class World(RuleBasedStateMachine):
         found = [self.storage.claims.get(f"default/{name}") for name in names]
         planned = [each for each in found if each is not None]
         for each in planned:
-            self.storage.claims.assume(with_selected_node(each, on))
+            self.storage.claims.assume(asking_for(each, on))
             self.happened()
         return planned
 

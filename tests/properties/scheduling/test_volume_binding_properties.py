@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from volume_twins import Outcome, Rules, Seen
 
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Rows, row_numbers
@@ -41,7 +41,7 @@ from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.plan import VolumePlan
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
-from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
+from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
 
 modest = settings(max_examples=150, deadline=None)
 
@@ -81,6 +81,8 @@ class World:
         """Pods that reserved and did not fail yet, with their nodes."""
         self.reserved: dict[str, Reserved] = {}
         """In mode Object: by object, as the KEP's ReservedCapacity has it."""
+        self.refused: set[tuple[str, str]] = set()
+        """Volumes with the nodes that they were not attached to."""
         rng = self.rng
         self.rules = Rules(
             is_joint=rng.random() < 0.8,
@@ -197,9 +199,18 @@ class World:
             options = {"volume": rng.choice([*VOLUMES, "missing"] if rng.random() < 0.3 else [f"of-{name}"])}
             if rng.random() < 0.8:
                 options["selected_node"] = rng.choice(NODES)
+                if rng.random() < 0.4:
+                    target = options["selected_node"] if rng.random() < 0.8 else rng.choice(NODES)
+                    options["metadata"] = {"annotations": {twins.REBUILD_TARGET: target}}
             if rng.random() < 0.9:
-                self.cluster.storage.put(
-                    volume(f"of-{name}", claim=f"default/{name}", affinity=self.affinity(), class_name="fast")
+                self.put_made(
+                    volume(
+                        f"of-{name}",
+                        rng.choice(self.sizes),
+                        claim=f"default/{name}",
+                        affinity=self.affinity(),
+                        class_name="fast",
+                    )
                 )
         elif kind < 0.55:
             options = {"selected_node": rng.choice(NODES[:4])}
@@ -217,7 +228,31 @@ class World:
             affinity=self.affinity(),
             claim="other/claim" if rng.random() < 0.2 else "",
         )
+        self.put_made(made)
+
+    def put_made(self, made: PersistentVolume) -> None:
         self.cluster.storage.put(made)
+        if made.spec.node_affinity.required is not None:
+            self.refused -= {each for each in self.refused if each[0] == made.name}
+
+    def remove_volume(self, name: str) -> None:
+        self.cluster.storage.remove(volume(name))
+        self.refused -= {each for each in self.refused if each[0] == name}
+
+    def attach(self) -> None:
+        """A volume is attached to a node, or refused there; or the attachment goes, and the refusal is remembered."""
+        rng, storage = self.rng, self.cluster.storage
+        name, where = rng.choice([f"of-{each}" for each in CLAIMS]), rng.choice(NODES)
+        if rng.random() < 0.3:
+            storage.remove(attachment(f"{name}-{where}", name, where))
+            return
+        error = "no room" if rng.random() < 0.7 else ""
+        storage.put(attachment(f"{name}-{where}", name, where, attached=not error, error=error))
+        known = storage.volumes.get(name)
+        if not error:
+            self.refused -= {each for each in self.refused if each[0] == name}
+        elif known is None or known.spec.node_affinity.required is None:
+            self.refused.add((name, where))
 
     def affinity(self) -> dict[str, Any] | None:
         rng = self.rng
@@ -252,6 +287,7 @@ class World:
                     "unselect",
                     "volume",
                     "volume_gone",
+                    "attach",
                     "fail",
                 ]
             ):
@@ -280,7 +316,9 @@ class World:
                 case "volume":
                     self.put_volume()
                 case "volume_gone":
-                    storage.remove(volume(rng.choice([*VOLUMES, *(f"of-{each}" for each in CLAIMS)])))
+                    self.remove_volume(rng.choice([*VOLUMES, *(f"of-{each}" for each in CLAIMS)]))
+                case "attach":
+                    self.attach()
                 case "fail":
                     if self.kept:
                         self.unreserve(*self.kept.pop(rng.randrange(len(self.kept))))
@@ -341,6 +379,7 @@ class World:
             list(self.capacities.values()),
             is_reserved,
             promised,
+            self.refused,
         )
 
     def pod(self, number: int) -> PodInfo | None:
@@ -417,15 +456,15 @@ def ask(world: World, pod: PodInfo) -> tuple[Cycle, dict[str, Outcome]]:
         plan = notes.fit.plan(notes.demand, cluster.row_of[name])
         assert as_planned(plan) == as_judged(outcome), name
     if feasible:
-        compare_scores(world, cycle, feasible)
+        compare_scores(world, cycle, seen, feasible)
     return cycle, outcomes
 
 
-def compare_scores(world: World, cycle: Cycle, outcomes: dict[str, Outcome]) -> None:
+def compare_scores(world: World, cycle: Cycle, seen: Seen, outcomes: dict[str, Outcome]) -> None:
     plugin, rows = world.plugin, np.array([world.cluster.row_of[name] for name in outcomes], dtype=np.intp)
     cycle.feasible = rows
     shape = tuple((at, 10 * score) for at, score in world.shape)
-    expected = [twins.score(shape, world.rules, outcome) for outcome in outcomes.values()]
+    expected = [twins.score(shape, world.rules, seen, outcome) for outcome in outcomes.values()]
     if plugin.pre_score(cycle) is SKIP:
         assert not any(expected)
         return

@@ -26,6 +26,7 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 POOLS = "tonnage.dev/available-capacities"
 REBUILDING = "tonnage.dev/volume-rebuilding"
+REBUILD_TARGET = "tonnage.dev/rebuild-target"
 ZERO = Quantity.from_int(0)
 
 Shape = tuple[tuple[int, int], ...]
@@ -54,6 +55,8 @@ class Seen:
     capacities: Sequence[CSIStorageCapacity]
     is_reserved: Callable[[CSIStorageCapacity, Collection[str]], bool] = lambda capacity, group: False
     promised: Callable[[CSIStorageCapacity], Mapping[str, int]] = lambda capacity: {}
+    refused: Collection[tuple[str, str]] = ()
+    """Volumes and nodes that they could not be attached to."""
 
 
 @dataclass
@@ -85,14 +88,14 @@ def judge(seen: Seen, rules: Rules, claims: Sequence[PersistentVolumeClaim], nod
         if not reaches(volume, node):
             outcome.reasons.add(NODE_CONFLICT)
             break
-    rebuilt = [claim for claim in bound if rules.is_joint and is_rebuilt_elsewhere(seen, claim, node)]
+    rebuilt = [claim for claim in bound if rules.is_joint and is_to_be_rebuilt(seen, claim, node)]
     outcome.bound = [(claim.key, claim.spec.volume_name) for claim in bound if claim not in rebuilt]
     outcome.reasons |= _unbound(seen, rules, [claim for claim in claims if not is_bound(claim)], rebuilt, node, outcome)
     return outcome
 
 
-def is_rebuilt_elsewhere(seen: Seen, claim: PersistentVolumeClaim, node: Node) -> bool:
-    """KEP-5925's shouldReclassify; on the node where the volume is, there is nothing to rebuild."""
+def is_to_be_rebuilt(seen: Seen, claim: PersistentVolumeClaim, node: Node) -> bool:
+    """KEP-5925's shouldReclassify, with our laws; on the node where the volume is, there is nothing to rebuild."""
     of_class = seen.classes.get(class_name(claim))
     driver = seen.drivers.get(of_class.provisioner) if of_class is not None else None
     if driver is None:
@@ -100,7 +103,19 @@ def is_rebuilt_elsewhere(seen: Seen, claim: PersistentVolumeClaim, node: Node) -
     if not (driver.spec.volume_rebuilding or driver.metadata.annotations.get(REBUILDING) == "true"):
         return False
     selected = claim.metadata.annotations.get(SELECTED_NODE, "")
-    if not selected or selected == node.name:
+    volume = seen.volumes.get(claim.spec.volume_name)
+    if not selected or volume is None:
+        return False
+    required = volume.spec.node_affinity.required
+    if required is None and claim.metadata.annotations.get(REBUILD_TARGET) == selected:
+        return node.name != selected or (volume.name, node.name) in seen.refused
+    if required is not None and sum(reaches(volume, each) for each in seen.nodes.values()) == 1:
+        is_named = any(
+            selected in each.values for term in required.node_selector_terms for each in term.match_expressions
+        )
+        if selected in seen.nodes or not is_named:  # else it was on the node that is gone
+            return False
+    if selected == node.name:
         return False
     original = seen.nodes.get(selected)
     return original is None or original.spec.unschedulable
@@ -303,9 +318,16 @@ def counted(seen: Seen, claim: PersistentVolumeClaim) -> int | None:
     """The bytes that must be free; None when nobody keeps count."""
     of_class = seen.classes.get(class_name(claim))
     driver = seen.drivers.get(of_class.provisioner) if of_class is not None else None
-    if "storage" not in claim.spec.resources.requests or driver is None or not driver.spec.storage_capacity:
+    if driver is None or not driver.spec.storage_capacity:
         return None
-    return asked(claim).value()
+    return size_of_volume(seen, claim)
+
+
+def size_of_volume(seen: Seen, claim: PersistentVolumeClaim) -> int | None:
+    """Of the volume that is to be made: as large as it was, if it is made anew."""
+    if is_bound(claim):
+        return seen.volumes[claim.spec.volume_name].spec.capacity["storage"].value()
+    return asked(claim).value() if "storage" in claim.spec.resources.requests else None
 
 
 def may_be_made(seen: Seen, claim: PersistentVolumeClaim, node: Node) -> bool:
@@ -353,7 +375,7 @@ def is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 # -- scores -----------------------------------------------------------------------------------------------------------
 
 
-def score(shape: Shape, rules: Rules, outcome: Outcome) -> int:
+def score(shape: Shape, rules: Rules, seen: Seen, outcome: Outcome) -> int:
     """Of a node that passed, by what it would do."""
     resources: dict[str, list[int]] = {}
     if outcome.static:
@@ -365,7 +387,7 @@ def score(shape: Shape, rules: Rules, outcome: Outcome) -> int:
         for claim, capacity, _ in outcome.provisions:
             if capacity is not None:
                 resource = resources.setdefault(class_name(claim), [0, 0])
-                resource[0] += asked(claim).value()
+                resource[0] += size_of_volume(seen, claim) or 0
                 best = outcome.scored_bytes.get(class_name(claim))
                 resource[1] = best if best is not None else free_bytes(rules, capacity)
     if not resources:

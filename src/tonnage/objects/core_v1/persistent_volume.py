@@ -44,6 +44,9 @@ STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 """Annotation of a claim: the driver that shall make its volume."""
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: the node that its volume shall be made for."""
+REBUILD_TARGET = "tonnage.dev/rebuild-target"
+"""Annotation of a claim: its volume is to be rebuilt on this node (KEP-5925). It means something only while it equals
+the selected node and the volume's node affinity is unset, and is never taken off."""
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 """Annotation of a claim or a volume: its class, from before that was a field; where both are there, this one wins."""
 
@@ -213,6 +216,11 @@ class PersistentVolumeClaim(Object):
     def selected_node(self) -> str:
         """The node that the volume shall be made for, empty while nobody has chosen."""
         return self.metadata.annotations.get(SELECTED_NODE, "")
+
+    @property
+    def rebuild_target(self) -> str:
+        """The node that the volume was last to be rebuilt on, empty if it never was."""
+        return self.metadata.annotations.get(REBUILD_TARGET, "")
 
     @property
     def requested(self) -> Quantity | None:

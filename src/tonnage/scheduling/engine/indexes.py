@@ -20,6 +20,7 @@ from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.scheduling.spread.affinity_terms import CarriedTerms
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.attach.mounted_disks import MountedDisks
+from tonnage.scheduling.volumes.attach.refused_attachments import RefusedAttachments
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
@@ -34,6 +35,7 @@ INDEXES: Final[tuple[type, ...]] = (
     CapacityIndex,
     StaticVolumes,
     AttachedVolumes,
+    RefusedAttachments,
     MountedDisks,
     Reservations,
     Ledger,  # reads the capacity index

@@ -51,6 +51,7 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.volumes import bind_volumes
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.attach.refused_attachments import RefusedAttachments
 from tonnage.scheduling.volumes.bind_volumes import Assumed
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
@@ -109,7 +110,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def indexes(self) -> Iterable[type]:
         kept = {Reservation.OBJECT: (Reservations,), Reservation.LEDGER: (Ledger,)}
-        return (CapacityIndex, StaticVolumes, AttachedVolumes, *kept.get(self.reservation, ()))
+        return (CapacityIndex, StaticVolumes, AttachedVolumes, RefusedAttachments, *kept.get(self.reservation, ()))
 
     def counters(self) -> Iterable[PluginCounter]:
         told = "Bound claims whose volumes are rebuilt on another node (KEP-5925)."

@@ -4,9 +4,10 @@
                               └──revert──► as the informer knows it
 
 A volume that exists is given to its claim by its claimRef; a volume that is to be made is asked for by the claim's
-selected-node annotation. Others do the rest (the binder, the provisioner), and `check` watches them at it. Nothing that
-was written is taken back: a provisioner that cannot make a volume removes the annotation itself, and until then the
-claim stays with its node.
+selected-node annotation. A bound volume that is to be made anew (KEP-5925) is asked for in the same way, and marked in
+the same patch: tonnage.dev/rebuild-target (`rebuilds.py`). Others do the rest (the binder, the provisioner), and
+`check` watches them at it. Nothing that was written is taken back: a provisioner that cannot make a volume removes the
+annotation itself, and until then the claim stays with its node.
 
 The order of the checks and all texts are upstream's (volumeBinder.checkBindings and its neighbours in kube-scheduler
 1.36). What differs: an object that already says what it should is not written again, and only what changes is sent.
@@ -20,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.persistent_volume import BOUND_BY_CONTROLLER, SELECTED_NODE
+from tonnage.objects.core_v1.persistent_volume import BOUND_BY_CONTROLLER, REBUILD_TARGET, SELECTED_NODE
 from tonnage.objects.core_v1.references import ObjectReference
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.cluster.assumed_objects import AssumedObjects, OutOfSync
@@ -62,7 +63,7 @@ def assume(storage: Storage, pod: PodInfo, plan: VolumePlan, node_name: str) -> 
                 assumed.held_volumes[volume.key] = volume
             assumed.bindings.append(StaticBinding(binding.claim, volume))
         for claim in {each.claim.key: each.claim for each in plan.provisions}.values():
-            sent = with_selected_node(claim, node_name)
+            sent = asking_for(claim, node_name)
             if sent is not claim:
                 storage.claims.assume(sent)
                 assumed.held_claims[sent.key] = sent
@@ -98,9 +99,17 @@ def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Pe
     return changed
 
 
-def with_selected_node(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
+def asking_for(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
     """The claim as it asks for a volume on that node; the same object when it does already."""
-    return claim if claim.selected_node == node_name else _annotated(claim, SELECTED_NODE, node_name)
+    for key, value in asking_annotations(claim, node_name).items():
+        if claim.metadata.annotations.get(key) != value:
+            claim = _annotated(claim, key, value)
+    return claim
+
+
+def asking_annotations(claim: PersistentVolumeClaim, node_name: str) -> dict[str, str]:
+    """How a claim asks for a volume on a node. One that is bound asks for its volume to be rebuilt there."""
+    return {SELECTED_NODE: node_name, **({REBUILD_TARGET: node_name} if claim.is_bound else {})}
 
 
 def _reference_to(claim: PersistentVolumeClaim) -> ObjectReference:
@@ -144,8 +153,9 @@ async def write(api: Api, storage: Storage, assumed: Assumed) -> None:
             assumed.held_volumes.pop(volume.key, None)
         for number, claim in enumerate(list(assumed.claims)):
             told = storage.claims.api(claim.key)
-            if told is None or told.selected_node != assumed.node_name:
-                told = await api.patch(claim, {"metadata": {"annotations": {SELECTED_NODE: assumed.node_name}}})
+            asked = asking_annotations(claim, assumed.node_name)
+            if told is None or not asked.items() <= told.metadata.annotations.items():
+                told = await api.patch(claim, {"metadata": {"annotations": asked}})
             assumed.claims[number] = told
             assumed.held_claims.pop(claim.key, None)
     except BaseException:

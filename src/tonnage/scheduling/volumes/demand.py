@@ -3,16 +3,17 @@
     bound       stays with its volume; the node must be able to reach that
     pinned      is being provisioned for a node already (selected-node); only that node will do
     loose       takes a free volume that exists, or one is made
-    rebuilds    is bound, but its volume's node is cordoned or gone and the driver makes it anew elsewhere (KEP-5925)
+    rebuilds    is bound, but its volume's node is cordoned or gone and the driver makes it anew elsewhere (KEP-5925);
+                `rebuilds.py` says which these are
 
-A claim to be rebuilt is counted like a loose one on every node but its own, with two exceptions: its old selected-node
-does not pin it, and its own volume is no free volume to bind. On its own node, if the pod puts up with that node being
-cordoned, it is bound like any other.
+A claim to be rebuilt is counted like a loose one on every node but one, with three exceptions: its old selected-node
+does not pin it, its own volume is no free volume to bind, and it takes that volume's size, whatever the claim asks for.
+On the one node, if the pod puts up with it, it is bound like any other: its volume is there or on its way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -20,9 +21,9 @@ from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.scheduling.volumes.packing import Sizes
 from tonnage.scheduling.volumes.pod_claims import PodClaims
+from tonnage.scheduling.volumes.rebuilds import Rebuild, rebuilds_of
 
 _NOTHING = Quantity.from_int(0)
 
@@ -32,13 +33,6 @@ class Group(NamedTuple):
 
     class_name: str
     sizes: Sizes
-
-
-class Rebuild(NamedTuple):
-    """A bound claim whose volume may be made anew; `row` is where it is now, -1 for a node that is gone."""
-
-    claim: PersistentVolumeClaim
-    row: int
 
 
 class Demand(NamedTuple):
@@ -66,26 +60,13 @@ def demand_of(cluster: Cluster, claims: PodClaims, *, is_joint: bool) -> Demand:
         found,
         tuple([claim for claim in delayed if _is_pinned(claim)]) if delayed else (),
         tuple([claim for claim in delayed if not _is_pinned(claim)]) if delayed else (),
-        tuple(_rebuilds(cluster, bound)) if is_joint and bound else (),
+        tuple(rebuilds_of(cluster, found)) if is_joint and bound else (),
     )
 
 
 def _is_pinned(claim: PersistentVolumeClaim) -> bool:
     """Somebody has selected a node for it; an empty name is one that no node has."""
     return SELECTED_NODE in claim.metadata.annotations
-
-
-def _rebuilds(cluster: Cluster, bound: Sequence[PersistentVolumeClaim]) -> Iterable[Rebuild]:
-    """The bound claims that KEP-5925 reclassifies: the driver can, and the node that was selected is out of use."""
-    storage = cluster.storage
-    for claim in bound:
-        of_class = storage.classes.get(claim.class_name)
-        if of_class is None or not claim.selected_node:
-            continue
-        if rebuilds_volumes(storage.drivers.get(of_class.provisioner)):
-            row = cluster.row_of.get(claim.selected_node, -1)
-            if row < 0 or cluster.unschedulable.item(row):
-                yield Rebuild(claim, row)
 
 
 def _each_once(claims: tuple[PersistentVolumeClaim, ...]) -> tuple[PersistentVolumeClaim, ...]:
@@ -99,11 +80,21 @@ def by_size(claims: Iterable[PersistentVolumeClaim]) -> list[PersistentVolumeCla
     return sorted(claims, key=lambda claim: claim.requested or _NOTHING)
 
 
-def counted_bytes(claim: PersistentVolumeClaim, storage: Storage) -> int | None:
+def counted_bytes(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool = False) -> int | None:
     """The bytes that must be free for a claim; None when nobody checks: no such driver, one that does not publish its
-    capacity, or a claim that does not say how much it wants."""
-    if claim.requested is None:
+    capacity, or a claim that does not say how much it wants. With `is_rebuild`, those that its volume has."""
+    size = size_to_make(claim, storage, is_rebuild=is_rebuild)
+    if size is None:
         return None
     of_class = storage.classes.get(claim.class_name)
     driver = storage.drivers.get(of_class.provisioner) if of_class is not None else None
-    return claim.requested.value() if driver is not None and driver.spec.storage_capacity else None
+    return size.value() if driver is not None and driver.spec.storage_capacity else None
+
+
+def size_to_make(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool) -> Quantity | None:
+    """How large the volume of a claim is going to be: as asked for, or when it is made anew, as large as it was.
+
+    A claim that asks for more than its volume has waits for the volume to be expanded, which is another matter.
+    """
+    volume = storage.volumes.get(claim.spec.volume_name) if is_rebuild else None
+    return volume.size if volume is not None and volume.size.value() else claim.requested

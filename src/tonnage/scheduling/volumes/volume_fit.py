@@ -31,10 +31,11 @@ from tonnage.scheduling.framework import Bits
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.reading import Policy
-from tonnage.scheduling.volumes.demand import Demand, Group, Rebuild, by_size, counted_bytes
+from tonnage.scheduling.volumes.demand import Demand, Group, by_size, counted_bytes
 from tonnage.scheduling.volumes.migrated_affinity import reachable
 from tonnage.scheduling.volumes.packing import descending
 from tonnage.scheduling.volumes.plan import BoundVolume, Provision, StaticBinding, VolumePlan
+from tonnage.scheduling.volumes.rebuilds import Rebuild
 from tonnage.scheduling.volumes.static_volumes import Match, StaticVolumes
 
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
@@ -93,7 +94,7 @@ class VolumeFit:
                 is_hopeless = True
             elif of_class.allowed_topologies and of_class.allowed_topologies not in topologies:
                 topologies.append(of_class.allowed_topologies)
-            size = counted_bytes(claim, storage)
+            size = counted_bytes(claim, storage, is_rebuild=claim.is_bound)
             if size is None:
                 places.append(-1)
             elif is_joint and name in names:

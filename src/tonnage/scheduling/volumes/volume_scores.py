@@ -15,9 +15,10 @@ import numpy as np
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
 from tonnage.scheduling.configuration.shapes import Shape
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
-from tonnage.scheduling.volumes.demand import Demand, Rebuild
+from tonnage.scheduling.volumes.demand import Demand
 from tonnage.scheduling.volumes.free_storage_scores import added, class_score, class_scores, mean, mean_of
 from tonnage.scheduling.volumes.packing import MOST_BYTES
+from tonnage.scheduling.volumes.rebuilds import Rebuild
 from tonnage.scheduling.volumes.static_volumes import Match
 from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
 

@@ -11,7 +11,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.indexes import add_indexes
-from tonnage.scheduling.volumes.bind_volumes import with_selected_node
+from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
@@ -68,7 +68,7 @@ class Rig:
         """Reserve as the plugin does: the claims are assumed on their node, then charged as they were planned."""
         planned = [self.claim(key) for key in pod.claim_keys]
         for each in planned:
-            self.storage.claims.assume(with_selected_node(each, node_name))
+            self.storage.claims.assume(asking_for(each, node_name))
         self.ledger.reserve(of or self.storage.capacities[f"kube-system/fast-{node_name}"], pod, planned)
 
     def claim(self, key: str) -> PersistentVolumeClaim:

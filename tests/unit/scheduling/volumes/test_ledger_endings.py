@@ -6,7 +6,7 @@ import pytest
 from ledger_rig import NODE_1, NODE_2, ZONE, Rig, bound, made, written
 
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.volumes.bind_volumes import with_selected_node
+from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, volume
 
@@ -167,7 +167,7 @@ def test_claims_that_were_never_assumed_are_let_go_with_the_attempt(rig: Rig) ->
     rig.ledger.reserve(
         rig.storage.capacities["kube-system/fast-node-1"],
         web,
-        [with_selected_node(rig.claim("default/data"), "node-1")],
+        [asking_for(rig.claim("default/data"), "node-1")],
     )
     assert rig.gibs() == [20]
     rig.ledger.release(web.uid)

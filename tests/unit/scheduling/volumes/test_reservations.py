@@ -16,7 +16,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.indexes import add_indexes
-from tonnage.scheduling.volumes.bind_volumes import with_selected_node
+from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.storage_builders import capacity, claim, pod_with
@@ -56,7 +56,7 @@ class Rig:
         """Reserve as the plugin does: the claims are assumed on their node first."""
         planned = [self.claim(key) for key in pod.claim_keys]
         for each in planned:
-            self.storage.claims.assume(with_selected_node(each, node))
+            self.storage.claims.assume(asking_for(each, node))
         self.reservations.reserve(of or self.room, pod, planned)
 
     def claim(self, key: str) -> PersistentVolumeClaim:
@@ -297,7 +297,7 @@ def test_assumed_claims_count_before_the_api_knows_them(rig: Rig) -> None:
 
 def test_claims_handed_over_as_assumed_before_they_are_assumed_are_understood(rig: Rig) -> None:
     web = rig.pod("web", "data")
-    assumed = with_selected_node(rig.claim("default/data"), "node-1")
+    assumed = asking_for(rig.claim("default/data"), "node-1")
     rig.reservations.reserve(rig.room, web, [assumed])
     rig.storage.claims.assume(assumed)
     assert rig.is_reserved

@@ -6,25 +6,20 @@ The first part is the KEP's list of unit tests, by name. Throughout, `pv-data` w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-from volume_rig import ELSEWHERE, FULL, UNBINDABLE, Rig, refused
+from volume_rig import ELSEWHERE, FULL, UNBINDABLE, Rig, Server, refused
 
-from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.objects import codec
-from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
+from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET, SELECTED_NODE
 from tonnage.objects.meta import Object
-from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.framework import SKIP, Code, Status
+from tonnage.scheduling.framework import SKIP, Code
 from tonnage.scheduling.volumes.capacity.pools import VOLUME_REBUILDING
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
-
-T = TypeVar("T", bound=Object)
 
 CORDONED = node("old", unschedulable=True)
 TOLERANT = {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}]}
@@ -100,7 +95,9 @@ async def test_selected_node_is_rewritten_to_the_new_node():
     api = Server(rig)
     # The claim is bound all the while: what was written need only be seen, and the wait is over.
     assert (await rig.plugin.pre_bind(decision.cycle, "large", api)).is_success
-    assert api.patches == [("default/data", {"metadata": {"annotations": {SELECTED_NODE: "large"}}})]
+    assert api.patches == [
+        ("default/data", {"metadata": {"annotations": {SELECTED_NODE: "large", REBUILD_TARGET: "large"}}})
+    ]
     known = rig.cluster.storage.claims.api("default/data")
     assert known is not None and known.selected_node == "large" and known.is_bound
 
@@ -211,7 +208,8 @@ def test_what_was_promised_to_a_claim_is_not_in_its_way_when_it_moves_on():
     """Two nodes share an object; the first that the volume was to be rebuilt on is cordoned as well."""
     shared = capacity(name="shared", free="20Gi", topology={})
     rig = Rig(node("a"), node("b", unschedulable=True), shared, driver(rebuilding=True), reservation="Ledger")
-    rig.put(volume("pv-data", claim="default/data"), claim("data", "20Gi", volume="pv-data", selected_node="gone"))
+    rig.put(volume("pv-data", "20Gi", claim="default/data"))
+    rig.put(claim("data", "20Gi", volume="pv-data", selected_node="gone"))
     assert rig.place(WEB) == "a"
     rig.put(node("a", unschedulable=True), node("b"))
     again = pod_with("web-again", "data")
@@ -254,31 +252,3 @@ def test_a_decision_that_was_remembered_sees_a_node_go_out_of_use_or_come_back(b
     assert rig.nodes(WEB) == ["large"]
     rig.put(back)
     assert rig.nodes(WEB) == (["large", "small", "old"] if back.name == "old" else [])
-
-
-class Server:
-    """An API server that takes patches and shows them at once."""
-
-    def __init__(self, rig: Rig) -> None:
-        self._storage = rig.cluster.storage
-        self.patches: list[tuple[str, Mapping[str, Any]]] = []
-        self.events: list[tuple[str, str, str]] = []
-
-    async def bind(self, pod: PodInfo, node_name: str) -> None: ...
-
-    async def patch(self, current: T, patch: Mapping[str, Any]) -> T:
-        self.patches.append((current.key, patch))
-        doc = merge_patch(codec.to_doc(current), patch)
-        doc["metadata"]["resourceVersion"] = str(1_000_000 + len(self.patches))
-        changed = codec.convert(type(current), doc)
-        self._storage.put(changed)
-        return changed
-
-    async def settled(self, check: Callable[[], Status | None], timeout_s: float) -> Status:
-        return check() or Status(Code.ERROR, ("context deadline exceeded",))
-
-    def is_gone(self, pod: PodInfo) -> bool:
-        return False
-
-    def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
-        self.events.append((regarding.key, reason, note))

@@ -9,11 +9,13 @@ The class "fast" and its driver, which publishes capacity, are there unless obje
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from tonnage.clock import VirtualClock
+from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.gates import Gates
+from tonnage.objects import codec
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster
@@ -22,8 +24,11 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.decision.scheduling_cycle import Decision
 from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.framework import Code, Status
 from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
 from tonnage.testing.storage_builders import claim, driver, pod_with, storage_class
+
+T = TypeVar("T", bound=Object)
 
 GI = 1 << 30
 FULL = "node(s) did not have enough free storage"
@@ -160,3 +165,31 @@ class Rig:
 
 def _flow(doc: Mapping[str, Any]) -> str:
     return "{" + ", ".join(f"{key}: {value}" for key, value in doc.items()) + "}"
+
+
+class Server:
+    """An API server that takes patches and shows them at once."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._storage = rig.cluster.storage
+        self.patches: list[tuple[str, Mapping[str, Any]]] = []
+        self.events: list[tuple[str, str, str]] = []
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None: ...
+
+    async def patch(self, current: T, patch: Mapping[str, Any]) -> T:
+        self.patches.append((current.key, patch))
+        doc = merge_patch(codec.to_doc(current), patch)
+        doc["metadata"]["resourceVersion"] = str(1_000_000 + len(self.patches))
+        changed = codec.convert(type(current), doc)
+        self._storage.put(changed)
+        return changed
+
+    async def settled(self, check: Callable[[], Status | None], timeout_s: float) -> Status:
+        return check() or Status(Code.ERROR, ("context deadline exceeded",))
+
+    def is_gone(self, pod: PodInfo) -> bool:
+        return False
+
+    def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
+        self.events.append((regarding.key, reason, note))

@@ -27,7 +27,7 @@ from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.attach.volume_ids import id_of_claim
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity
 from tonnage.scheduling.volumes.capacity.pools import Room
-from tonnage.scheduling.volumes.demand import Demand, Rebuild, counted_bytes
+from tonnage.scheduling.volumes.demand import Demand, counted_bytes, size_to_make
 from tonnage.scheduling.volumes.explain.account_entries import (
     BOUND,
     DYNAMIC,
@@ -41,6 +41,7 @@ from tonnage.scheduling.volumes.explain.account_entries import (
 )
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss, elsewhere, out_of_reach, room_miss
 from tonnage.scheduling.volumes.packing import UNBOUNDED, Sizes, descending
+from tonnage.scheduling.volumes.rebuilds import Rebuild
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
@@ -110,9 +111,10 @@ class VolumeAccount:
     def _made(self, row: int, provisioning: ProvisioningDemand, rebuilt: set[Key]) -> Iterator[ClaimAccount]:
         supplies: dict[tuple[str, int | None], Supply] = {}
         for claim in provisioning.claims:
-            name, size = claim.class_name, counted_bytes(claim, self._storage)
+            is_rebuild = claim.key in rebuilt
+            name, size = claim.class_name, counted_bytes(claim, self._storage, is_rebuild=is_rebuild)
             volume, miss = "", self._not_here(claim, row)
-            if claim.key in rebuilt:
+            if is_rebuild:
                 volume = claim.spec.volume_name
                 miss = self._unreachable(claim, self._storage.volumes.get(volume), row) or miss
             supply = NO_SUPPLY
@@ -121,8 +123,11 @@ class VolumeAccount:
                 if group not in supplies:
                     supplies[group] = self._supply(row, provisioning, name, size)
                 supply = supplies[group]
-            kind = REBUILD if claim.key in rebuilt else DYNAMIC
-            yield ClaimAccount(claim.key, kind, _bytes(claim), volume, supply, miss or supply.miss)
+            kind = REBUILD if is_rebuild else DYNAMIC
+            asked = size_to_make(claim, self._storage, is_rebuild=is_rebuild)
+            yield ClaimAccount(
+                claim.key, kind, asked.value() if asked is not None else None, volume, supply, miss or supply.miss
+            )
 
     def _not_here(self, claim: PersistentVolumeClaim, row: int) -> Miss | None:
         """What keeps a claim's volume from being made on this node, however much room there is."""
@@ -143,7 +148,7 @@ class VolumeAccount:
         if not numbers:
             return Supply(miss=out_of_reach(class_name))
         claims = {claim.key: claim for claim in provisioning.claims if claim.class_name == class_name}
-        counted = {key: counted_bytes(claim, self._storage) for key, claim in claims.items()}
+        counted = {key: counted_bytes(claim, self._storage, is_rebuild=claim.is_bound) for key, claim in claims.items()}
         sized = {
             key: each for key, each in counted.items() if each is not None and (self._fit.is_joint or each == size)
         }

@@ -281,7 +281,7 @@ class Ledger:
                 self._drop(promise)
                 return
             objects = unaware
-        size = counted_bytes(promise.claim, self._storage)
+        size = counted_bytes(promise.claim, self._storage, is_rebuild=promise.is_rebuild)
         self._charges.charge(promise, {identity(each): size for each in objects} if size is not None else {})
 
     def _is_shown(self, promise: Promise, capacity: CSIStorageCapacity) -> bool:

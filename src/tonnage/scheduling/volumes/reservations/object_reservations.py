@@ -31,6 +31,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.demand import size_to_make
 from tonnage.scheduling.volumes.reservations.holds import (
     DEFAULT_TIMEOUT_S,
     WAITS_FOR_REFRESH,
@@ -54,6 +55,7 @@ class _Reservation:
         "node_name",
         "pods",
         "since",
+        "taken_bytes",
         "uid",
         "version",
         "waited",
@@ -66,8 +68,10 @@ class _Reservation:
         pods: Sequence[PodInfo],
         claims: Sequence[PersistentVolumeClaim],
         since: datetime,
+        taken_bytes: int,
     ) -> None:
         self.capacity = capacity
+        self.taken_bytes = taken_bytes
         self.uid = identity(capacity)
         self.version = version
         self.pods = {each.uid: each for each in pods}
@@ -96,7 +100,6 @@ class _Reservation:
         return bool(self.node_name) and claim.selected_node != self.node_name
 
     def as_hold(self) -> Hold:
-        requested = [each.requested for each in self.claims]
         why = "waits for its claims to be bound"
         if self.is_rebuild:
             why = "its volumes are rebuilt; waits for the object to be refreshed"
@@ -107,7 +110,7 @@ class _Reservation:
             uid=self.uid,
             pod=next(iter(self.pods.values())).key,
             claims=tuple(each.key for each in self.claims),
-            bytes=sum(each.value() for each in requested if each is not None),
+            bytes=self.taken_bytes,
             since=self.since,
             why=why,
         )
@@ -183,7 +186,9 @@ class Reservations:
                 named = {each.key for each in assumed}
                 assumed += [each for each in before.claims if each.key in before.waited and each.key not in named]
             self._forget(before)
-        made = _Reservation(capacity, known.metadata.resource_version, pods, assumed, since)
+        sizes = [size_to_make(each, self._storage, is_rebuild=each.is_bound) for each in assumed]
+        taken_bytes = sum(each.value() for each in sizes if each is not None)
+        made = _Reservation(capacity, known.metadata.resource_version, pods, assumed, since, taken_bytes)
         self._by_object[made.uid] = made
         for uid in made.pods:
             self._by_pod.setdefault(uid, {})[made.uid] = made
