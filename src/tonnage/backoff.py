@@ -84,8 +84,7 @@ class KeyedBackoff:
         entry = self._entries.get(key)
         if entry is None or entry.request != request:
             return 0.0
-        left_s = entry.due_at_s - self._clock.monotonic()
-        return left_s if left_s > _TICK_S else 0.0
+        return remaining_s(entry.due_at_s, self._clock.monotonic())
 
     def failed(self, key: str, request: Hashable, *, at_least_s: float = 0.0) -> float:
         """Note a failure; how long to wait now."""
@@ -114,6 +113,12 @@ class _Entry:
 def exponential_s(first_s: float, retries: int, *, max_s: float = math.inf, factor: float = 2.0) -> float:
     """The pause after so many retries: `first_s * factor^retries`, at most `max_s`."""
     return min(first_s * factor ** min(retries, _MOST_STEPS), max_s)
+
+
+def remaining_s(due_s: float, now_s: float) -> float:
+    """Seconds until `due_s`; 0 once it has come, or is nearer than a clock can tell."""
+    left_s = due_s - now_s
+    return left_s if left_s > _TICK_S else 0.0
 
 
 def jittered(seconds: float, jitter: float, rng: random.Random) -> float:

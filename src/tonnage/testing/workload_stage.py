@@ -43,6 +43,7 @@ class Kubelet:
 
     def __init__(self, client: Client, informers: Informers) -> None:
         self.holds_back: Callable[[Pod], bool] = lambda _: False
+        self.runs_pods = True
         self._client = client
         self._pods = informers.of(Pod)
         self._news = asyncio.Event()
@@ -64,7 +65,7 @@ class Kubelet:
             await self._client.delete(Pod, pod.key, uid=pod.uid, grace_s=0)
         elif not pod.spec.node_name:
             await self._client.bind(pod.key, target_node(pod) or "node-1")
-        elif not pod.is_terminal:
+        elif not pod.is_terminal and self.runs_pods:
             is_ready = not self.holds_back(pod)
             was = pod.condition("Ready")
             if pod.status.phase != "Running" or was is None or was.is_true != is_ready:

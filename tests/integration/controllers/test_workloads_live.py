@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tonnage.client import Informers
-from tonnage.errors import NotFound, TooManyRequests
+from tonnage.errors import Conflict, NotFound, TooManyRequests
 from tonnage.objects.apps_v1 import ControllerRevision, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, ReplicationController
 from tonnage.objects.policy_v1 import PodDisruptionBudget
@@ -157,6 +158,35 @@ async def test_a_replication_controller_keeps_its_size_and_its_status_says_so(tm
             return len(owned) == 1 and (await stage.client.get(Pod, alone.key)).metadata.controller is None
 
         await stage.until(is_free)
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
+async def test_pods_that_their_node_rejects_again_and_again_are_made_at_growing_intervals(
+    tmp_path: Path, kind: str
+) -> None:
+    rejected: list[str] = []
+    async with stage_in(tmp_path) as stage:
+
+        async def reject_all() -> None:
+            failed = {"status": {"phase": "Failed", "reason": "VolumeAttachmentLimitExceeded", "message": "no slot"}}
+            while True:
+                for pod in await stage.pods():
+                    if pod.spec.node_name and pod.uid not in rejected and not pod.metadata.is_terminating:
+                        with suppress(NotFound, Conflict):
+                            await stage.client.patch(Pod, pod.key, failed, subresource="status")
+                            rejected.append(pod.uid)
+                await asyncio.sleep(0.02)
+
+        stage.kubelet.runs_pods = False
+        spec = workload(1) if kind == "ReplicaSet" else workload(1, serviceName="web")
+        await stage.create("apps/v1", kind, "web", spec)
+        rejecting = asyncio.create_task(reject_all())
+        await asyncio.sleep(5.0)
+        rejecting.cancel()
+        # Made at 0 s, at once again, and 1, 2 and 4 s after the last; times of creation are whole seconds.
+        assert 3 <= len(rejected) <= 6
+        there = await stage.pods()
+        assert len(there) <= 2, "one that waits, and the last one that was rejected"
 
 
 async def test_a_stateful_set_keeps_names_and_claims_through_failure_update_and_scaling(tmp_path: Path) -> None:

@@ -121,6 +121,37 @@ def test_an_attach_without_a_slot_corrects_the_limit_tells_the_pod_and_fails_it(
     play(story)
 
 
+def test_pods_that_are_sent_again_to_a_node_without_slots_are_failed_at_growing_intervals():
+    async def story(stage: NodeStage) -> None:
+        await stage.driver(max_volumes=1)
+        await stage.csi_driver(period_s=600)
+        await stage.start()
+        await eventually_async(lambda: has_count(stage, 1), "the driver is registered")
+        clock, failed_s = SystemClock(), []
+        for name in ("first", "second", "third"):
+            await stage.volume(name)
+            await stage.pod(name, name)
+            await stage.attach(name, status=no_slot())
+            await stage.becomes(name, "Failed")
+            failed_s.append(clock.monotonic())
+        # The limit says 1 all the time: at once, then 1 s after the first, 2 s after the second.
+        assert failed_s[1] - failed_s[0] > 0.8 and failed_s[2] - failed_s[1] > 1.8
+        # The next one waits 4 s; a slot that comes meanwhile is its own, and the refusal after that the first again.
+        await stage.volume("fourth")
+        await stage.pod("fourth", "fourth")
+        await stage.attach("fourth", status=no_slot())
+        await stage.attach("fourth")
+        await stage.becomes("fourth", "Running")
+        began_s = clock.monotonic()
+        await stage.volume("fifth")
+        await stage.pod("fifth", "fifth")
+        await stage.attach("fifth", status=no_slot())
+        await stage.becomes("fifth", "Failed")
+        assert clock.monotonic() - began_s < 4
+
+    play(story)
+
+
 def test_without_a_period_or_without_the_gate_an_attach_error_changes_nothing():
     async def story(stage: NodeStage) -> None:
         driver = await stage.driver(max_volumes=8)

@@ -44,6 +44,11 @@ def next_check_s(pods: Iterable[Pod], min_ready_s: int, now: datetime) -> float 
     return min((seconds for seconds in left_s if seconds > 0), default=None)
 
 
+def earliest(*times_s: float | None) -> float | None:
+    """The first of several times to look again; None is never."""
+    return min((each for each in times_s if each is not None), default=None)
+
+
 def scaled_value(count_or_percent: int | str, total: int, *, round_up: bool) -> int:
     """`3` is 3 and `"25%"` a quarter of `total`, rounded as asked. ValueError for what is neither."""
     if isinstance(count_or_percent, int):

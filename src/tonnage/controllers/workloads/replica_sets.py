@@ -8,7 +8,8 @@
 Pods have random names, so nothing but the count keeps it from making one twice. It never acts on a cache that is
 behind its own writes (`expectations`); `pod_control` writes the pods. The decision is `replica_set_plan`. A
 ReplicationController is the same thing under an older name, with a plain map for its selector. Events and statuses are
-upstream's.
+upstream's. Beyond them, pods that a node rejects again and again for want of an attach slot are made at growing
+intervals, and go (`rejected_pods`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Generic, TypeVar
 from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.availability import is_active, next_check_s
+from tonnage.controllers.workloads.availability import earliest, is_active, next_check_s
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
 from tonnage.controllers.workloads.pod_control import PodControl, slow_start
 from tonnage.controllers.workloads.pod_templates import pod_from_template
@@ -62,7 +63,8 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
         active = [pod for pod in pods if is_active(pod)]
         failure: TonnageError | None = None
         if is_current and not found.metadata.is_terminating:
-            failure = await self._manage(found, active)
+            self._rejected.observe(found.key, pods)
+            failure = await self._manage(found, active) or await self._delete_rejected(found, pods)
         now = self._clock.now()
         terminating = sum(pod.metadata.is_terminating and not pod.is_terminal for pod in pods)
         status = status_of(found, active, terminating, failure.message if failure else None, now)
@@ -71,13 +73,15 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
             raise failure
         if not is_current:
             return RESYNC_S
-        return next_check_s(active, found.spec.min_ready_seconds, now)
+        return earliest(next_check_s(active, found.spec.min_ready_seconds, now), self._rejected.next_check_s(found.key))
 
     async def _manage(self, owner: Replicated, active: Sequence[Pod]) -> TonnageError | None:
         """Make or delete what the plan says; the first failure, after which the rest is left for the next round."""
         count, wanted = missing_replicas(active, owner.spec.replicas), owner.spec.replicas
         if count > 0:
-            _log.info("Too few replicas", kind=self._kind, owner=owner.key, need=wanted, creating=count)
+            later = len(self._rejected.held_back(owner.key))
+            count = max(count - later, 0)
+            _log.info("Too few replicas", kind=self._kind, owner=owner.key, need=wanted, creating=count, later=later)
             template = owner.spec.template
             return await slow_start(
                 count, lambda _: self._pod_control.create(owner, pod_from_template(template, owner))
@@ -87,6 +91,10 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
             chosen = pods_to_delete(active, self._related(owner), -count, self._clock.now())
             return await self._pod_control.delete_all(owner, chosen)
         return None
+
+    async def _delete_rejected(self, owner: Replicated, pods: Sequence[Pod]) -> TonnageError | None:
+        """Let go of pods that never ran and keep their ephemeral claims from being given back."""
+        return await self._pod_control.delete_all(owner, self._rejected.to_delete(owner.key, pods))
 
     def _related(self, owner: Replicated) -> list[Pod]:
         """The pods of all sets that have the same controller; without one, the set's own."""

@@ -18,7 +18,7 @@ from datetime import datetime
 import msgspec
 
 from tonnage.controllers.workloads.availability import is_available, is_ready
-from tonnage.controllers.workloads.stateful_identity import has_identity, ordinal_of, ordinals, revision_of
+from tonnage.controllers.workloads.stateful_identity import has_identity, ordinal_of, ordinals, pod_name, revision_of
 from tonnage.objects.apps_v1 import StatefulSet, StatefulSetStatus
 from tonnage.objects.core_v1 import Pod
 
@@ -64,6 +64,8 @@ class ObservedState:
     now: datetime
     stale_claims: Collection[int] = frozenset()
     """Ordinals whose claims still belong to a pod that is gone."""
+    held_back: Collection[str] = frozenset()
+    """Names of pods that their node rejected again and again: not to be made yet."""
     mismatched_claims: Collection[str] = frozenset()
     """Names of pods whose claims do not have the owners that the retention policy wants."""
 
@@ -108,7 +110,7 @@ def _process_replica(
 ) -> bool:
     """Add what one ordinal needs; whether it is well, so that the next one may be looked at."""
     if pod is None:
-        if ordinal not in observed.stale_claims:
+        if ordinal not in observed.stale_claims and pod_name(owner, ordinal) not in observed.held_back:
             steps.append(Create(ordinal, revision_for(owner, ordinal, observed)))
         return False
     if pod.is_terminal:

@@ -17,7 +17,7 @@ from typing import Any
 from tonnage import logs
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import claim_retention, controller_history
-from tonnage.controllers.workloads.availability import next_check_s
+from tonnage.controllers.workloads.availability import earliest, next_check_s
 from tonnage.controllers.workloads.controller_refs import claim_objects
 from tonnage.controllers.workloads.history_control import HistoryControl
 from tonnage.controllers.workloads.stateful_identity import (
@@ -96,6 +96,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         )
         update, collisions = await self._history.update_revision(owner, revisions)
         current = next((each for each in revisions if each.name == owner.status.current_revision), update)
+        self._rejected.observe(owner.key, pods)
         observed = self._observe(owner, pods, current.name, update.name)
         failure = await self._carry_out(owner, plan(owner, pods, observed), (current, update))
         written = await write_status(self._client, owner, status_of(owner, pods, observed, collisions))
@@ -104,7 +105,9 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         await self._history.forget(owner, revisions, {current.name, update.name, *map(revision_of, pods)})
         if failure is not None:
             raise failure
-        return next_check_s(pods, owner.spec.min_ready_seconds, observed.now)
+        return earliest(
+            next_check_s(pods, owner.spec.min_ready_seconds, observed.now), self._rejected.next_check_s(owner.key)
+        )
 
     def _observe(self, owner: StatefulSet, pods: Sequence[Pod], current: str, update: str) -> ObservedState:
         there = {ordinal_of(pod.name) for pod in pods}
@@ -112,6 +115,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
             current_revision=current,
             update_revision=update,
             now=self._clock.now(),
+            held_back=self._rejected.held_back(owner.key),
             stale_claims={
                 ordinal
                 for ordinal in ordinals(owner)

@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 from tonnage.client.cache import Cache
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.rejected_pods import RejectedPods
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers
 from tonnage.controllers.workloads.expectations import Expectations
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
@@ -50,6 +51,7 @@ class WorkloadController(ABC, Generic[Workload, Dependent]):
         self._workloads: Cache[Workload] = workloads
         self._owned = ControllerRefIndex(dependents)
         self._expectations = Expectations(context.client, context.clock)
+        self._rejected = RejectedPods(context.clock)
         self._reconciler = Reconciler(name, self._reconcile, clock=context.clock, workers=_WORKERS)
         self._reconciler.follow(workloads)
         add_owned_event_handlers(self._reconciler, dependents, workloads, selector_of)
@@ -70,6 +72,7 @@ class WorkloadController(ABC, Generic[Workload, Dependent]):
         workload = self._workloads.get(key)
         if workload is None:
             self._expectations.forget(key)
+            self._rejected.forget(key)
             return None
         await self._expectations.resolve_doubts(key)
         # Asked before objects are listed: what is met now is in every list that follows.

@@ -21,6 +21,7 @@ from tonnage.client.cache import Cache
 from tonnage.clock import Clock
 from tonnage.deadline import within
 from tonnage.errors import TonnageError
+from tonnage.node.csinode.attach_refusals import AttachRefusals
 from tonnage.node.csinode.update_period import update_period_s
 from tonnage.node.drivers import Driver, Drivers
 from tonnage.node.metrics import NodeMetrics, Trigger
@@ -65,6 +66,7 @@ class AttachLimitUpdater:
         self._tickers: dict[str, tuple[int, asyncio.Task[None]]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._done_from_s: dict[str, float] = {}  # when the last update that went well began
+        self.refusals = AttachRefusals(clock)
 
     def period_s(self, name: str) -> int:
         """How often a driver is to be asked as things stand; 0 is never, also not when an attach fails."""
@@ -78,6 +80,8 @@ class AttachLimitUpdater:
 
     def sync(self, name: str) -> None:
         """Start, stop or replace the ticker of a driver. Nothing happens where nothing changed."""
+        if self._drivers.is_installed(name):
+            self.refusals.limit_is(name, self._drivers.get(name).info.max_volumes_per_node)
         wanted_s = self.period_s(name)
         running_s, ticker = self._tickers.get(name, (0, None))
         if wanted_s == running_s:
@@ -143,6 +147,7 @@ class AttachLimitUpdater:
                 began_s = self._clock.monotonic()
                 driver = self._drivers.get(name)
                 driver.info = await within(self._clock, ask_s, driver.client.node_info())
+                self.refusals.limit_is(name, driver.info.max_volumes_per_node)
                 await self._write(driver)
                 self._done_from_s[name] = began_s
         self._metrics.updated(name, trigger, self._clock.monotonic() - since_s)

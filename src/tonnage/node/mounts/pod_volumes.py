@@ -6,8 +6,9 @@
 
 No slot left, and the driver's CSIDriver asks for updates: the limit in CSINode is corrected at once, so that the next
 pod is placed by the true one. When it is still so after the grace, the pod is rejected. Upstream looks only when its
-wait of 2 min 3 s is over; the KEP does not ask for that, and until then the pod would help nobody. Without a period
-nothing of this happens: the pod waits until a slot is free.
+wait of 2 min 3 s is over; the KEP does not ask for that, and until then the pod would help nobody. Where pods are sent
+here and refused again and again, they wait longer each time (`csinode.attach_refusals`), and a slot that comes is used.
+Without a period nothing of this happens: the pod waits until a slot is free.
 """
 
 from __future__ import annotations
@@ -111,8 +112,13 @@ class PodMounter:
         noticed = {name: told for name, told in exhausted.items() if self._limits.period_s(by_name[name])}
         if noticed:
             left_s = await self._correct_limits(progress, {name: by_name[name] for name in noticed})
+            drivers = {by_name[name] for name in noticed}
+            refusals = self._limits.refusals
+            left_s = max(left_s, *(refusals.wait_s(driver, progress.since_s) for driver in drivers))
             if left_s > 0:
-                return MountOutcome(again_s=left_s)
+                return MountOutcome(again_s=min(left_s, _LOOK_AGAIN_S))
+            for driver in drivers:
+                refusals.failed(driver, progress.since_s)
             account = self._account(plan, unattached, next(iter(noticed.values())))
             return MountOutcome(rejection=f"Node has reached its volume attachment limit, rejecting pod. {account}")
         progress.exhausted_since_s.clear()
@@ -123,7 +129,12 @@ class PodMounter:
             raise MountFailed(f"pod {pod.key}: {failures[0].message}")
         if plan.problems and not progress.told_unprocessed:
             return MountOutcome(again_s=_UNPROCESSED_S)
-        return MountOutcome(again_s=_LOOK_AGAIN_S) if plan.problems or unattached else MOUNTED
+        if plan.problems or unattached:
+            return MountOutcome(again_s=_LOOK_AGAIN_S)
+        # Not for each volume that is attached: a pod of two may get one slot each time it is made, and never two.
+        for driver in set(by_name.values()):
+            self._limits.refusals.succeeded(driver)
+        return MOUNTED
 
     async def _correct_limits(self, progress: PodProgress, drivers: dict[str, str]) -> float:
         """Update the limits behind volumes that found no slot, once each; what is left of the grace, in seconds.

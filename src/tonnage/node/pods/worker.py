@@ -11,7 +11,6 @@ have ended or are gone lose their mounts, those that were force-deleted or went 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
 
 from tonnage import logs
 from tonnage.errors import NotFound
@@ -23,10 +22,8 @@ from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress
 from tonnage.node.mounts.volumes_in_use import VolumesInUse
 from tonnage.node.pods.status import came_at, creating_patch, pod_ip, rejected_patch, running_patch, terminated_patch
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Pod
 from tonnage.objects.document import Doc
-
-LIMIT_EXCEEDED: Final = "VolumeAttachmentLimitExceeded"
 
 _log = logs.logger(__name__)
 
@@ -116,10 +113,10 @@ class PodWorker:
     async def _reject(self, pod: Pod, message: str) -> None:
         """Fail the pod for good. It is not deleted: whoever made it sees it fail, and makes another."""
         await self._context.delay_or_stop()
-        await self._write(pod, rejected_patch(pod, reason=LIMIT_EXCEEDED, message=message))
-        self._recorder.event(pod, "Warning", LIMIT_EXCEEDED, "Rejecting", message)
-        self._context.metrics.rejected(LIMIT_EXCEEDED)
-        _log.info("Pod rejected", pod=pod.key, node=self._node, reason=LIMIT_EXCEEDED)
+        await self._write(pod, rejected_patch(pod, reason=VOLUME_ATTACHMENT_LIMIT_EXCEEDED, message=message))
+        self._recorder.event(pod, "Warning", VOLUME_ATTACHMENT_LIMIT_EXCEEDED, "Rejecting", message)
+        self._context.metrics.rejected(VOLUME_ATTACHMENT_LIMIT_EXCEEDED)
+        _log.info("Pod rejected", pod=pod.key, node=self._node, reason=VOLUME_ATTACHMENT_LIMIT_EXCEEDED)
 
     async def _write(self, pod: Pod, patch: Doc | None) -> Pod:
         """Patch the status, if there is anything to patch. The patch carries the uid: a namesake is not touched."""

@@ -74,6 +74,7 @@ from tonnage.objects.core_v1.persistent_volume import (
     class_name_in,
 )
 from tonnage.objects.core_v1.pod import (
+    VOLUME_ATTACHMENT_LIMIT_EXCEEDED,
     Pod,
     PodCondition,
     PodIP,
@@ -135,6 +136,7 @@ __all__ = [
     "PV_PROTECTION",
     "SELECTED_NODE",
     "STORAGE_PROVISIONER",
+    "VOLUME_ATTACHMENT_LIMIT_EXCEEDED",
     "AWSElasticBlockStoreVolumeSource",
     "Affinity",
     "AttachedVolume",

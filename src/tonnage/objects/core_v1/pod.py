@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,9 @@ from tonnage.objects.core_v1.volume import Volume
 from tonnage.objects.meta import Condition, Object, Record, Time
 from tonnage.objects.taints import Toleration
 from tonnage.quantity import Quantity
+
+VOLUME_ATTACHMENT_LIMIT_EXCEEDED: Final = "VolumeAttachmentLimitExceeded"
+"""`status.reason` of a pod that its node failed because it has no attach slot for the pod's volumes (KEP-4876)."""
 
 
 class PodSchedulingGate(Record):

@@ -68,6 +68,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
     def __init__(self, gates: Gates) -> None:
         self._needs_drivers = gates.VolumeLimitScaling
+        self._limits_change = gates.MutableCSINodeAllocatableCount
 
     def indexes(self) -> Iterable[type]:
         return (AttachedVolumes,)
@@ -76,12 +77,14 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return account.slot_miss if isinstance(account, NodeAccount) else None
 
     def events(self) -> Iterable[EventHint]:
-        return (
+        if self._limits_change:  # a node without a CSINode has no limits
+            yield ClusterEvent(EventResource.CSI_NODE, ActionType.DELETE), self._limits_gone
+        yield from (
             (ClusterEvent(EventResource.CSI_NODE, ActionType.ADD), None),
             (ClusterEvent(EventResource.CSI_NODE, ActionType.UPDATE), self._more_allowed),
             (ClusterEvent(EventResource.POD, ActionType.DELETE), _volumes_freed),
             (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), _claim_came),
-            (ClusterEvent(EventResource.VOLUME_ATTACHMENT, ActionType.DELETE), _detached),
+            (ClusterEvent(EventResource.VOLUME_ATTACHMENT, ActionType.DELETE), self._detached),
         )
 
     # -- judging ------------------------------------------------------------------------------------------------------
@@ -153,17 +156,40 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     # -- waking -------------------------------------------------------------------------------------------------------
 
     def _more_allowed(self, pod: PodInfo, event: ClusterEvent, old: CSINode, new: CSINode) -> Hint:
-        """A count went up, none being 0, so that a limit taken away wakes nobody (KEP-4876).
+        """A count went up, none being 0 (KEP-4876). Or a driver came, for pods that were told it was missing.
 
-        Or a driver came to the node, for pods that were told it was missing. (Upstream lets those sleep when the driver
-        comes without a count.)
+        Or a limit was taken away: where counts may change, one may go, too. (Upstream lets pods sleep when a limit goes
+        and when a driver comes without a count.)
         """
+        if self._limits_change and _limited(old) - _limited(new):
+            return QUEUE
         before = {each.name: each.allocatable.count or 0 for each in old.spec.drivers}
         for each in new.spec.drivers:
             is_new = self._needs_drivers and each.name not in before
             if is_new or (each.allocatable.count or 0) > before.get(each.name, 0):
                 return QUEUE
         return NO_HELP
+
+    def _limits_gone(self, pod: PodInfo, event: ClusterEvent, old: CSINode, new: None) -> Hint:
+        return QUEUE if _limited(old) else NO_HELP
+
+    def _detached(self, pod: PodInfo, event: ClusterEvent, old: VolumeAttachment, new: None) -> Hint:
+        """For a pod that names a claim, or has an in-tree disk of the driver that detached.
+
+        With limits that change also for one with ephemeral claims, which upstream lets sleep: the pod that is made for
+        one that was rejected finds the slot of its predecessor taken until that is detached.
+        """
+        for volume in pod.pod.spec.volumes:
+            if volume.persistent_volume_claim is not None or taken_over_by(volume) == old.spec.attacher != "":
+                return QUEUE
+            if volume.ephemeral is not None and self._limits_change:
+                return QUEUE
+        return NO_HELP
+
+
+def _limited(csi_node: CSINode) -> set[str]:
+    """The drivers that have a limit on a node."""
+    return {each.name for each in csi_node.spec.drivers if each.allocatable.count is not None}
 
 
 def _takes(brought: _Brought, row: int) -> bool:
@@ -235,11 +261,3 @@ def _volumes_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hi
 
 def _claim_came(pod: PodInfo, event: ClusterEvent, old: None, new: PersistentVolumeClaim) -> Hint:
     return QUEUE if new.key in pod.claim_keys else NO_HELP
-
-
-def _detached(pod: PodInfo, event: ClusterEvent, old: VolumeAttachment, new: None) -> Hint:
-    """For a pod that names a claim, or has an in-tree disk of the driver that detached; not for ephemeral claims."""
-    for volume in pod.pod.spec.volumes:
-        if volume.persistent_volume_claim is not None or taken_over_by(volume) == old.spec.attacher != "":
-            return QUEUE
-    return NO_HELP

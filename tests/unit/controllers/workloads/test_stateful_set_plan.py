@@ -92,6 +92,12 @@ def test_a_claim_of_the_pod_before_holds_the_new_one_back() -> None:
     assert steps(PARALLEL, stale_claims={0}) == ["+1@db-1", "+2@db-1"]
 
 
+def test_a_pod_that_was_rejected_again_and_again_goes_and_is_not_made_yet() -> None:
+    assert steps(DB, member(DB, 0, phase="Failed"), held_back={"db-0"}) == ["-0"]
+    assert steps(DB, held_back={"db-0"}) == []
+    assert steps(PARALLEL, held_back={"db-0"}) == ["+1@db-1", "+2@db-1"]
+
+
 def test_a_set_that_is_being_deleted_does_nothing() -> None:
     assert steps(stateful_set("db", 3, metadata={"deletionTimestamp": ago(0)})) == []
 

@@ -22,7 +22,8 @@ from tonnage.testing.storage_builders import (
 
 EBS, GCE = "ebs.csi.aws.com", "pd.csi.storage.gke.io"
 ON = Gates().with_(VolumeLimitScaling=True)
-OFF = Gates().with_(VolumeLimitScaling=False)
+OFF = Gates().with_(VolumeLimitScaling=False, MutableCSINodeAllocatableCount=False)
+MUTABLE = OFF.with_(MutableCSINodeAllocatableCount=True)
 
 
 WAITING = pod_with("waiting", "data")
@@ -64,6 +65,18 @@ def test_a_limit_that_stays_or_goes_wakes_nobody():
     assert not woken(csi_node("a", {DRIVER: 2}), None)
 
 
+def test_where_limits_may_change_one_that_is_removed_wakes_the_pod():
+    """Upstream takes "no count" for 0 and lets the pod sleep, though no count is no limit."""
+    assert woken(csi_node("a", {DRIVER: 2}), csi_node("a", {DRIVER: None}), gates=MUTABLE)
+    assert woken(csi_node("a", {DRIVER: 0}), csi_node("a", {DRIVER: None}), gates=MUTABLE)
+    assert woken(csi_node("a", {DRIVER: 2}), csi_node("a", {}), gates=MUTABLE)
+    assert woken(csi_node("a", {DRIVER: 2}), None, gates=MUTABLE)
+    assert not woken(csi_node("a", {DRIVER: 2}), csi_node("a", {DRIVER: 2}), gates=MUTABLE)
+    assert not woken(csi_node("a", {DRIVER: 2}), csi_node("a", {DRIVER: 1}), gates=MUTABLE)
+    assert not woken(csi_node("a", {DRIVER: None}), csi_node("a", {}), gates=MUTABLE)
+    assert not woken(csi_node("a", {DRIVER: None}), None, gates=MUTABLE)
+
+
 def test_a_first_count_and_a_new_csinode_wake_the_pod():
     assert woken(csi_node("a", {DRIVER: None}), csi_node("a", {DRIVER: 1}))
     assert woken(csi_node("a", {}), csi_node("a", {DRIVER: 1}))
@@ -100,4 +113,5 @@ def test_a_volume_that_is_detached_wakes_pods_that_name_claims():
     assert woken(gone, None, with_disk("waiting", {"awsElasticBlockStore": {"volumeID": "vol-1"}}))
     assert not woken(gone, None, with_disk("waiting", {"gcePersistentDisk": {"pdName": "d"}}))
     assert not woken(gone, None, ephemeral("waiting"))
+    assert woken(gone, None, ephemeral("waiting"), gates=MUTABLE)
     assert not woken(gone, None, pod("waiting"))
