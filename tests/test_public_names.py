@@ -46,6 +46,7 @@ FRAMEWORK = {
     "Mask": "a yes or no for many nodes",
     "Narrowing": "PreFilter's answer that only some nodes are left",
     "PostFilterResult": "PostFilter's answer: the node and the pods that have to go",
+    "Ration": "how an event that cannot help all is shared out among the pods that a plugin refused",
     "SumsAsked": "a filter's word that nothing but sums decides, for preemption",
     "PluginCounter": "something a plugin counts, for /metrics",
     "RowAccount": "what a plugin tells people about one node, for explain",

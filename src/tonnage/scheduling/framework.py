@@ -70,6 +70,7 @@ __all__ = [
     "PreFilterPlugin",
     "PreScorePlugin",
     "QueueSortPlugin",
+    "Ration",
     "ReservePlugin",
     "RowAccount",
     "Rows",
@@ -90,6 +91,8 @@ T = TypeVar("T")
 Bits = npt.NDArray[np.int64]
 
 EventHint = tuple[ClusterEvent, HintFn | None]
+Ration = Callable[["PodInfo"], float | None]
+"""How much of what changed a pod would use up: 0.0 nothing of it, 1.0 all of it; None when it cannot use it at all."""
 """A mask of events and a closer look at those it covers; without one, each of them is worth a try."""
 
 
@@ -310,6 +313,14 @@ class Plugin(ABC):
         See events.py. Without any, the pod waits for the periodic flush.
         """
         return ()
+
+    def ration(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Ration | None:
+        """Share out an event that helps many pods which this plugin turned away, but cannot hold many of them.
+
+        Pods are then woken in the queue's order, as many as the changed object holds, and the others after those were
+        tried. None, as for most: whoever the hint says is helped is woken. See queue/rations.py.
+        """
+        return None
 
 
 class PreEnqueuePlugin(Plugin):

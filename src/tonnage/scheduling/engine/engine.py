@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -40,7 +41,8 @@ from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
 from tonnage.scheduling.engine.post_filter import run_post_filter
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
-from tonnage.scheduling.framework import Code, Status
+from tonnage.scheduling.events import ClusterEvent
+from tonnage.scheduling.framework import Code, Ration, Status
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
@@ -81,6 +83,7 @@ class Engine:
             max_backoff_s=settings.max_backoff_s,
             on_queued=hooks.on_queued,
             on_plugin_error=hooks.on_plugin_error,
+            ration=self._ration,
         )
         self.held = HeldCapacity(self.cluster, self.queue)
         self._handlers = EventHandlers(
@@ -137,6 +140,11 @@ class Engine:
         """The profile that places a pod; None when that is another scheduler's affair."""
         found = self.profiles.get(pod.spec.scheduler_name)
         return self._first_profile if found is None and self._takes_any_pod else found
+
+    def _ration(self, profile: str, plugin: str, event: ClusterEvent, changed: Any) -> Ration | None:
+        """How a plugin of a profile shares out an event among the pods that it refused."""
+        found = next((each for each in self.profiles[profile].plugins if each.name == plugin), None)
+        return found.ration(self.cluster, event, changed) if found is not None else None
 
     def _is_ours(self, pod: Pod) -> bool:
         return self._takes_any_pod or pod.spec.scheduler_name in self.profiles

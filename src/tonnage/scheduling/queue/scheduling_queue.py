@@ -12,7 +12,8 @@
 A pod is in exactly one of these places, or not known at all. Active pods are ordered by the QueueSort plugin. When none
 is left, the refused pod whose backoff ends next is taken early. An unschedulable pod leaves its pool when an event
 comes that a plugin which refused it thinks worth a try, when it is activated, or after five minutes. Events that come
-while a pod is in flight are kept for it, so that none is lost.
+while a pod is in flight are kept for it, so that none is lost. Where an event helps many pods and can hold few, they
+leave the pool a few at a time, when somebody pops (`rations`).
 
 Everything here is synchronous, on the clock it is handed. The program that runs it calls the two flushes, wakes up on
 `on_active`, and pops. One thing it has to see to: after `done` for a pod that is being bound, updates of that pod are
@@ -46,6 +47,7 @@ from tonnage.scheduling.events import (
     changes_of,
     pod_events,
 )
+from tonnage.scheduling.framework import Ration
 from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOFF_S, BackoffQueue
 from tonnage.scheduling.queue.in_flight import InFlight
 from tonnage.scheduling.queue.nominator import Nominator
@@ -59,6 +61,7 @@ from tonnage.scheduling.queue.queueing_hints import (
     Requeue,
 )
 from tonnage.scheduling.queue.queues import QueuedHook, QueueName, Queues
+from tonnage.scheduling.queue.rations import RationHook, Rations
 
 MAX_UNSCHEDULABLE_S: Final = 300.0
 """No pod waits longer than this for an event that may never come."""
@@ -88,6 +91,7 @@ class SchedulingQueue:
         on_active: Callable[[], None] = lambda: None,
         on_queued: QueuedHook = lambda queued, queue, why: None,
         on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
+        ration: RationHook = lambda profile, plugin, event, changed: None,
     ) -> None:
         self.nominator = Nominator()
         self.on_active = on_active
@@ -97,6 +101,10 @@ class SchedulingQueue:
         self._tables = {name: HintTable(rules, on_plugin_error) for name, rules in profiles.items()}
         self._no_table = HintTable(QueueingRules(), on_plugin_error)
         self._in_flight = InFlight()
+        self._ration = ration
+        self._rations = Rations()
+        self._on_plugin_error = on_plugin_error
+        self._sort_key = sort_key
         self._queues = Queues(
             clock,
             profiles,
@@ -157,6 +165,7 @@ class SchedulingQueue:
         if flight is not None:
             flight.is_gone = True
         self._queues.remove(uid_of(pod))
+        self._tried(uid_of(pod))
         if nominated_to not in ("", bound_to):
             self._room_was_given_up(pod, nominated_to)
 
@@ -176,6 +185,7 @@ class SchedulingQueue:
 
     def pod_assumed(self, pod: Pod, node_name: str) -> None:
         """The pod is on its way to a node. It is counted there from now on, and expected nowhere."""
+        self._tried(uid_of(pod))
         expected_on = self.nominator.node_of(pod)
         if expected_on:
             self.nominator.remove(pod)
@@ -228,6 +238,7 @@ class SchedulingQueue:
 
         With no active pod left, a refused one that is backing off is taken early: its turn costs nobody anything.
         """
+        self._let_out()
         queued = self._queues.pop()
         return None if queued is None else self._start_flight(queued)
 
@@ -247,6 +258,7 @@ class SchedulingQueue:
         Binding may still fail; then it comes back by `add_unschedulable_if_not_present`, with no plugin named.
         """
         self._in_flight.done(uid_of(pod))
+        self._tried(uid_of(pod))
 
     def add_unschedulable_if_not_present(
         self,
@@ -263,6 +275,7 @@ class SchedulingQueue:
         and without one it counts as gone.
         """
         uid, before, newest = queued.uid, queued.pod, self._newest(queued, pod)
+        self._tried(uid)
         if newest is None:
             self._in_flight.done(uid)
             return None
@@ -321,7 +334,56 @@ class SchedulingQueue:
             for plugin in table.caring(event):
                 found.update(pool.refused_by(profile, plugin))
             waiting = [queued for queued in found.values() if pre_check is None or pre_check(queued.pod)]
-            yield from table.those_helped(waiting, event, old, new)
+            if waiting:
+                yield from self._rationed(profile, table, event, new, table.those_helped(waiting, event, old, new))
+
+    def _rationed(
+        self,
+        profile: str,
+        table: HintTable,
+        event: ClusterEvent,
+        new: Any,
+        helped: Iterator[tuple[QueuedPod, Requeue]],
+    ) -> Iterator[tuple[QueuedPod, Requeue]]:
+        """Those who are helped at once; the others, whom a plugin shares an event out to, have their turn later."""
+        caring = table.caring(event)
+        rationing = {plugin for plugin in caring if self._ration(profile, plugin, event, new) is not None}
+        if not rationing:
+            yield from helped
+            return
+        later: dict[str, list[QueuedPod]] = {}
+        for queued, how in helped:
+            asked = [plugin for plugin in caring if plugin in queued.rejectors]
+            if how is Requeue.AFTER_BACKOFF and len(asked) == 1 and asked[0] in rationing:
+                later.setdefault(asked[0], []).append(queued)
+            else:
+                yield queued, how
+        for plugin, pods in later.items():
+            self._rations.begin(profile, plugin, event, new, pods)
+            self.on_active()
+
+    def _let_out(self) -> None:
+        """Move the pods out of the pool whose turn it is."""
+        for wave in self._rations.due():
+            ration = self._ration(wave.profile, wave.plugin, wave.event, wave.changed)
+
+            def share_of(queued: QueuedPod, ration: Ration | None = ration, plugin: str = wave.plugin) -> float | None:
+                try:
+                    return 0.0 if ration is None else ration(queued.info)
+                except Exception as exc:  # one try too many is better than a pod that is never tried again
+                    self._on_plugin_error(plugin, queued, exc)
+                    return 0.0
+
+            for queued in wave.next(share_of, self._queues.pool, self._order):
+                self._queues.requeue(queued, Requeue.AFTER_BACKOFF, wave.event.label)
+            self._rations.noted(wave, self._clock.monotonic())
+
+    def _order(self, queued: QueuedPod) -> Any:
+        return self._sort_key(queued.info, queued.queued_at), queued.sequence
+
+    def _tried(self, uid: str) -> None:
+        if self._rations.tried(uid):
+            self.on_active()
 
     def cluster_changed(self, old: Object | None, new: Object | None) -> None:
         """An object that is not a waiting pod was added (`old` is None), changed, or deleted (`new` is None)."""
@@ -372,9 +434,14 @@ class SchedulingQueue:
             self._tell(self._queues.requeue(queued, Requeue.AFTER_BACKOFF, SCHEDULE_ATTEMPT_FAILURE))
 
     def flush_backoff_completed(self, now_s: float) -> None:
-        """Make pods active whose backoff is over. Call it every second, or at `next_backoff_completion_at`."""
+        """Make pods active whose backoff is over, and let out those for whose sake others waited long enough.
+
+        Call it every second, or at `next_backoff_completion_at`.
+        """
         for queued in self._queues.backoff.pop_completed(now_s):
             self._tell(self._queues.to_active(queued, BACKOFF_COMPLETE, has_passed_gates=True))
+        if self._rations.flush(now_s):
+            self.on_active()
 
     def next_backoff_completion_at(self) -> float | None:
         """The first instant at which `flush_backoff_completed` will find something; None when nobody backs off."""

@@ -66,6 +66,14 @@ class CapacityIndex:
         found = self.of(class_name)
         return tuple(found.entries[number].capacity for number in found.numbers_at(row))
 
+    def rows_of(self, key: Key) -> npt.NDArray[np.intp]:
+        """The rows that an object reaches, true for the nodes as they are now; none for one that is not there."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return _NO_ROWS
+        self.of(entry.class_name)  # follows the nodes
+        return entry.rows
+
     def held_differs(self, uid: str) -> None:
         """What is held of an object changed: decisions remembered for the rows it reaches have to look again."""
         entry = self._by_identity.get(uid)
