@@ -192,6 +192,34 @@ def test_drain_keeps_to_a_disruption_budget(scene: Scene):
     assert "node/node-3 drained" in scene.kubectl(*drain, "--timeout", "30s")
 
 
+def test_a_budget_counts_pods_that_are_not_ready_and_says_whether_they_may_go(scene: Scene):
+    wanted = deployment("web", pod_spec(node="node-3"))
+    wanted["spec"]["replicas"] = 2
+    probe = {"initialDelaySeconds": 600, "tcpSocket": {"port": 80}}
+    wanted["spec"]["template"]["spec"]["containers"][0]["readinessProbe"] = probe
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    scene.apply(wanted, budget)
+    scene.until("both to run", lambda: [each["status"].get("phase") for each in scene.pods()] == ["Running"] * 2)
+    path = f"/apis/policy/v1/namespaces/{scene.namespace}/poddisruptionbudgets/web"
+
+    def counted() -> tuple[int, int, int]:
+        status = scene.up.get(path).body["status"]
+        return status.get("currentHealthy"), status.get("desiredHealthy"), status.get("disruptionsAllowed")
+
+    scene.until("the budget to count none as healthy", lambda: counted() == (0, 1, 0))
+    drain = ("drain", "node-3", "--ignore-daemonsets")
+    with scene.kubectl_goes_on(*drain) as complaints:
+        told = "Cannot evict pod as it would violate the pod's disruption budget."
+        scene.until("kubectl to say that it waits", lambda: complaints.read_text().count(told) == 2)
+    scene.kubectl("patch", "pdb", "web", "-p", '{"spec":{"unhealthyPodEvictionPolicy":"AlwaysAllow"}}')
+    assert "node/node-3 drained" in scene.kubectl(*drain, "--timeout", "30s")
+
+
 def test_a_daemon_set_has_a_pod_with_its_volume_on_every_node_and_stays_when_one_is_drained(scene: Scene):
     wanted = deployment("agent", pod_spec(ephemeral=["10Gi"]))
     wanted["kind"] = "DaemonSet"

@@ -251,6 +251,44 @@ def test_after_a_kill_mounts_are_found_again_and_those_of_pods_that_are_gone_are
     play(story)
 
 
+def test_a_pod_is_ready_by_its_gates_and_probes_and_what_others_say_of_it_stands():
+    async def story(stage: NodeStage) -> None:
+        await stage.start()
+        gated = await stage.pod("gated", readinessGates=[{"conditionType": "x/lb"}])
+        plain = await stage.pod("plain")
+        probe = {"readinessProbe": {"initialDelaySeconds": 2, "tcpSocket": {"port": 80}}}
+        await stage.pod("probed", containers=[{"name": "c", "image": "i", **probe}])
+
+        async def ready(name: str) -> str:
+            condition = (await stage.client.get(Pod, f"default/{name}")).condition("Ready")
+            return f"{condition.status} {condition.reason}".strip() if condition is not None else ""
+
+        async def say(name: str, type_: str, status: str) -> None:
+            said = {"type": type_, "status": status}
+            patch = {"status": {"conditions": [said]}}
+            await stage.client.patch(Pod, f"default/{name}", patch, patch_type="strategic", subresource="status")
+
+        for name in ("gated", "plain", "probed"):
+            await stage.becomes(name, "Running")
+        assert await ready("gated") == "False ReadinessGatesNotReady"
+        assert await ready("probed") == "False ContainersNotReady"
+        await eventually_async(lambda: ready("plain"), holds=lambda told: told == "True")
+        await say("plain", "x/told", "True")
+        await say("plain", "Ready", "False")
+        await say("gated", "x/lb", "True")
+        await eventually_async(lambda: ready("gated"), holds=lambda told: told == "True")
+        # The node has looked at both meanwhile, and the other's word stands until it next compares.
+        assert await ready("plain") == "False"
+        told = (await stage.client.get(Pod, plain.key)).condition("x/told")
+        assert told is not None and told.is_true
+        await say("gated", "x/lb", "False")
+        await eventually_async(lambda: ready("gated"), holds=lambda told: told == "False ReadinessGatesNotReady")
+        await eventually_async(lambda: ready("probed"), holds=lambda told: told == "True")
+        assert (await stage.client.get(Pod, gated.key)).status.phase == "Running"
+
+    play(story, "node-1")
+
+
 def test_a_volume_that_grew_is_expanded_on_the_node_and_its_claim_says_so():
     async def story(stage: NodeStage) -> None:
         driver = await stage.driver()

@@ -8,6 +8,7 @@ from typing import Any
 from tonnage.clock import rfc3339
 from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import schema_of
+from tonnage.node.pods.readiness import next_change_s
 from tonnage.node.pods.status import came_at, creating_patch, pod_ip, rejected_patch, running_patch, terminated_patch
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Pod
@@ -30,6 +31,12 @@ def after(found: Pod, patch: Doc | None) -> Pod:
     assert patch is not None and patch["metadata"] == {"uid": found.uid}
     doc = strategic_merge(SCHEMA, {"apiVersion": "v1", **to_doc(found)}, {"status": patch["status"]})
     return convert(Pod, doc)
+
+
+def with_condition(found: Pod, condition: Doc) -> Pod:
+    """As it is when somebody else has said this of it."""
+    patch = {"status": {"conditions": [condition]}}
+    return convert(Pod, strategic_merge(SCHEMA, {"apiVersion": "v1", **to_doc(found)}, patch))
 
 
 def running(found: Pod, now: datetime = NOW) -> Pod:
@@ -77,14 +84,7 @@ def test_a_pod_whose_volumes_are_there_runs():
 
 def test_a_ready_that_somebody_took_away_is_given_back_and_the_container_keeps_its_start():
     found = running(bound())
-    taken = convert(
-        Pod,
-        strategic_merge(
-            SCHEMA,
-            {"apiVersion": "v1", **to_doc(found)},
-            {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "NodeNotReady"}]}},
-        ),
-    )
+    taken = with_condition(found, {"type": "Ready", "status": "False", "reason": "NodeNotReady"})
     again = running(taken, LATER)
     assert says(again)["Ready"] == ("True", "", "")
     assert again.status.pod_ip == "10.1.2.3"
@@ -100,6 +100,58 @@ def test_a_readiness_gate_keeps_a_running_pod_from_being_ready():
         'corresponding condition of pod readiness gate "x/lb" does not exist.',
     )
     assert says(found)["ContainersReady"] == ("True", "", "")
+
+
+def test_an_open_readiness_gate_makes_a_running_pod_ready_and_a_closed_one_takes_it_back():
+    gate = {"type": "x/lb", "status": "True"}
+    found = running(with_condition(bound(readinessGates=[{"conditionType": "x/lb"}]), gate))
+    assert says(found)["Ready"] == ("True", "", "")
+    closed = running(with_condition(found, {**gate, "status": "False"}), LATER)
+    assert says(closed)["Ready"] == (
+        "False",
+        "ReadinessGatesNotReady",
+        'the status of pod readiness gate "x/lb" is not "True", but False',
+    )
+    assert says(closed)["x/lb"] == ("False", "", "")  # what others say of a pod is theirs
+
+
+def probed(name: str = "main", *, delay_s: int = 0, startup_s: int = 0, threshold: int = 1) -> Doc:
+    return {
+        "name": name,
+        "image": "i",
+        "readinessProbe": {"initialDelaySeconds": delay_s, "periodSeconds": 5, "successThreshold": threshold},
+        **({"startupProbe": {"initialDelaySeconds": startup_s}} if startup_s else {}),
+    }
+
+
+def test_a_container_is_ready_when_the_delay_of_its_probe_has_passed():
+    found = running(bound(containers=[probed(delay_s=20)]))
+    assert (found.status.phase, says(found)["Ready"], says(found)["ContainersReady"]) == ("Running", UNREADY, UNREADY)
+    (container,) = found.status.container_statuses
+    assert container.started and not container.ready
+    assert next_change_s(found, NOW + timedelta(seconds=5)) == 15.0
+    early = running_patch(found, host_ip="127.0.0.1", pod_ip="", now=NOW + timedelta(seconds=19))
+    assert early is None
+    ready = running(found, NOW + timedelta(seconds=20))
+    assert says(ready)["Ready"] == says(ready)["ContainersReady"] == ("True", "", "")
+    assert next_change_s(ready, LATER) is None
+
+
+def test_one_container_is_ready_before_the_other():
+    found = running(bound(containers=[probed("one", delay_s=10), probed("two", delay_s=20)]))
+    half = running(found, NOW + timedelta(seconds=10))
+    assert [each.ready for each in half.status.container_statuses] == [True, False]
+    assert says(half)["Ready"][2] == "containers with unready status: [two]"
+
+
+def test_a_startup_probe_comes_first_and_more_successes_take_a_period_each():
+    # started after 8 s; ready after max(3, 8) + (3 - 1) * 5 = 18 s.
+    found = running(bound(containers=[probed(delay_s=3, startup_s=8, threshold=3)]))
+    assert not found.status.container_statuses[0].started
+    assert next_change_s(found, NOW) == 8.0
+    later = running(found, NOW + timedelta(seconds=8))
+    assert later.status.container_statuses[0].started and not later.status.container_statuses[0].ready
+    assert next_change_s(later, NOW + timedelta(seconds=8)) == 10.0
 
 
 def test_init_containers_have_completed_and_sidecars_run():

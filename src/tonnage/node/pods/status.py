@@ -2,8 +2,9 @@
 
     creating ──► running ──► terminated            rejected: Failed at once, before anything ran
 
-Nothing runs here, so that a container is "running" from the moment its pod's volumes are there. Conditions of others
-(PodScheduled, readiness gates, disruption) are left as they are: a strategic patch merges them by type.
+Nothing runs here, so that a container is "running" from the moment its pod's volumes are there, and ready when its
+probes' delays have passed (`readiness`). A pod is ready when its containers are and every readiness gate is open.
+Conditions of others (PodScheduled, readiness gates, disruption) are left as they are: a strategic patch merges by type.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from tonnage.clock import rfc3339
+from tonnage.node.pods.readiness import has_passed, kept_running, readiness_delay_s, startup_delay_s, unready
 from tonnage.objects.core_v1 import Container, Pod
 from tonnage.objects.document import Doc
 
@@ -44,8 +46,13 @@ def running_patch(pod: Pod, *, host_ip: str, pod_ip: str, now: datetime) -> Doc 
     shown = {condition.type: (condition.status, condition.reason) for condition in pod.status.conditions}
     says = {each["type"]: (each["status"], each.get("reason") or "") for each in wanted["status"]["conditions"]}
     is_same = all(shown.get(type_) == said for type_, said in says.items())
-    runs = [each.name for each in pod.status.container_statuses if each.state.running is not None]
-    if pod.status.phase == "Running" and is_same and runs == [each.name for each in pod.spec.containers]:
+    runs = [
+        {"name": each.name, "ready": each.ready, "started": each.started}
+        for each in pod.status.container_statuses
+        if each.state.running is not None
+    ]
+    flags = [{field: each[field] for field in ("name", "ready", "started")} for each in _statuses(wanted)]
+    if pod.status.phase == "Running" and is_same and runs == flags:
         return None
     return wanted
 
@@ -112,25 +119,31 @@ def _patch(pod: Pod, step: Step, *, phase: str, host_ip: str, pod_ip: str, now: 
     return {"metadata": {"uid": pod.uid}, "status": status}
 
 
+def _statuses(patch: Doc) -> list[Doc]:
+    statuses: list[Doc] = patch["status"]["containerStatuses"]
+    return statuses
+
+
 def _conditions(pod: Pod, step: Step, *, now: datetime) -> list[Doc]:
     runs = step == "running"
-    sidecars = [each for each in pod.spec.init_containers if each.is_sidecar]
-    names = " ".join(each.name for each in (*sidecars, *pod.spec.containers))
-    unready = {"reason": "ContainersNotReady", "message": f"containers with unready status: [{names}]"}
+    waited_for = unready(pod, now) if runs else [each.name for each in kept_running(pod)]
+    names = " ".join(waited_for)
+    not_ready = {"reason": "ContainersNotReady", "message": f"containers with unready status: [{names}]"}
     waiting = [each.name for each in pod.spec.init_containers] if step == "creating" else []
     uninitialized = {
         "reason": "ContainersNotInitialized",
         "message": f"containers with incomplete status: [{' '.join(waiting)}]",
     }
     gates = _closed_gates(pod)
-    ready: Doc = {} if runs else unready
-    if runs and gates:
+    are_ready = not waited_for
+    ready: Doc = {} if are_ready else not_ready
+    if are_ready and gates:
         ready = {"reason": "ReadinessGatesNotReady", "message": ", ".join(gates)}
     wanted: list[Doc] = [
         {"type": "PodReadyToStartContainers", "status": _bool(runs)},
         {"type": "Initialized", "status": _bool(not waiting), **(uninitialized if waiting else {})},
-        {"type": "Ready", "status": _bool(runs and not gates), **ready},
-        {"type": "ContainersReady", "status": _bool(runs), **({} if runs else unready)},
+        {"type": "Ready", "status": _bool(are_ready and not gates), **ready},
+        {"type": "ContainersReady", "status": _bool(are_ready), **({} if are_ready else not_ready)},
     ]
     for condition in wanted:
         was = pod.condition(condition["type"])
@@ -170,13 +183,15 @@ def _container(pod: Pod, container: Container, step: Step, *, now: datetime, is_
     else:
         state = {"running": {"startedAt": rfc3339(started_at or now)}}
     is_up = step == "running" and not ends
+    is_started = is_up and has_passed(startup_delay_s(container), started_at, now)
+    is_ready = is_up and has_passed(readiness_delay_s(container), started_at, now)
     return {
         "name": container.name,
         "image": container.image,
         "imageID": "" if step == "creating" else container.image,
         **({} if step == "creating" else {"containerID": container_id(pod, container)}),
-        "ready": is_up or (step == "running" and is_init),
-        "started": is_up,
+        "ready": is_ready or (step == "running" and ends),
+        "started": is_started,
         "restartCount": 0,
         "lastState": {},
         "state": state,

@@ -21,7 +21,9 @@ from tonnage.node.mounts.mount_plan import plan_mounts
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress
 from tonnage.node.mounts.volumes_in_use import VolumesInUse
+from tonnage.node.pods.readiness import next_change_s
 from tonnage.node.pods.status import came_at, creating_patch, pod_ip, rejected_patch, running_patch, terminated_patch
+from tonnage.node.pods.status_reports import StatusReports
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Pod
 from tonnage.objects.document import Doc
 
@@ -43,6 +45,7 @@ class PodWorker:
         self._mounter = mounter
         self._expander = expander
         self._progress: dict[str, PodProgress] = {}
+        self._reports = StatusReports()
         self._in_use = VolumesInUse(self._client, self._node, context.caches.nodes, self._names_in_use)
         self._pod_mounter = PodMounter(context, mounter, limits, self._in_use)
 
@@ -52,6 +55,7 @@ class PodWorker:
         Raises TonnageError; then it is to be tried again.
         """
         if self._context.is_idle:
+            self._reports.clear()
             return None
         pod = self._index.pod(uid)
         if pod is None:
@@ -90,25 +94,33 @@ class PodWorker:
                 return 0.0
             if not outcome.is_mounted:
                 return outcome.again_s
-        await self._start_pod(pod)
+        again_s = await self._start_pod(pod)
         for to_mount in plan.volumes_to_mount:
             await self._expander.expand(pod, to_mount)
-        return None
+        return again_s
 
-    async def _start_pod(self, pod: Pod) -> None:
+    async def _start_pod(self, pod: Pod) -> float | None:
+        """See that the pod is said to run, as far as it is ready; when to look again, None when an event will come."""
         ip = self._host_ip if pod.spec.host_network else pod_ip(pod.uid, self._index.ips)
         patch = running_patch(pod, host_ip=self._host_ip, pod_ip=ip, now=self._clock.now())
         if patch is None:
-            return
+            self._reports.in_step(pod.uid)
+            return next_change_s(pod, self._clock.now())
+        pause_s = self._reports.pause_s(pod.uid, patch, self._clock.monotonic())
+        if pause_s > 0:
+            return pause_s
         await self._context.delay_or_stop()
-        await self._write(pod, patch)
+        written = await self._write(pod, patch)
+        self._reports.written(pod.uid, patch)
+        again_s = next_change_s(written, self._clock.now())
         if pod.status.phase == "Running":
-            return  # it ran before; somebody had written something else
+            return again_s  # it ran before: it became ready, or somebody had written something else
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             present = f'Container image "{container.image}" already present on machine'
             self._recorder.event(pod, "Normal", "Pulled", "Pulling", f"{present} and can be accessed by the pod")
             self._recorder.event(pod, "Normal", "Created", "Creating", "Container created")
             self._recorder.event(pod, "Normal", "Started", "Starting", "Container started")
+        return again_s
 
     async def _reject(self, pod: Pod, message: str) -> None:
         """Fail the pod for good. It is not deleted: whoever made it sees it fail, and makes another."""
@@ -147,6 +159,7 @@ class PodWorker:
         for record in records:
             await self._mounter.unpublish(record)
         progress = self._progress.pop(uid, None)
+        self._reports.forget(uid)
         if records or (progress is not None and progress.volumes_to_mount):
             self._mounter.forget_pod(uid)
             await self.unstage_unused()

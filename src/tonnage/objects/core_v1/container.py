@@ -53,6 +53,14 @@ class VolumeDevice(Record):
     device_path: str
 
 
+class Probe(Record):
+    """When a container is asked how it is; what it is asked is of no interest where nothing runs."""
+
+    initial_delay_seconds: int = 0
+    period_seconds: int = 10
+    success_threshold: int = 1
+
+
 class Container(Record):
     """`restart_policy` is set on init containers only: "Always" makes one a sidecar."""
 
@@ -63,6 +71,8 @@ class Container(Record):
     restart_policy: str = ""
     volume_mounts: tuple[VolumeMount, ...] = ()
     volume_devices: tuple[VolumeDevice, ...] = ()
+    readiness_probe: Probe | None = None
+    startup_probe: Probe | None = None
 
     @property
     def is_sidecar(self) -> bool:
