@@ -151,7 +151,7 @@ class SchedulingLoop:
         plugins = (status.plugin,) if status.is_rejection and status.plugin else ()
         reason = "Unschedulable" if status.is_rejection else "SchedulerError"
         withdrawn = self._nominations.withdrawn()
-        queued.failed_on = node
+        self._engine.failed_on(queued, node, status.message)
         self._start(self._requeue(queued, plugins, reason, status.message, nomination=withdrawn))
 
     # -- nothing fits -------------------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@
     an attempt fails                   what is there stays              it is emptied, unless preemption was not tried
 
 On, nobody's proposal is ever taken away, as the KEP has it: whoever made it sees to it. (kube-scheduler 1.36 goes on
-emptying the field, with the gate on as well.) Only the next attempt does not try that node first, if it was there that
-a pod failed after the decision (`QueuedPod.failed_on`): the others are to have their chance. Who is expected where in
-memory is the queue's `nominator`; the binding itself empties the field in the API.
+emptying the field, with the gate on as well.) What is held for it in memory is another matter: that is the queue's
+`nominator`, which lets go of what cannot come true. A node where a pod failed after the decision is passed over for a
+while, nominated or not (`scheduling/engine/failed_nodes.py`). The binding itself empties the field in the API.
 """
 
 from __future__ import annotations

@@ -66,11 +66,16 @@ def show(explanation: Explanation, weights: Mapping[str, int], out: TextIO) -> N
 def _print(explanation: Explanation, weights: Mapping[str, int], console: Console) -> None:
     for line in _headline(explanation):
         console.print(line)
-    feasible = [each for each in explanation.nodes if each.feasible]
+    feasible = [each for each in explanation.nodes if each.feasible and not each.passed_over]
+    passed_over = [each for each in explanation.nodes if each.passed_over]
     refused = [each for each in explanation.nodes if not each.feasible]
     if feasible:
         console.print()
         _print_feasible(explanation.node, feasible, weights, console)
+    for each in passed_over[:MAX_ROWS]:
+        console.print(Text(f"{each.name} fits, and {each.passed_over}", style="yellow"))
+    if len(passed_over) > MAX_ROWS:
+        console.print(Text(f"… and {len(passed_over) - MAX_ROWS:,} more that failed the pod lately", style="dim"))
     if refused:
         console.print()
         _print_refused(explanation, refused, console)

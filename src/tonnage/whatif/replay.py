@@ -135,7 +135,7 @@ class Replay:
                 hint="schedule it first, and fail it before it is bound",
             )
         self._take_back(sent)
-        sent.queued.failed_on = sent.placement.node
+        self.engine.failed_on(sent.queued, sent.placement.node, "its binding failed")
         self.engine.requeue(sent.queued, pod)
         return sent.placement.node
 

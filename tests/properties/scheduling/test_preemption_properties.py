@@ -14,6 +14,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from preemption_twins import BudgetFacts, Facts, NodeFacts, Outcome, Seen, outcome
 
+from tonnage.clock import VirtualClock
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
@@ -59,7 +60,7 @@ class World:
     def __init__(self, seed: int, nodes: int, pods: int) -> None:
         self.rng = random.Random(seed)
         self.cluster = add_indexes(Cluster())
-        self.nominator = Nominator()
+        self.nominator = Nominator(VirtualClock())
         self.nodes: dict[str, NodeFacts] = {}
         self.there: dict[str, dict[str, Facts]] = {}
         self.expected: dict[str, tuple[str, Facts]] = {}

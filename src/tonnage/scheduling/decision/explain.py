@@ -3,6 +3,9 @@
 `explain` decides as the scheduler would and then tells, for every node, who refused it and why, or how it scored. The
 answer is plain data (`Explanation.document`), in the form the command line promises to scripts.
 
+A node that failed the pod after an earlier decision fits and is passed over for a while; it is shown with why, and
+without a score.
+
 Two kinds of pods get a fuller answer than the scheduler needs. One that is held back before it is queued (scheduling
 gates) is told so, with what would be decided otherwise. One that is nominated to a node where it fits goes there
 without anybody else being asked; the others are asked here, for the account.
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -22,6 +25,8 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.diagnosis import NOBODY
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.framework import Code, Plugin, PreEnqueuePlugin, RowAccount
+
+_NOWHERE: Final[Mapping[str, str]] = {}
 
 
 @dataclass(slots=True)
@@ -35,6 +40,8 @@ class NodeAnswer:
     unresolvable: bool = False
     scores: dict[str, int] = field(default_factory=dict)
     total: int = 0
+    passed_over: str = ""
+    """Why others are preferred to it for a while, though it fits; it is not scored then."""
     miss: Any = None
     """How near a refused node came, where the plugin that refused it can tell; see `Plugin.nearest_miss`."""
 
@@ -47,6 +54,7 @@ class NodeAnswer:
             "unresolvable": self.unresolvable,
             "scores": self.scores,
             "total": self.total,
+            **({"passedOver": self.passed_over} if self.passed_over else {}),
         }
 
 
@@ -85,11 +93,14 @@ def explain(
     nominated: Iterable[tuple[str, PodInfo]] = (),
     *,
     pre_enqueue: Iterable[PreEnqueuePlugin] = (),
+    passed_over: Mapping[str, str] = _NOWHERE,
 ) -> Explanation:
-    """Decide and account for it. `pre_enqueue` are the plugins that may hold the pod back."""
+    """Decide and account for it. `pre_enqueue` are the plugins that may hold the pod back, `passed_over` the nodes that
+    others are preferred to, each with why.
+    """
     expected = tuple(nominated)
-    decision = decider.decide(cluster, pod, expected, diagnose=True)
-    return explanation_of(decider, decision, expected, pre_enqueue=pre_enqueue)
+    decision = decider.decide(cluster, pod, expected, passed_over=passed_over, diagnose=True)
+    return explanation_of(decider, decision, expected, pre_enqueue=pre_enqueue, passed_over=passed_over)
 
 
 def explanation_of(
@@ -98,6 +109,7 @@ def explanation_of(
     nominated: Sequence[tuple[str, PodInfo]] = (),
     *,
     pre_enqueue: Iterable[PreEnqueuePlugin] = (),
+    passed_over: Mapping[str, str] = _NOWHERE,
 ) -> Explanation:
     """Account for a decision that was made with `diagnose`, on a cluster that has not changed since.
 
@@ -107,15 +119,19 @@ def explanation_of(
     considered = decision
     chosen, message = decision.node, _message(decision)
     if decision.fits and decision.diagnosis is None:
-        considered = decider.decide(cluster, _without_nomination(pod), nominated, diagnose=True)
+        unbiased = _without_nomination(pod)
+        considered = decider.decide(cluster, unbiased, nominated, passed_over=passed_over, diagnose=True)
         message = f"fits on {chosen}, the node it is nominated to; {_message(considered)}"
     answers = {row: NodeAnswer(cluster.name(row), False) for row in cluster.row_of.values()}
     _tell_refusals(considered, answers)
     _tell_scores(decider, considered, answers)
+    for row in considered.passed_over:
+        answers[row].feasible, answers[row].passed_over = True, passed_over[cluster.name(row)]
     accounts = _accounts(decider, considered)
     _tell_misses(decider, answers, accounts)
     ordered = sorted(
-        answers.values(), key=lambda each: (not each.feasible, -each.total, each.name != chosen, each.name)
+        answers.values(),
+        key=lambda each: (not each.feasible, bool(each.passed_over), -each.total, each.name != chosen, each.name),
     )
     held = (plugin.pre_enqueue(pod) for plugin in pre_enqueue)
     held_back = next((status.message for status in held if not status.is_success), "")
@@ -182,8 +198,13 @@ def _tell_misses(decider: Decider, answers: Mapping[int, NodeAnswer], accounts: 
 
 
 def _message(decision: Decision) -> str:
+    cluster = decision.cycle.cluster
     if decision.fits:
-        return f"fits on {decision.feasible} of {decision.cycle.cluster.count} nodes"
+        told = f"fits on {decision.feasible} of {cluster.count} nodes"
+        if decision.passed_over:
+            names = sorted(map(cluster.name, decision.passed_over))
+            told += f", of which {', '.join(names)} failed it and {'is' if len(names) == 1 else 'are'} passed over"
+        return told
     if decision.error is not None:
         return decision.error.message
     return decision.diagnosis.message() if decision.diagnosis is not None else ""

@@ -1,7 +1,8 @@
 """One decision: which node a pod goes to, or why none.
 
-    PreFilter ─► nominated node alone? ─► Filter all rows ─► nominated pods counted in ─► one left: that one
-                                                                                      └► Score ─► best, ties by lot
+    PreFilter ─► nominated node alone? ─► Filter all rows ─► nominated pods counted in ─► others are preferred to nodes
+                                                           that failed the pod lately ─► one left: that one
+                                                                                     └► Score ─► best, ties by lot
 
 Filters keep upstream's order: a row is refused by the first plugin that objects, and that plugin's reasons are what the
 message counts. What row-local plugins say is cached for equal pods (answer_cache.py); the others are asked every time.
@@ -11,7 +12,7 @@ Everything is considered; no sampling.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy.typing as npt
 
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints
+from tonnage.scheduling.cluster.columns import Ints, Mask
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.answer_cache import Answer, AnswerCache
 from tonnage.scheduling.decision.diagnosis import Diagnosis
@@ -65,6 +66,8 @@ class Decision:
     row: int = -1
     feasible: int = 0
     """How many nodes passed the filters."""
+    passed_over: tuple[int, ...] = ()
+    """Rows among them that were left out all the same, because others passed."""
     diagnosis: Diagnosis | None = None
     error: Status | None = None
 
@@ -96,10 +99,12 @@ class Decider:
         pod: PodInfo,
         nominated: Iterable[tuple[str, PodInfo]] = (),
         *,
+        passed_over: Collection[str] = (),
         diagnose: bool = False,
         times: PluginTimes | None = None,
     ) -> Decision:
-        """Find a node. `nominated` are (node name, pod) of other pods whose room must be respected.
+        """Find a node. `nominated` are (node name, pod) of other pods whose room must be respected. `passed_over` are
+        nodes that are chosen only if no other passes.
 
         With `diagnose`, a pod that fits is also told who refused the other nodes. `times` measures the plugins.
         """
@@ -113,7 +118,8 @@ class Decider:
         if isinstance(narrowed, Status):
             return _refused(cycle, narrowed)
         wanted = cluster.row_of.get(pod.pod.status.nominated_node_name, -1)
-        if wanted >= 0 and self._fits(cycle, wanted, held.get(wanted, ())):
+        last = [cluster.row_of[name] for name in passed_over if name in cluster.row_of]
+        if wanted >= 0 and wanted not in last and self._fits(cycle, wanted, held.get(wanted, ())):
             return Decision(cycle, cluster.name(wanted), wanted, 1)
         answer = self._cache.answer_for(cycle)
         found, diagnosis = answer.count, None
@@ -126,13 +132,17 @@ class Decider:
                 return Decision(cycle, diagnosis=diagnosis)
         else:
             cycle.passing = answer.passes[: cluster.size].copy()  # the cache's own changes with the next pod
-        if found == 1:
+        left_out: tuple[int, ...] = ()
+        if last:
+            left_out = _left_out(cycle.passing, last, found)
+        preferred = found - len(left_out)
+        if preferred == 1:
             row = int(cycle.passing.argmax())
         elif (failure := self._pre_score(cycle)) is not None:
             return Decision(cycle, error=failure)
         else:
-            row = self._best(cycle, answer, found)
-        return Decision(cycle, cluster.name(row), row, found, diagnosis if diagnose else None)
+            row = self._best(cycle, answer, preferred)
+        return Decision(cycle, cluster.name(row), row, found, left_out, diagnosis if diagnose else None)
 
     def _asked_anew(self, cycle: Cycle) -> Iterable[tuple[int, FilterPlugin]]:
         """The filters whose answers are not remembered: those that look across rows, and those this pod has alone."""
@@ -197,6 +207,11 @@ class Decider:
         if self.first_refusal(cycle, row) is not None:
             return False
         return not held or self._refusal_with_nominated(cycle, row, held) is None
+
+    def fits_on(self, cluster: Cluster, pod: PodInfo, row: int, ahead: Sequence[PodInfo] = ()) -> bool:
+        """Whether one row would take a pod now, also with the pods that are expected there; nothing is remembered."""
+        cycle = self.new_cycle(cluster, pod)
+        return not isinstance(cycle, Status) and self._fits(cycle, row, ahead)
 
     @property
     def filters(self) -> tuple[FilterPlugin, ...]:
@@ -349,6 +364,15 @@ def _by_row(cluster: Cluster, nominated: Iterable[tuple[str, PodInfo]], pod: Pod
         if row is not None and other.priority >= pod.priority and other.uid != pod.uid:
             held.setdefault(row, []).append(other)
     return held
+
+
+def _left_out(passing: Mask, last: Iterable[int], found: int) -> tuple[int, ...]:
+    """Take rows that are to be chosen last out of the race, if others are left in it; those that were taken out."""
+    rows = tuple(row for row in last if passing[row])
+    if len(rows) == found:
+        return ()
+    passing[list(rows)] = False
+    return rows
 
 
 def _failure(point: str, plugin: Plugin, status: Status) -> Status:

@@ -37,6 +37,7 @@ from tonnage.scheduling.engine.assumed_pods import AssumedPods
 from tonnage.scheduling.engine.attempt import BROKEN, Attempt, Placement, PostFilterOutcome, Stage
 from tonnage.scheduling.engine.event_handlers import EventHandlers
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
+from tonnage.scheduling.engine.held_nominations import HeldNominations
 from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
 from tonnage.scheduling.engine.post_filter import run_post_filter
 from tonnage.scheduling.engine.profiles import Assembled, assemble
@@ -68,8 +69,9 @@ class Engine:
         self.clock = clock
         self._hooks = hooks
         self._takes_any_pod = settings.takes_any_pod
+        resolved = tuple(profiles)
         self.profiles: Mapping[str, Assembled] = {
-            each.scheduler_name: assemble(each, rng, foreign) for each in profiles
+            each.scheduler_name: assemble(each, rng, foreign) for each in resolved
         }
         self._first_profile = next(iter(self.profiles.values()))
         # Budgets are objects that come in like others; every other index is made by `open`, from what there is then.
@@ -81,9 +83,13 @@ class Engine:
             sort_key=self._first_profile.sort_key,
             initial_backoff_s=settings.initial_backoff_s,
             max_backoff_s=settings.max_backoff_s,
+            nominations_give_way=resolved[0].gates.NominatedNodeNameForExpectation,
             on_queued=hooks.on_queued,
             on_plugin_error=hooks.on_plugin_error,
             ration=self._ration,
+        )
+        self.nominations = HeldNominations(
+            self.cluster, self.queue, self.profile_of, clock, lets_go=resolved[0].gates.NominatedNodeNameForExpectation
         )
         self.held = HeldCapacity(self.cluster, self.queue)
         self._handlers = EventHandlers(
@@ -92,6 +98,7 @@ class Engine:
             self.queue,
             self.held,
             is_ours=self._is_ours,
+            on_assigned_pod_gone=self.nominations.assigned_pod_gone,
             on_change=hooks.on_change,
             on_pod_gone=hooks.on_pod_gone,
             implies_namespaces=settings.implies_namespaces,
@@ -167,6 +174,7 @@ class Engine:
         expected = tuple(nominator.ahead_of(queued.info)) if len(nominator) else ()
         attempt = self._place(self._as_nominated(queued), queued.info, profile, expected, explains=explains)
         attempt.queued = queued
+        queued.refused_on = self.nominations.refused_on(attempt)
         if attempt.placement is not None:
             self.queue.pod_assumed(queued.pod, attempt.placement.node)
             self._permit(attempt)
@@ -188,9 +196,15 @@ class Engine:
         """The one sequence of every attempt. `assumed_as` is the pod as the cluster is to count it."""
         attempt = Attempt(assumed_as, profile)
         began_at = self.clock.monotonic()
+        passed_over = self.nominations.passed_over(pod.pod)
         try:
             attempt.decision = decision = profile.decider.decide(
-                self.cluster, pod, expected, diagnose=explains, times=self._hooks.plugin_times()
+                self.cluster,
+                pod,
+                expected,
+                passed_over=passed_over,
+                diagnose=explains,
+                times=self._hooks.plugin_times(),
             )
         except Exception as exc:  # this may run on the scheduling loop, which must not end because of a plugin
             _log.exception("A plugin failed", pod=pod.key)
@@ -200,7 +214,9 @@ class Engine:
             attempt.decided_in_s = self.clock.monotonic() - began_at
         if explains:
             held_by = profile.rules.pre_enqueue
-            attempt.explanation = explanation_of(profile.decider, decision, expected, pre_enqueue=held_by)
+            attempt.explanation = explanation_of(
+                profile.decider, decision, expected, pre_enqueue=held_by, passed_over=passed_over
+            )
         if not decision.fits or (attempt.explanation is not None and attempt.explanation.held_back):
             attempt.status = decision.error or attempt.status
             return attempt
@@ -213,16 +229,9 @@ class Engine:
         return attempt
 
     def _as_nominated(self, queued: QueuedPod) -> PodInfo:
-        """The pod as the API will show it when the nomination that was made here has arrived there.
-
-        Without it where the last attempt failed after the decision. The proposal stays, as KEP-5278 has it, but a node
-        whose figures promise the room that its driver refuses would be tried first for ever, and no other one at all.
-        """
+        """The pod as the API will show it when the nomination that was made here has arrived there."""
         info, status = queued.info, queued.info.pod.status
         expected_on = self.queue.nominator.node_of(info.pod) or status.nominated_node_name
-        if expected_on == queued.failed_on:
-            expected_on = ""
-        queued.failed_on = ""
         if expected_on == status.nominated_node_name:
             return info
         status = msgspec.structs.replace(status, nominated_node_name=expected_on)
@@ -285,6 +294,7 @@ class Engine:
             info,
             self.queue.nominator.ahead_of(info),
             pre_enqueue=profile.rules.pre_enqueue,
+            passed_over=self.nominations.passed_over(pod),
         )
 
     # -- what becomes of a placement ----------------------------------------------------------------------------------
@@ -303,6 +313,14 @@ class Engine:
         if self.assumed.forget(placement.pod.uid):
             # The room it was counted for is free again; who was turned away because of it may fit now.
             self.queue.assigned_pod_deleted(placement.pod.pod, assumed_on=placement.node)
+
+    def failed_on(self, queued: QueuedPod, node_name: str, why: str) -> None:
+        """A pod that was to go to a node did not get there. Call it before `requeue`.
+
+        The node is passed over for a while, if any other fits. Once may be a hiccup, and the decision is to be retained
+        (KEP-5278); from the second time on the node holds no room for the pod until it is tried again.
+        """
+        self.nominations.failed_on(queued, node_name, why)
 
     def requeue(
         self,
@@ -324,6 +342,8 @@ class Engine:
             return False
         if nomination is not None:
             self.queue.nominate(queued.pod, nomination)
+        else:
+            self.nominations.came_back(queued)
         return True
 
     # -- time ---------------------------------------------------------------------------------------------------------
@@ -336,6 +356,7 @@ class Engine:
             self.queue.flush_unschedulable_leftover(now_s)
         overdue = self.assumed.expire(now_s)
         self.held.expire(now_s)
+        self.nominations.expire(now_s)
         return overdue
 
 

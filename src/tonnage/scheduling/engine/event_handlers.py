@@ -35,7 +35,8 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 class EventHandlers:
     """Handlers of informer events. All of them are quick, and run between two decisions.
 
-    `is_ours` tells whether a pod is to be placed here. `on_change` is told of nodes, of objects of storage, and of pods
+    `is_ours` tells whether a pod is to be placed here. `on_assigned_pod_gone` is told of a pod that had a node and is
+    gone or has ended, before the queue is. `on_change` is told of nodes, of objects of storage, and of pods
     that go; `on_pod_gone` of the uid of every pod that is gone or has ended. With `implies_namespaces`, a namespace
     that has pods is there whether its object is or not, with the one label that all have.
     """
@@ -48,6 +49,7 @@ class EventHandlers:
         held: HeldCapacity,
         *,
         is_ours: Callable[[Pod], bool],
+        on_assigned_pod_gone: Callable[[Pod], None],
         on_change: Handler,
         on_pod_gone: Callable[[str], None],
         implies_namespaces: bool,
@@ -57,6 +59,7 @@ class EventHandlers:
         self._queue = queue
         self._held = held
         self._is_ours = is_ours
+        self._on_assigned_pod_gone = on_assigned_pod_gone
         self._on_change = on_change
         self._on_pod_gone = on_pod_gone
         self._implies_namespaces = implies_namespaces
@@ -132,6 +135,7 @@ class EventHandlers:
         self._on_pod_gone(uid)
         self._on_change(pod, None)
         if pod.spec.node_name:
+            self._on_assigned_pod_gone(pod)
             self._queue.assigned_pod_deleted(pod)
             return
         if self._is_ours(pod):

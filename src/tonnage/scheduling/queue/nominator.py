@@ -1,8 +1,18 @@
-"""Who is expected on which node before being bound there.
+"""Who is expected on which node before being bound there, and for whom room is held.
 
 A nomination comes from a preemption that is making room, from the API (`status.nominatedNodeName`, written by whoever),
 or is the scheduler's own choice on its way to the API. Memory and API may differ for a while, and memory is what
 decisions use: pods of equal or lower priority leave room for a pod nominated to a node, as if it ran there.
+
+    nominated ──► holds ──── tried there and refused, nothing on its way out that helps ────► let go
+                    ▲                                                                           │
+                    └── something happened, and the node would take it · nominated anew ────────┘
+
+A nomination holds what can still come true. Which pods are let go, and which may hold again, is for the queue and the
+engine to say (`SchedulingQueue.let_go`); none is forgotten, for the field in the API is never cleared (KEP-5278). Among
+equals on one node the one that was nominated first goes first: the later ones leave room for it and it leaves none for
+them, so that they do not wait for each other in a circle. With `is_ordered` off every one leaves room for every other,
+as upstream has it.
 
 A nomination may name a node that does not exist (yet). It is kept like any other and counts for nobody until the node
 appears. Nothing is kept for a pod that is gone, nor for a node that nobody is nominated to. Mirrors upstream's
@@ -12,39 +22,68 @@ nominator; who may still be nominated, the queue knows (`SchedulingQueue.nominat
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
+from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.queue.queued_pod import uid_of
 
-_NOBODY: Final[dict[str, PodInfo]] = {}
+
+@dataclass(slots=True, eq=False)
+class Nomination:
+    """One pod that is expected on one node."""
+
+    info: PodInfo
+    node: str
+    since: datetime
+    """When it was first heard of here; who wrote it may have done so before."""
+    holds: bool = True
+    """Room is left for it. False from a refusal there until it may come true again."""
+
+
+_NOBODY: Final[dict[str, Nomination]] = {}
 
 
 class Nominator:
     """Nominated pods by node name, in the order they were nominated; a pod has at most one node."""
 
-    def __init__(self) -> None:
-        self._by_node: dict[str, dict[str, PodInfo]] = {}
+    def __init__(self, clock: Clock, *, is_ordered: bool = False) -> None:
+        self._clock = clock
+        self._is_ordered = is_ordered
+        self._by_node: dict[str, dict[str, Nomination]] = {}
         self._node_of: dict[str, str] = {}
 
     def nominate(self, pod: Pod, node_name: str | None = None) -> None:
-        """Expect the pod on a node, and on no other. None takes what the pod's status says; "" expects it nowhere."""
-        self.remove(pod)
+        """Expect the pod on a node, and on no other. None takes what the pod's status says; "" expects it nowhere.
+
+        It holds its room there. One that was expected there before keeps its place among the others.
+        """
         wanted = pod.status.nominated_node_name if node_name is None else node_name
+        before = self.get(pod)
+        if before is not None and before.node == wanted:
+            before.info, before.holds = PodInfo(pod), True
+            return
+        self.remove(pod)
         if wanted:
             info = PodInfo(pod)
             self._node_of[info.uid] = wanted
-            self._by_node.setdefault(wanted, {})[info.uid] = info
+            self._by_node.setdefault(wanted, {})[info.uid] = Nomination(info, wanted, self._clock.now())
 
     def update(self, old: Pod, new: Pod) -> None:
         """The pod was changed in the API. If its nomination was, that holds, also when it is taken back.
 
-        If it was not, ours stays: it is on its way there. (Upstream keeps ours only while the API knows of none, and
-        falls back to the API's old one otherwise, until the new one arrives.)
+        If it was not, or says what is known here, ours stays as it is: it is on its way there. (Upstream keeps ours
+        only while the API knows of none, and falls back to the API's old one otherwise, until the new one arrives.)
         """
-        is_told = old.status.nominated_node_name != new.status.nominated_node_name
-        self.nominate(new, None if is_told else self.node_of(new))
+        known, told = self.get(new), new.status.nominated_node_name
+        is_told = old.status.nominated_node_name != told
+        if is_told and (known is None or known.node != told):
+            self.nominate(new)
+        elif known is not None:
+            known.info = PodInfo(new)
 
     def remove(self, pod: Pod) -> None:
         """The pod is gone, bound, or assumed to be: it is no longer expected but there, or not at all."""
@@ -56,20 +95,57 @@ class Nominator:
             if not expected:
                 del self._by_node[node_name]
 
+    def let_go(self, pod: Pod) -> bool:
+        """Leave no room for the pod where it is expected, until `hold`; whether there was any until now."""
+        found = self.get(pod)
+        if found is None or not found.holds:
+            return False
+        found.holds = False
+        return True
+
+    def hold(self, pod: Pod) -> None:
+        """Leave room again for a pod that was let go."""
+        found = self.get(pod)
+        if found is not None:
+            found.holds = True
+
+    # -- looking in ---------------------------------------------------------------------------------------------------
+
+    def get(self, pod: Pod) -> Nomination | None:
+        uid = uid_of(pod)
+        return self._by_node.get(self._node_of.get(uid, ""), _NOBODY).get(uid)
+
     def node_of(self, pod: Pod) -> str:
         """Where the pod is expected; "" for nowhere."""
         return self._node_of.get(uid_of(pod), "")
 
-    def pods_on(self, node_name: str) -> tuple[PodInfo, ...]:
-        """Who is expected on a node."""
+    def on(self, node_name: str) -> tuple[Nomination, ...]:
+        """The nominations to a node, the first that was made first."""
         return tuple(self._by_node.get(node_name, _NOBODY).values())
 
+    def pods_on(self, node_name: str) -> tuple[PodInfo, ...]:
+        """Who is expected on a node."""
+        return tuple(each.info for each in self.on(node_name))
+
     def ahead_of(self, pod: PodInfo) -> Iterator[tuple[str, PodInfo]]:
-        """(node, pod expected there) for all that this pod has to leave room for: others, of its priority or higher."""
+        """(node, pod expected there) for all that this pod has to leave room for: others, of its priority or higher.
+
+        On the node where it is expected itself, those of its priority that were nominated after it do not count.
+        """
         for node_name, expected in self._by_node.items():
-            for other in expected.values():
-                if other.priority >= pod.priority and other.uid != pod.uid:
-                    yield node_name, other
+            comes_later = False
+            for uid, each in expected.items():
+                if uid == pod.uid:
+                    comes_later = self._is_ordered
+                    continue
+                priority = each.info.priority
+                if each.holds and (priority > pod.priority or (priority == pod.priority and not comes_later)):
+                    yield node_name, each.info
+
+    def __iter__(self) -> Iterator[Nomination]:
+        """All nominations, by node in the order they were made."""
+        for expected in self._by_node.values():
+            yield from expected.values()
 
     def __len__(self) -> int:
         """How many pods are nominated; 0 lets a decision skip the matter."""

@@ -55,8 +55,9 @@ class QueuedPod:
     was_flushed: bool = False
     """It was last moved because it had waited too long, not by an event: a hint may be missing one."""
     flushed_at: float | None = None
-    failed_on: str = ""
-    """The node that it was sent to last and did not reach. The next attempt does not try that one first."""
+    refused_on: str = ""
+    """The node that it was nominated to at its last attempt and that did not take it, or that it was sent to and did
+    not reach, with nothing on its way out that would change it; empty when there is none. No room is held there."""
 
     @property
     def pod(self) -> Pod:

@@ -39,6 +39,7 @@ from tonnage.scheduling.events import (
     ASSIGNED_POD_DELETE,
     BACKOFF_COMPLETE,
     FORCE_ACTIVATE,
+    POP_FROM_BACKOFF,
     SCHEDULE_ATTEMPT_FAILURE,
     UNSCHEDULABLE_TIMEOUT,
     UNSCHEDULED_POD_ADD,
@@ -70,13 +71,16 @@ FLUSH_UNSCHEDULABLE_EVERY_S: Final = 30.0
 """How often to call the two flushes."""
 
 _CAN_BE_POPPED: Final = (QueueName.ACTIVE, QueueName.BACKOFF)
+_NO_NEWS: Final = (BACKOFF_COMPLETE, POP_FROM_BACKOFF, SCHEDULE_ATTEMPT_FAILURE)
+"""Moves that no event is behind: nothing has changed for the pod."""
 
 
 class SchedulingQueue:
     """The pods that wait for a node; `profiles` are the rules by schedulerName.
 
     `on_active` is called when there may be something to pop, `on_queued` for each pod that is put somewhere, and
-    `on_plugin_error` when a hint or a PreEnqueue plugin raises.
+    `on_plugin_error` when a hint or a PreEnqueue plugin raises. With `nominations_give_way`, of equal pods nominated to
+    one node the earlier goes first; without, each leaves room for all others, as upstream has it.
     """
 
     def __init__(
@@ -88,13 +92,17 @@ class SchedulingQueue:
         initial_backoff_s: float = INITIAL_BACKOFF_S,
         max_backoff_s: float = MAX_BACKOFF_S,
         max_unschedulable_s: float = MAX_UNSCHEDULABLE_S,
+        nominations_give_way: bool = False,
         on_active: Callable[[], None] = lambda: None,
         on_queued: QueuedHook = lambda queued, queue, why: None,
         on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
         ration: RationHook = lambda profile, plugin, event, changed: None,
     ) -> None:
-        self.nominator = Nominator()
+        self.nominator = Nominator(clock, is_ordered=nominations_give_way)
         self.on_active = on_active
+        self.can_come_true: Callable[[PodInfo, str], bool] = lambda pod, node_name: False
+        """Asked about a pod that was let go when it is to be tried again: would the node it is nominated to take it?"""
+        self._on_queued = on_queued
         self._clock = clock
         self._max_unschedulable_s = max_unschedulable_s
         self._sequence = count()
@@ -110,7 +118,7 @@ class SchedulingQueue:
             profiles,
             BackoffQueue(sort_key, initial_s=initial_backoff_s, max_s=max_backoff_s),
             sort_key=sort_key,
-            on_queued=on_queued,
+            on_queued=self._queued,
             on_plugin_error=on_plugin_error,
         )
 
@@ -191,6 +199,24 @@ class SchedulingQueue:
             self.nominator.remove(pod)
             if expected_on != node_name:
                 self._room_was_given_up(pod, expected_on, but_not_for=uid_of(pod))
+
+    def let_go(self, pod: Pod) -> None:
+        """The pod was refused where it is expected: no room is held for it there. Those that left it are tried again.
+
+        It stays expected. When something happens that lets it out of the unschedulable pool, and its node would take it
+        then (`can_come_true`), it holds again, before anybody else is tried.
+        """
+        expected_on = self.nominator.node_of(pod)
+        if self.nominator.let_go(pod):
+            self._room_was_given_up(pod, expected_on, but_not_for=uid_of(pod))
+
+    def _queued(self, queued: QueuedPod, queue: QueueName, why: str) -> None:
+        """A pod was put somewhere. One that was let go holds again, if that can come true now."""
+        if queue in _CAN_BE_POPPED and why not in _NO_NEWS and len(self.nominator):
+            nomination = self.nominator.get(queued.pod)
+            if nomination is not None and not nomination.holds and self.can_come_true(queued.info, nomination.node):
+                self.nominator.hold(queued.pod)
+        self._on_queued(queued, queue, why)
 
     def release(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
         """Expect no pod of lower priority than `below` on a node any more, and try those again; who they were."""

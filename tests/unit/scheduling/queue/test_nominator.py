@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.queue.nominator import Nominator
 from tonnage.testing.builders import info, pod
@@ -21,7 +22,7 @@ def is_empty(nominator: Nominator) -> bool:
 
 
 def test_a_pods_status_says_where_it_is_expected() -> None:
-    nominator = Nominator()
+    nominator = Nominator(VirtualClock())
     nominator.nominate(nominated("web", "a"))
     nominator.nominate(pod("silent"))
     assert names_on(nominator, "a") == ["web"]
@@ -31,14 +32,14 @@ def test_a_pods_status_says_where_it_is_expected() -> None:
 
 
 def test_our_own_choice_wins_over_the_status() -> None:
-    nominator = Nominator()
+    nominator = Nominator(VirtualClock())
     nominator.nominate(nominated("web", "a"), "b")
     assert names_on(nominator, "a") == []
     assert names_on(nominator, "b") == ["web"]
 
 
 def test_a_pod_is_expected_on_one_node_only() -> None:
-    nominator = Nominator()
+    nominator = Nominator(VirtualClock())
     nominator.nominate(pod("web"), "a")
     nominator.nominate(pod("web"), "b")
     assert (names_on(nominator, "a"), names_on(nominator, "b")) == ([], ["web"])
@@ -46,7 +47,7 @@ def test_a_pod_is_expected_on_one_node_only() -> None:
 
 
 def test_being_expected_nowhere_leaves_nothing_behind() -> None:
-    nominator = Nominator()
+    nominator = Nominator(VirtualClock())
     nominator.nominate(nominated("web", "a"), "")
     nominator.nominate(pod("db"), "b")
     nominator.nominate(pod("db"), "")
@@ -54,7 +55,7 @@ def test_being_expected_nowhere_leaves_nothing_behind() -> None:
 
 
 def test_a_node_that_does_not_exist_is_kept_and_goes_with_its_last_pod() -> None:
-    nominator = Nominator()
+    nominator = Nominator(VirtualClock())
     nominator.nominate(nominated("web", "no-such-node"))
     nominator.nominate(nominated("db", "no-such-node"))
     nominator.remove(pod("web"))
@@ -64,7 +65,7 @@ def test_a_node_that_does_not_exist_is_kept_and_goes_with_its_last_pod() -> None
 
 
 def test_removing_a_pod_twice_or_a_stranger_does_no_harm() -> None:
-    nominator = Nominator()
+    nominator = Nominator(VirtualClock())
     nominator.nominate(pod("web"), "a")
     nominator.remove(pod("stranger"))
     nominator.remove(pod("web"))
@@ -73,7 +74,7 @@ def test_removing_a_pod_twice_or_a_stranger_does_no_harm() -> None:
 
 
 def test_an_update_that_says_nothing_keeps_the_choice_that_is_on_its_way() -> None:
-    nominator = Nominator()
+    nominator = Nominator(VirtualClock())
     nominator.nominate(pod("web"), "a")
     nominator.update(pod("web"), pod("web", labels={"app": "web"}))
     assert names_on(nominator, "a") == ["web"]
@@ -81,7 +82,7 @@ def test_an_update_that_says_nothing_keeps_the_choice_that_is_on_its_way() -> No
 
 
 def test_an_update_of_something_else_does_not_bring_an_overwritten_nomination_back() -> None:
-    nominator = Nominator()
+    nominator = Nominator(VirtualClock())
     nominator.nominate(nominated("web", "a"))
     nominator.nominate(nominated("web", "a"), "b")  # preemption chose b; the write is on its way
     nominator.update(nominated("web", "a"), nominated("web", "a"))
@@ -91,7 +92,7 @@ def test_an_update_of_something_else_does_not_bring_an_overwritten_nomination_ba
 
 
 def test_a_nomination_changed_or_taken_back_in_the_api_holds() -> None:
-    nominator = Nominator()
+    nominator = Nominator(VirtualClock())
     nominator.nominate(pod("web"))
     nominator.update(pod("web"), nominated("web", "a"))
     assert nominator.node_of(pod("web")) == "a"
@@ -102,9 +103,50 @@ def test_a_nomination_changed_or_taken_back_in_the_api_holds() -> None:
 
 
 def test_a_pod_leaves_room_for_others_of_its_priority_or_higher() -> None:
-    nominator = Nominator()
+    nominator = Nominator(VirtualClock())
     for name, node_name, priority in (("low", "a", 1), ("equal", "a", 5), ("high", "b", 9), ("itself", "b", 5)):
         nominator.nominate(nominated(name, node_name, priority=priority))
     # For "itself" (5): equal 5 >= 5 and high 9 >= 5 count, low 1 < 5 does not, and nobody leaves room for oneself.
     ahead = [(node_name, other.pod.name) for node_name, other in nominator.ahead_of(info("itself", priority=5))]
     assert ahead == [("a", "equal"), ("b", "high")]
+
+
+def ahead(nominator: Nominator, name: str, *, priority: int = 0) -> list[str]:
+    return [other.pod.name for _, other in nominator.ahead_of(info(name, priority=priority))]
+
+
+def test_of_equals_on_one_node_the_earlier_goes_first_and_a_more_important_one_before_both() -> None:
+    nominator = Nominator(VirtualClock(), is_ordered=True)
+    for name, priority in (("first", 0), ("second", 0), ("boss", 5)):
+        nominator.nominate(nominated(name, "a", priority=priority))
+    assert ahead(nominator, "first") == ["boss"]
+    assert ahead(nominator, "second") == ["first", "boss"]
+    assert ahead(nominator, "boss", priority=5) == []
+    assert ahead(nominator, "stranger") == ["first", "second", "boss"]
+
+
+def test_without_order_equals_leave_room_for_each_other_as_upstream_has_it() -> None:
+    nominator = Nominator(VirtualClock())
+    nominator.nominate(nominated("first", "a"))
+    nominator.nominate(nominated("second", "a"))
+    assert (ahead(nominator, "first"), ahead(nominator, "second")) == (["second"], ["first"])
+
+
+def test_a_pod_that_was_let_go_stays_expected_and_holds_nothing() -> None:
+    nominator = Nominator(VirtualClock(), is_ordered=True)
+    nominator.nominate(nominated("web", "a"))
+    assert nominator.let_go(pod("web")) and not nominator.let_go(pod("web"))
+    assert (names_on(nominator, "a"), ahead(nominator, "other")) == (["web"], [])
+    nominator.update(nominated("web", "a"), nominated("web", "a", priority=1))  # nothing about its node
+    assert ahead(nominator, "other") == []
+    nominator.hold(pod("web"))
+    assert ahead(nominator, "other") == ["web"]
+
+
+def test_a_pod_that_is_nominated_anew_holds_again_and_keeps_its_place() -> None:
+    nominator = Nominator(VirtualClock(), is_ordered=True)
+    nominator.nominate(nominated("first", "a"))
+    nominator.nominate(nominated("second", "a"))
+    nominator.let_go(pod("first"))
+    nominator.nominate(pod("first"), "a")
+    assert ahead(nominator, "second") == ["first"] and ahead(nominator, "first") == []

@@ -1,0 +1,117 @@
+"""What nominations hold, kept to what can still come true; and the nodes that a pod did not get to.
+
+    attempt ──► refused where it is nominated? ──► requeue ──► let go: others may have the room
+    an event lets it out of the unschedulable pool ──► would its node take it now? ──► it holds again
+    sent there, and failed ──► passed over for a while, if another fits (failed_nodes.py)
+
+The field in the API is never cleared (KEP-5278). The room it holds in memory is held for a pod that was not tried yet
+(it is gated, it queues, its node is not there), whose preemption is under way, or whose node would take it. With the
+gate NominatedNodeNameForExpectation off nothing is let go and no node is passed over: upstream clears instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tonnage import logs
+from tonnage.clock import Clock
+from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.attempt import Attempt
+from tonnage.scheduling.engine.failed_nodes import FailedNodes
+from tonnage.scheduling.engine.profiles import Assembled
+from tonnage.scheduling.preemption.victims import fits_without
+from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
+
+_log = logs.logger("tonnage.scheduler")
+
+
+class HeldNominations:
+    """Decides what the queue's nominator holds. `lets_go` is the gate."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        profile_of: Callable[[Pod], Assembled | None],
+        clock: Clock,
+        *,
+        lets_go: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._profile_of = profile_of
+        self._clock = clock
+        self._lets_go = lets_go
+        self.failed_nodes = FailedNodes(clock)
+        queue.can_come_true = self._can_come_true
+
+    # -- tried in vain ------------------------------------------------------------------------------------------------
+
+    def refused_on(self, attempt: Attempt) -> str:
+        """The node that a pod is nominated to and has nothing to wait for on, because it was tried there in vain.
+
+        Pods that are on their way out of there, those above all that had to go for it, are worth waiting for, if it
+        fits once they are gone. A node that does not exist yet has not refused anybody.
+        """
+        node_name = self._queue.nominator.node_of(attempt.pod.pod)
+        row = self._cluster.row_of.get(node_name, -1)
+        if row < 0 or attempt.placement is not None or not self._lets_go:
+            return ""
+        going = [each for each in self._cluster.residents[row].values() if each.is_terminating]
+        if going and attempt.decision is not None:
+            return "" if fits_without(attempt.profile.decider, attempt.decision.cycle, row, going) else node_name
+        return node_name
+
+    def came_back(self, queued: QueuedPod) -> None:
+        """A pod that was not placed is in the queue again: where it was tried in vain, it holds nothing."""
+        if queued.refused_on and self._queue.nominator.node_of(queued.pod) == queued.refused_on:
+            self._queue.let_go(queued.pod)
+
+    def _can_come_true(self, pod: PodInfo, node_name: str) -> bool:
+        """Whether a node would take a pod now, with those that are ahead of it there. Nothing is kept."""
+        row = self._cluster.row_of.get(node_name, -1)
+        profile = self._profile_of(pod.pod)
+        if row < 0 or profile is None:
+            return True
+        ahead = [each for name, each in self._queue.nominator.ahead_of(pod) if name == node_name]
+        try:
+            return profile.decider.fits_on(self._cluster, pod, row, ahead)
+        except Exception:  # a plugin that breaks is told of when the pod is tried
+            return False
+
+    # -- sent in vain -------------------------------------------------------------------------------------------------
+
+    def failed_on(self, queued: QueuedPod, node_name: str, why: str) -> None:
+        """A pod that was to go to a node did not get there.
+
+        Once may be a hiccup, and the decision is to be retained; from the second time on the node holds no room for the
+        pod until it is tried again.
+        """
+        if not self._lets_go:
+            return
+        failure = self.failed_nodes.pod_failed(queued.pod, node_name, why)
+        if failure.times > 1:
+            queued.refused_on = node_name
+        _log.info(
+            "A node failed a pod after the decision; others are preferred for a while",
+            pod=queued.info.key,
+            node=node_name,
+            times=failure.times,
+            seconds=round(failure.until_s - self._clock.monotonic()),
+            reason=why,
+        )
+
+    def assigned_pod_gone(self, pod: Pod) -> None:
+        """A pod that had a node is gone, or has ended."""
+        if self._lets_go:
+            self.failed_nodes.pod_gone(pod, self._cluster.storage)
+
+    def passed_over(self, pod: Pod) -> Mapping[str, str]:
+        """The nodes that others are preferred to now, for this pod; each with why, in a sentence."""
+        return self.failed_nodes.passed_over(pod)
+
+    def expire(self, now_s: float) -> None:
+        self.failed_nodes.expire(now_s)
