@@ -72,7 +72,7 @@ def judge_deletion(strategy: Strategy, old: Doc, *, asked_s: int | None, propaga
         _begin(meta, grace_s, now)
 
     if strategy.propagates:
-        set_propagation_finalizers(meta, propagation)
+        set_propagation_finalizers(meta, propagation or _default_propagation(strategy, meta))
     waits = bool(meta.get("finalizers"))
     if grace_s is not None:
         return Deletion(doc, not waits and grace_s == 0)
@@ -102,6 +102,12 @@ def set_propagation_finalizers(meta: Doc, policy: str) -> None:
         meta["finalizers"] = finalizers
     else:
         meta.pop("finalizers", None)
+
+
+def _default_propagation(strategy: Strategy, meta: Doc) -> str:
+    """A finalizer that somebody set before counts more than the kind's default."""
+    is_said = any(each in meta.get("finalizers", ()) for each in _FINALIZERS.values())
+    return "" if is_said else strategy.default_propagation
 
 
 def _begin(meta: Doc, grace_s: int, now: datetime) -> None:

@@ -17,7 +17,7 @@ from tonnage import logs
 from tonnage.backoff import KeyedBackoff
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import controller_history
-from tonnage.controllers.workloads.availability import next_check_s
+from tonnage.controllers.workloads.availability import earliest, next_check_s
 from tonnage.controllers.workloads.controller_refs import claim_objects
 from tonnage.controllers.workloads.daemon_pods import daemon_pod, target_node
 from tonnage.controllers.workloads.daemon_set_plan import (
@@ -112,8 +112,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         await self._history.forget(owner, revisions, live)
         if failure is not None:
             raise failure
-        checks = (again_s, next_check_s(pods, owner.spec.min_ready_seconds, now))
-        return min((each for each in checks if each is not None), default=None)
+        return earliest(again_s, next_check_s(pods, owner.spec.min_ready_seconds, now))
 
     async def _carry_out(self, observed: ObservedDaemons, hash_: str) -> tuple[float | None, TonnageError | None]:
         """Do what is planned; when a failed pod may be deleted that has to wait, and the first failure."""

@@ -188,6 +188,9 @@ class DaemonSetStrategy(WorkloadStrategy):
 
 
 class ReplicationControllerStrategy(WorkloadStrategy):
+    """Older than garbage collection: deleted without a word about its pods, it leaves them, as it always did."""
+
+    default_propagation: ClassVar[str] = "Orphan"
     new_status: ClassVar[Doc] = {"replicas": 0}
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {"status.replicas": ("status", "replicas")}
 
