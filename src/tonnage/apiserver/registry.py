@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from tonnage.apiserver import request_errors
 from tonnage.apiserver.options import WriteOptions
+from tonnage.apiserver.quota_admission import QuotaAdmission
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import Clock, rfc3339
 from tonnage.documents import api_errors
@@ -32,7 +33,7 @@ from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, decode, encode
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import Resource
-from tonnage.store import KeyExists, KeyMissing, Record, StaleRevision, Store
+from tonnage.store import KeyExists, KeyMissing, Record, StaleRevision, Store, StoreError
 
 Change = Callable[[Doc], Doc]
 """From a copy of the old document, which it may consume, to the new one. It may run more than once."""
@@ -60,6 +61,7 @@ class Registry:
         self.clock = clock
         self._names = NameGenerator(rng)
         self._admission = Admission(_StoreLister(store))
+        self._quotas = QuotaAdmission(store, clock)
         self._creator = Creator(gates=gates, clock=clock, names=self._names, admission=self._admission)
 
     def strategy(self, resource: Resource) -> Strategy:
@@ -100,9 +102,13 @@ class Registry:
                 attempt["metadata"]["name"] = self._names.generate_name(generate)
             self._creator.create(resource, attempt, manager=options.manager if is_tracked else "")
             self._admission.validate_create(resource, attempt)
+            charges = await self._quotas.charge(resource, attempt, dry_run=options.dry_run)
             try:
                 return await self._insert(resource, namespace, attempt, options)
-            except KeyExists as exc:
+            except (KeyExists, StoreError) as exc:
+                await self._quotas.release(charges)
+                if not isinstance(exc, KeyExists):
+                    raise
                 existing = exc.existing
         is_terminating = "deletionTimestamp" in decode(existing.document)["metadata"]
         raise api_errors.already_exists(resource, attempt["metadata"]["name"], is_terminating=is_terminating)
@@ -147,10 +153,11 @@ class Registry:
             self._judge_change(resource, new, old, options, subresource, is_tracked)
             if is_no_change(new, old):
                 return Written(record.document)
+            charges = () if subresource else await self._quotas.charge(resource, new, old, dry_run=options.dry_run)
             try:
                 return await self._write(resource, new, old, record, options.dry_run)
             except (StaleRevision, KeyMissing):
-                continue
+                await self._quotas.release(charges)
         raise api_errors.modified(resource, name)
 
     async def rewrite(

@@ -16,6 +16,7 @@ from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.garbage_collector import GarbageCollector
 from tonnage.controllers.garbage.namespaces import NamespaceController
 from tonnage.controllers.namespaces.namespace_objects import RootCACertificatePublisher, ServiceAccountController
+from tonnage.controllers.namespaces.resource_quotas import ResourceQuotaController
 from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration, NodeLifecycleController
 from tonnage.controllers.nodes.pod_garbage_collector import DEFAULT_THRESHOLD, QUARANTINE_S, PodGCController
 from tonnage.controllers.nodes.taint_eviction import TaintEvictionController
@@ -181,6 +182,12 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
         ("namespace",),
         "namespace-controller",
         lambda context, _: NamespaceController(context),
+    ),
+    ControllerDescriptor(
+        "resourcequota-controller",
+        ("resourcequota",),
+        "resourcequota-controller",
+        lambda context, _: ResourceQuotaController(context),
     ),
     ControllerDescriptor(
         "serviceaccount-controller",

@@ -59,6 +59,7 @@ _RETURNS_DELETED = frozenset(
         ("", "persistentvolumes"),
         ("", "pods"),
         ("", "podtemplates"),
+        ("", "resourcequotas"),
         ("", "serviceaccounts"),
         ("", "services"),
         ("resource.k8s.io", "deviceclasses"),

@@ -92,6 +92,7 @@ RESOURCES: tuple[Resource, ...] = (
         _ALL,
         subresources=("status", "scale"),
     ),
+    Resource("", "v1", "ResourceQuota", "resourcequotas", True, ("quota",), subresources=("status",)),
     Resource("", "v1", "Secret", "secrets", True),
     Resource("", "v1", "ServiceAccount", "serviceaccounts", True, ("sa",)),
     Resource("", "v1", "Service", "services", True, ("svc",), _ALL, subresources=("status",)),

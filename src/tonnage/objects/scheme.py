@@ -31,6 +31,7 @@ _CLASSES: dict[str, tuple[type[Object], ...]] = {
         core_v1.PersistentVolumeClaim,
         core_v1.Pod,
         core_v1.ReplicationController,
+        core_v1.ResourceQuota,
         core_v1.Secret,
         core_v1.Service,
         core_v1.ServiceAccount,

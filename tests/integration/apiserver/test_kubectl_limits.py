@@ -40,3 +40,14 @@ def test_a_pod_template_is_listed(kubectl, namespace):
     heading, row = kubectl("get", "podtemplates", "-n", namespace).splitlines()
     assert heading.split() == ["NAME", "CONTAINERS", "IMAGES", "POD", "LABELS"]
     assert row.split() == ["web", "main", "app:1.0", "app=web"]
+
+
+def test_a_quota_is_listed_with_what_is_in_use(kubectl, namespace):
+    hard = {"pods": "5", "requests.cpu": "2", "limits.cpu": "4"}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": {"hard": hard}}
+    kubectl("apply", "-n", namespace, "-f", "-", stdin=[quota])
+    status = json.dumps({"status": {"hard": hard, "used": {"pods": "1", "requests.cpu": "250m", "limits.cpu": "0"}}})
+    kubectl("patch", "quota", "small", "-n", namespace, "--subresource=status", "--type=merge", "-p", status)
+    heading, row = kubectl("get", "quota", "-n", namespace).splitlines()
+    assert heading.split() == ["NAME", "REQUEST", "LIMIT", "AGE"]
+    assert "pods: 1/5, requests.cpu: 250m/2" in row and "limits.cpu: 0/4" in row

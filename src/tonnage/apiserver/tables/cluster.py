@@ -33,6 +33,18 @@ def template_cell(field: str) -> CellOf:
     return lambda doc, now: cells.joined(dig(doc, "template", "spec", "containers"), field)
 
 
+def quota_cell(*, limits: bool) -> CellOf:
+    """`pods: 1/5, requests.cpu: 250m/2`: used and hard, of the names that begin with `limits.` or of the others."""
+
+    def cell(quota: Doc, now: datetime) -> Cell:
+        status = quota.get("status", {})
+        hard, used = status.get("hard", {}), status.get("used", {})
+        shown = [name for name in sorted(hard) if name.startswith("limits.") is limits]
+        return ", ".join(f"{name}: {cells.size(used.get(name))}/{cells.size(hard[name])}" for name in shown)
+
+    return cell
+
+
 LAYOUTS = {
     ("", "Namespace"): Layout((NAME, Column("Status", text("status.phase"), field="status.phase"), AGE)),
     ("", "ConfigMap"): Layout((NAME, Column("Data", config_entries, field="data"), AGE)),
@@ -63,6 +75,14 @@ LAYOUTS = {
             Column("Containers", template_cell("name"), about="Names of the containers in the template."),
             Column("Images", template_cell("image"), about="Images of the containers in the template."),
             Column("Pod Labels", of(cells.labels, "template.metadata.labels"), field="template.metadata.labels"),
+        )
+    ),
+    ("", "ResourceQuota"): Layout(
+        (
+            NAME,
+            Column("Request", quota_cell(limits=False), about="What is in use of each limit on requests and counts."),
+            Column("Limit", quota_cell(limits=True), about="What is in use of each limit on limits."),
+            AGE,
         )
     ),
     ("node.k8s.io", "RuntimeClass"): Layout((NAME, Column("Handler", text("handler"), field="handler"), AGE)),

@@ -25,6 +25,7 @@ from tonnage.documents.strategies.persistent_volume_claim import PersistentVolum
 from tonnage.documents.strategies.pod import PodStrategy
 from tonnage.documents.strategies.pod_template import PodTemplateStrategy
 from tonnage.documents.strategies.priority_class import PriorityClassStrategy
+from tonnage.documents.strategies.resource_quota import ResourceQuotaStrategy
 from tonnage.documents.strategies.runtime_class import RuntimeClassStrategy
 from tonnage.documents.strategies.service import ServiceStrategy
 from tonnage.documents.strategies.storage_class import StorageClassStrategy
@@ -51,6 +52,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("", "pods"): PodStrategy,
     ("", "podtemplates"): PodTemplateStrategy,
     ("", "replicationcontrollers"): ReplicationControllerStrategy,
+    ("", "resourcequotas"): ResourceQuotaStrategy,
     ("", "secrets"): SecretStrategy,
     ("", "serviceaccounts"): ServiceAccountStrategy,
     ("", "services"): ServiceStrategy,

@@ -1,10 +1,11 @@
-"""The kinds that hold or name settings: Namespace, ConfigMap, Secret, ServiceAccount."""
+"""The kinds that hold or name settings: Namespace, ConfigMap, Secret, ServiceAccount, ResourceQuota."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from tonnage.objects.meta import Condition, Object, Record
+from tonnage.quantity import Quantity
 
 
 class NamespaceSpec(Record):
@@ -41,3 +42,28 @@ class Secret(Object):
 
 class ServiceAccount(Object):
     """An identity for pods; only that it exists is of interest here."""
+
+
+class ResourceQuotaSpec(Record):
+    """The most that the objects of a namespace may use, by resource."""
+
+    hard: Mapping[str, Quantity] = {}
+
+
+class ResourceQuotaStatus(Record):
+    """The limits that are enforced, and how much of each is in use."""
+
+    hard: Mapping[str, Quantity] = {}
+    used: Mapping[str, Quantity] = {}
+
+
+class ResourceQuota(Object):
+    """How much the objects of a namespace may use together."""
+
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether what it says is enforced, and everything it limits has been counted."""
+        return self.spec.hard == self.status.hard and self.spec.hard.keys() <= self.status.used.keys()

@@ -1,0 +1,103 @@
+"""Quotas are charged before an object is stored, so that two that come at once cannot both have the last of it.
+
+Upstream: the admission plugin ResourceQuota. Every quota of the namespace is judged first, then each is written with
+the store's optimistic lock; a refusal half-way, or an object that could not be stored after all, gives everything back.
+The rules are `documents/quota/`; the counting anew is the controller's (`controllers/namespaces/resource_quotas.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tonnage.apiserver.stored_documents import encoder
+from tonnage.clock import Clock
+from tonnage.documents import api_errors
+from tonnage.documents.pod_resources import Amounts
+from tonnage.documents.quota.charging import charge, may_use_more, with_used
+from tonnage.documents.quota.usage import is_counted
+from tonnage.errors import ApiError
+from tonnage.keyed_locks import KeyedLocks
+from tonnage.objects.document import Doc, decode
+from tonnage.objects.resources import BY_PLURAL, Resource
+from tonnage.store import KeyMissing, StaleRevision, Store
+
+_QUOTAS = BY_PLURAL["", "resourcequotas"]
+_TRIES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What was charged to one quota, by the key of its record."""
+
+    key: str
+    amounts: Amounts
+
+
+class QuotaAdmission:
+    """Charges the quotas of one store."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._locks = KeyedLocks()
+
+    async def charge(
+        self, resource: Resource, new: Doc, old: Doc | None = None, *, dry_run: bool = False
+    ) -> tuple[Charge, ...]:
+        """Charge every quota that is about an object, before it is written. Raises Forbidden, and then charges none."""
+        namespace = new["metadata"].get("namespace", "")
+        prefix = f"{_QUOTAS.store_prefix}{namespace}/"
+        if not is_counted(resource) or not self._store.count(prefix):
+            return ()
+        if old is not None and not may_use_more(resource, new, old):
+            return ()
+        for record in self._store.list(prefix):
+            charge(decode(record.document), resource, new, old, self._clock.now())
+        charged: list[Charge] = []
+        if not dry_run:
+            async with self._locks.hold(namespace):
+                try:
+                    for record in self._store.list(prefix):
+                        amounts = await self._charge_one(record.key, resource, new, old)
+                        if amounts:
+                            charged.append(Charge(record.key, amounts))
+                except ApiError:
+                    for each in charged:
+                        await self._write(each.key, each.amounts, is_release=True)
+                    raise
+        return tuple(charged)
+
+    async def release(self, charges: tuple[Charge, ...]) -> None:
+        """Give back what an object was charged that is not stored after all."""
+        for each in charges:
+            async with self._locks.hold(each.key.split("/")[1]):
+                await self._write(each.key, each.amounts, is_release=True)
+
+    async def _charge_one(self, key: str, resource: Resource, new: Doc, old: Doc | None) -> Amounts:
+        for _ in range(_TRIES):
+            record = self._store.get(key)
+            if record is None:
+                return {}
+            quota = decode(record.document)
+            amounts = charge(quota, resource, new, old, self._clock.now())
+            if not amounts:
+                return {}
+            try:
+                await self._store.update(key, encoder(_QUOTAS, with_used(quota, amounts)), expected=record.revision)
+            except (StaleRevision, KeyMissing):
+                continue
+            return amounts
+        raise api_errors.modified(_QUOTAS, key.rpartition("/")[2])
+
+    async def _write(self, key: str, amounts: Amounts, *, is_release: bool) -> None:
+        """Best effort: the controller counts anew in any case."""
+        for _ in range(_TRIES):
+            record = self._store.get(key)
+            if record is None:
+                return
+            quota = with_used(decode(record.document), amounts, is_release=is_release)
+            try:
+                await self._store.update(key, encoder(_QUOTAS, quota), expected=record.revision)
+            except (StaleRevision, KeyMissing):
+                continue
+            return

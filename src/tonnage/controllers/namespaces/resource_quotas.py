@@ -1,0 +1,112 @@
+"""The resource quota controller: `status.used` of every quota is what its namespace holds.
+
+    quota comes or changes, an object of its namespace comes, changes or goes ──► namespace ──► count anew ──► status
+
+The API server charges quotas as objects come, and nobody gives anything back when they go: this does. It also counts
+once when a quota is new (until then the server refuses what it is about), and every few minutes whatever happens.
+A count is written on the quota it was made for: one that was charged meanwhile conflicts, and is counted again.
+Upstream: pkg/controller/resourcequota.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage import logs
+from tonnage.backoff import Backoff
+from tonnage.client.metadata_only import metadata_class, served_resources
+from tonnage.client.reconciler import Reconciler
+from tonnage.controllers.controller_context import ControllerContext
+from tonnage.documents.quota.charging import is_same_status, recounted
+from tonnage.documents.quota.usage import is_counted, names_for
+from tonnage.errors import NotFound, TonnageError
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, ResourceQuota, Service
+from tonnage.objects.document import Doc, same
+from tonnage.objects.meta import Key, Object
+from tonnage.objects.resources import BY_PLURAL, Resource
+from tonnage.objects.scheme import resource_of
+
+RESYNC_S: Final = 300.0
+"""Upstream's --resource-quota-sync-period."""
+_QUOTAS: Final = BY_PLURAL["", "resourcequotas"]
+_WHOLE: Final[tuple[type[Object], ...]] = (PersistentVolumeClaim, Pod, Service)
+"""Kinds whose informers others have as a whole. Of the rest only metadata is followed."""
+
+_log = logs.logger(__name__)
+
+
+class ResourceQuotaController:
+    """Counts what the namespaces with quotas hold."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._informers = context.informers
+        self._clock = context.clock
+        self._rng = context.rng
+        self._quotas = context.informers.of(ResourceQuota)
+        self._reconciler = Reconciler("resource-quota", self._reconcile, clock=context.clock)
+        # Not when the server charges one: the object it is charged for is not there yet, and would not be counted.
+        self._reconciler.follow(self._quotas, lambda quota: () if quota.is_counted else (quota.namespace,))
+        self._limited: dict[str, int] = {}
+        self._quotas.add_handlers(on_add=self._quota_added, on_delete=self._quota_deleted)
+        self._counted: tuple[Resource, ...] = ()
+
+    async def run(self) -> None:
+        """Count until cancelled. Nothing is counted before every informer is synced."""
+        self._counted = tuple(filter(is_counted, await self._discover()))
+        whole = {resource_of(cls): cls for cls in _WHOLE}
+        for resource in self._counted:
+            if resource != _QUOTAS:
+                self._reconciler.follow(
+                    self._informers.of(whole.get(resource) or metadata_class(resource)), self._namespaces_of
+                )
+        await self._informers.wait_synced()
+        for namespace in self._limited:  # what went while nobody counted
+            self._reconciler.add(namespace)
+        await self._reconciler.run()
+
+    async def _discover(self) -> tuple[Resource, ...]:
+        """The kinds that are served; a server that is away is waited for."""
+        backoff = Backoff(clock=self._clock, rng=self._rng)
+        while True:
+            try:
+                return await served_resources(self._client)
+            except TonnageError as exc:
+                _log.warning("Cannot find out what is served; it is tried again", error=exc.message)
+                await self._clock.sleep(backoff.next_s())
+
+    def _quota_added(self, quota: Object) -> None:
+        self._limited[quota.namespace] = self._limited.get(quota.namespace, 0) + 1
+
+    def _quota_deleted(self, quota: Object) -> None:
+        left = self._limited.get(quota.namespace, 0) - 1
+        if left > 0:
+            self._limited[quota.namespace] = left
+        else:
+            self._limited.pop(quota.namespace, None)
+
+    def _namespaces_of(self, found: Object) -> tuple[Key, ...]:
+        """Most namespaces have no quota, and are not looked at."""
+        return (found.namespace,) if found.namespace in self._limited else ()
+
+    async def _reconcile(self, namespace: Key) -> float | None:
+        quotas = await self._client.list_docs(_QUOTAS, namespace=namespace)
+        if not quotas:
+            return None
+        content: dict[Resource, tuple[Doc, ...]] = {}
+        for resource in self._counted:
+            if any(names_for(resource, quota.get("spec", {}).get("hard", {})) for quota in quotas):
+                content[resource] = await self._client.list_docs(resource, namespace=namespace)
+        for quota in quotas:
+            await self._write(quota, recounted(quota, content, self._clock.now()))
+        return RESYNC_S
+
+    async def _write(self, quota: Doc, status: Doc) -> None:
+        was = quota.get("status", {})
+        if is_same_status(was, status) and same(was.get("hard"), status.get("hard")):
+            return
+        try:
+            await self._client.update_doc({**quota, "status": status}, subresource="status")
+        except NotFound:
+            return
+        _log.debug("Counted", quota=f"{quota['metadata']['namespace']}/{quota['metadata']['name']}")
