@@ -123,6 +123,43 @@ async def test_a_set_that_is_deleted_with_orphans_leaves_its_pods_to_the_next_on
         assert [each.uid for each in revisions] == [revision.uid]
 
 
+async def test_revisions_that_others_make_and_delete_restart_no_pod(tmp_path: Path) -> None:
+    """As "should manage the lifecycle of a ControllerRevision" of Kubernetes' own suite goes."""
+    async with stage_in(tmp_path) as stage:
+        await stage.create_node("a")
+        await stage.create("apps/v1", "DaemonSet", "agent", daemons())
+        await stage.until_daemons_run("agent", 1)
+        pod = (await stage.pods())[0]
+        first = (await stage.client.list(ControllerRevision)).items[0]
+        doc = await stage.client.get_doc(ControllerRevision, first.key)
+        labels = {**doc["metadata"]["labels"], "controller-revision-hash": "copy"}
+        metadata = {"name": "agent-copy", "namespace": "default", "labels": labels}
+        owners = doc["metadata"]["ownerReferences"]
+        await stage.client.create_doc({**doc, "metadata": {**metadata, "ownerReferences": owners}, "revision": 2})
+        await stage.client.delete(ControllerRevision, first.key)
+        await stage.client.patch(ControllerRevision, "default/agent-copy", {"metadata": {"labels": {"x": "y"}}})
+
+        async def revisions() -> list[tuple[str, int]]:
+            return sorted((each.name, each.revision) for each in (await stage.client.list(ControllerRevision)).items)
+
+        assert await revisions() == [("agent-copy", 2)]
+        # Whatever its revision is called, the pod is of the present template, and the status goes on saying so.
+        await stage.create_node("b")
+        await stage.until_daemons_run("agent", 2)
+        assert pod.uid in {each.uid for each in await stage.pods() if is_active(each)}
+        change = {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}}
+        await stage.client.patch(DaemonSet, "default/agent", change, patch_type="strategic")
+
+        async def is_third() -> bool:
+            return sorted(number for _, number in await revisions()) == [2, 3]
+
+        await stage.until(is_third)
+        await stage.until_daemons_run("agent", 2)
+        await stage.client.delete(ControllerRevision, "default/agent-copy")
+        await stage.until_daemons_run("agent", 2)
+        assert [number for _, number in await revisions()] == [3]
+
+
 @pytest.mark.kubectl
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
 async def test_kubectl_rolls_out_undoes_and_drains_daemon_sets(tmp_path: Path) -> None:
