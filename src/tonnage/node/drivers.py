@@ -54,6 +54,8 @@ class Driver:
     can: NodeCapabilities
     socket: tuple[int, int] | None
     """Which socket it was found at: another one is another process."""
+    is_registered: bool = False
+    """What it said when it was found has been written into the CSINode."""
 
 
 class Drivers:

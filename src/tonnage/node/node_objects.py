@@ -76,17 +76,21 @@ def status_patch(node: Node, settings: NodeSettings, *, now: datetime) -> Doc | 
     return {"metadata": {"uid": node.uid}, "status": {**machine, "conditions": _conditions(shown.values(), now=now)}}
 
 
-def topology_patch(node: Node, topology: Mapping[str, str], node_ids: Mapping[str, str]) -> Doc | None:
-    """Labels and node ids that drivers told of, as a merge patch; None when the node has them.
+def require_no_collision(labels: Mapping[str, str], topology: Mapping[str, str]) -> None:
+    """Raises ValueError when a label is there with another value: two say where the node is, and one of them is wrong.
 
-    Raises ValueError when a label is there with another value: two say where the node is, and one of them is wrong.
+    `labels` are the node's, and those that drivers before this one told of.
     """
     for key, value in topology.items():
-        if (before := node.metadata.labels.get(key)) is not None and before != value:
+        if (before := labels.get(key)) is not None and before != value:
             raise ValueError(
                 f'detected topology value collision: driver reported "{key}":"{value}" '
                 f'but existing label is "{key}":"{before}"'
             )
+
+
+def topology_patch(node: Node, topology: Mapping[str, str], node_ids: Mapping[str, str]) -> Doc | None:
+    """Labels and node ids that drivers told of, as a merge patch; None when the node has them."""
     labels = {key: value for key, value in topology.items() if key not in node.metadata.labels}
     said = "{" + ",".join(f'"{key}":"{value}"' for key, value in sorted(node_ids.items())) + "}"
     annotations = {} if node.metadata.annotations.get(NODE_ID_ANNOTATION) == said else {NODE_ID_ANNOTATION: said}

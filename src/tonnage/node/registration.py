@@ -14,8 +14,9 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.deadline import within
-from tonnage.errors import AlreadyExists, NotFound, TonnageError
+from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.node.context import NodeContext
+from tonnage.node.csinode.refused_drivers import RefusedDrivers
 from tonnage.node.csinode.writer import CsiNodeWriter
 from tonnage.node.drivers import Driver, Drivers
 from tonnage.node.node_objects import (
@@ -24,6 +25,7 @@ from tonnage.node.node_objects import (
     new_lease,
     new_node,
     renewal,
+    require_no_collision,
     status_patch,
     topology_patch,
 )
@@ -48,6 +50,7 @@ class Registration:
         self._clock = context.clock
         self._nodes = context.caches.nodes
         self._drivers = drivers
+        self._refused = RefusedDrivers(self._name, clock=self._clock, rng=context.rng)
         self._was_unschedulable = False  # upstream's lastNodeUnschedulable: a start tells of a cordon again
         self._wake = asyncio.Event()
         self.is_registered = asyncio.Event()
@@ -73,10 +76,10 @@ class Registration:
             return None
         node = await self._ensure_node()
         self.is_registered.set()
-        await self._ensure_drivers(node)
-        if has_polled:
+        waits_s = await self._ensure_drivers(node)
+        if has_polled and not waits_s:
             self.is_complete.set()
-        return self._settings.status_update_s
+        return min(self._settings.status_update_s, *waits_s)
 
     async def put(self, driver: Driver) -> bool:
         """Write what a driver says of itself into its CSINode entry. Raises NotFound while there is no Node."""
@@ -124,20 +127,44 @@ class Registration:
         about = ObjectReference(api_version="v1", kind="Node", name=node.name, uid=node.uid)
         self._context.recorder.event(about, "Normal", reason, reason, note)
 
-    async def _ensure_drivers(self, node: Node) -> None:
+    async def _ensure_drivers(self, node: Node) -> list[float]:
+        """Register what is installed, each driver for itself; in how many seconds those that were refused are tried."""
         installed = self._drivers.installed()
-        topology = {key: value for driver in installed for key, value in _segments(driver).items()}
+        topology, agreeing = self._topology(node, installed)
         if installed:
-            try:
-                patch = topology_patch(node, topology, {driver.name: driver.info.node_id for driver in installed})
-            except ValueError as exc:
-                raise TonnageError(f"node {self._name}: {exc}", hint="remove the label, or correct the driver") from exc
+            patch = topology_patch(node, topology, {driver.name: driver.info.node_id for driver in installed})
             if patch is not None:
                 node = self._nodes.store(await self._client.patch(Node, self._name, patch))
-        gone = tuple(self._drivers.gone)
-        await self.writer.ensure(node, self._context.caches.csi_nodes.get(self._name), installed, gone)
-        for name in gone:
+        shown = self._context.caches.csi_nodes.get(self._name)
+        await self.writer.ensure(node, shown)
+        for driver in agreeing:
+            try:
+                await self.writer.register(node, shown, driver)
+                self._refused.accepted(driver.name)
+            except ApiError as exc:
+                self._refused.refused(driver, exc)
+        for name in tuple(self._drivers.gone):
+            await self.writer.remove(node, name)
             self._drivers.unregistered(name)
+            self._refused.accepted(name)
+        return [left_s for driver in installed if (left_s := self._refused.left_s(driver)) > 0]
+
+    def _topology(self, node: Node, installed: tuple[Driver, ...]) -> tuple[dict[str, str], list[Driver]]:
+        """The labels that drivers tell of, and those drivers that may be registered now: who contradicts is refused."""
+        topology: dict[str, str] = {}
+        agreeing: list[Driver] = []
+        for driver in installed:
+            if self._refused.left_s(driver) > 0:
+                continue
+            try:
+                require_no_collision({**node.metadata.labels, **topology}, _segments(driver))
+            except ValueError as exc:
+                said = f"node {self._name}, driver {driver.name}: {exc}"
+                self._refused.refused(driver, TonnageError(said, hint="remove the label, or correct the driver"))
+                continue
+            topology |= _segments(driver)
+            agreeing.append(driver)
+        return topology, agreeing
 
     async def _remove(self) -> None:
         node = self._nodes.get(self._name)

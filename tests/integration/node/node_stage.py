@@ -47,7 +47,7 @@ class NodeStage:
         self.settings = NodeSettings(
             names=names,
             root_dir=folder / "nodes",
-            csi_addresses=(f"unix://{folder}/{{node}}/csi.sock",),
+            csi_addresses=(f"unix://{folder}/{{node}}/csi.sock", f"unix://{folder}/{{node}}/other.sock"),
             attach_error_grace_s=0.05,
             poll_sockets_s=0.05,
             gates=gates,
@@ -87,8 +87,12 @@ class NodeStage:
         await asyncio.wait((task,))
         await program.__aexit__(None, None, None)
 
-    async def driver(self, node: str = "node-1", **options: Any) -> ScriptedDriver:
-        driver = ScriptedDriver(f"unix://{self.folder}/{node}/csi.sock", node_id=node, name=DRIVER, **options)
+    async def driver(
+        self, node: str = "node-1", *, name: str = DRIVER, socket: str = "csi", **options: Any
+    ) -> ScriptedDriver:
+        """A driver of this node: the one that most stories are about, or one beside it at the socket `other`."""
+        options = {"node_id": node, **options}
+        driver = ScriptedDriver(f"unix://{self.folder}/{node}/{socket}.sock", name=name, **options)
         return await self.stack.enter_async_context(driver.served())
 
     async def csi_driver(self, *, period_s: int | None = None, **spec: Any) -> None:
@@ -191,10 +195,10 @@ class NodeStage:
     async def _has_phase(self, pod: str, phase: str) -> bool:
         return await self.phase(pod) == phase
 
-    async def count(self, node: str = "node-1") -> int | None:
+    async def count(self, node: str = "node-1", *, name: str = DRIVER) -> int | None:
         """The limit in the CSINode; None without one, -1 while the driver is not there."""
         try:
-            found = (await self.client.get(CSINode, node)).driver(DRIVER)
+            found = (await self.client.get(CSINode, node)).driver(name)
         except NotFound:
             return -1
         return -1 if found is None else found.allocatable.count
@@ -211,11 +215,16 @@ class NodeStage:
 
 
 @asynccontextmanager
-async def node_stage(*names: str, gates: Gates | None = None) -> AsyncIterator[NodeStage]:
-    """A server and nodes that are not started yet; a unix socket needs a short path, so the folder is /tmp/t…"""
+async def node_stage(
+    *names: str, gates: Gates | None = None, server_gates: Gates | None = None
+) -> AsyncIterator[NodeStage]:
+    """A server and nodes that are not started yet; a unix socket needs a short path, so the folder is /tmp/t…
+
+    `server_gates` are the server's where they are not those of the nodes.
+    """
     folder = Path(tempfile.mkdtemp(prefix="t"))
     try:
-        async with serve(Settings(data_dir=folder / "data", port=0, gates=gates or Gates())) as server:
+        async with serve(Settings(data_dir=folder / "data", port=0, gates=server_gates or gates or Gates())) as server:
             client = Client.connect(kubeconfig.load(server.kubeconfig), user_agent="kubelet")
             async with client:
                 stage = NodeStage(folder, client, gates or Gates(), names or ("node-1",))

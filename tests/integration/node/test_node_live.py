@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import subprocess
 import sys
 import urllib.request
@@ -10,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import grpc
+import pytest
 from node_stage import DRIVER, NodeStage, node_stage
 
 from tonnage.clock import SystemClock, rfc3339
@@ -25,12 +27,18 @@ from tonnage.testing.http import free_port
 from tonnage.testing.processes import start_cluster
 
 EXHAUSTED = 8
+OTHER = "other.example"
 NO_SLOT = "rpc error: code = ResourceExhausted desc = no slot left"
 
 
-def play(story: Callable[[NodeStage], Awaitable[None]], *names: str, gates: Gates | None = None) -> None:
+def play(
+    story: Callable[[NodeStage], Awaitable[None]],
+    *names: str,
+    gates: Gates | None = None,
+    server_gates: Gates | None = None,
+) -> None:
     async def stage_it() -> None:
-        async with node_stage(*names, gates=gates) as stage:
+        async with node_stage(*names, gates=gates, server_gates=server_gates) as stage:
             await story(stage)
 
     asyncio.run(stage_it())
@@ -117,6 +125,67 @@ def test_an_attach_without_a_slot_corrects_the_limit_tells_the_pod_and_fails_it(
         assert stage.measures.get_sample_value("csi_node_updates_total", labels) == 1
         reason = {"reason": "VolumeAttachmentLimitExceeded"}
         assert stage.measures.get_sample_value("kubelet_admission_rejections_total", reason) == 1
+
+    play(story)
+
+
+@pytest.mark.parametrize("what", ["a count that an old server does not let change", "a node id", "a label"])
+def test_a_driver_whose_update_is_refused_does_not_keep_others_from_registering(
+    what: str, caplog: pytest.LogCaptureFixture
+):
+    async def story(stage: NodeStage) -> None:
+        first = await stage.driver(max_volumes=8, topology={"topology.example/node": "node-1"})
+        await stage.csi_driver()
+        await stage.start()
+        await eventually_async(lambda: has_count(stage, 8), "the driver is registered")
+        await stage.stop()
+        if what == "a node id":
+            first.node_id = "another"
+        elif what == "a label":
+            first.topology = {"topology.example/node": "elsewhere"}
+        else:
+            first.max_volumes = 5
+        await stage.driver(name=OTHER, socket="other", max_volumes=3)
+        await stage.start()
+        await eventually_async(lambda: has_count(stage, 3, name=OTHER), "the other driver is registered")
+        assert await stage.count() == 8
+        await eventually_async(lambda: len(refusals_logged(caplog)) >= 1, "it is told")
+        await asyncio.sleep(1.5)  # it was tried again after a second
+        [told] = refusals_logged(caplog)
+        assert DRIVER in told and "node-1" in told
+        # It is the first driver's trouble alone: what it can do, it does again.
+        first.node_id, first.max_volumes, first.topology = "node-1", 8, {"topology.example/node": "node-1"}
+        await stage.stop()
+        await stage.start()
+        assert await stage.count() == 8
+
+    old = Gates().with_(MutableCSINodeAllocatableCount=False) if what.startswith("a count") else None
+    play(story, server_gates=old)
+
+
+def refusals_logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [each for each in caplog.records if "could not be registered" in each.getMessage()]
+    return [str(vars(each)) for each in found]
+
+
+def test_without_a_period_a_count_that_somebody_changed_is_left_alone():
+    async def story(stage: NodeStage) -> None:
+        await stage.driver(max_volumes=8)
+        await stage.csi_driver()
+        stage.settings = dataclasses.replace(stage.settings, status_update_s=0.1)
+        await stage.start()
+        await eventually_async(lambda: has_count(stage, 8), "the driver is registered")
+        for count in (3, None):
+            doc = await stage.client.get_doc(CSINode, "node-1")
+            doc["spec"]["drivers"][0]["allocatable"] = {} if count is None else {"count": count}
+            await stage.client.update_doc(doc)
+            await asyncio.sleep(0.5)  # the node has looked several times
+            assert await stage.count() == count
+        # An entry that is missing is the driver's registration, and comes back with what the driver says.
+        doc = await stage.client.get_doc(CSINode, "node-1")
+        doc["spec"]["drivers"] = []
+        await stage.client.update_doc(doc)
+        await eventually_async(lambda: has_count(stage, 8), "the driver is registered again")
 
     play(story)
 
@@ -504,8 +573,8 @@ async def answer(value: object) -> object:
     return value
 
 
-async def has_count(stage: NodeStage, count: int) -> bool:
-    return await stage.count() == count
+async def has_count(stage: NodeStage, count: int, *, name: str = DRIVER) -> bool:
+    return await stage.count(name=name) == count
 
 
 async def has_in_use(stage: NodeStage, names: list[str]) -> bool:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 from prometheus_client import CollectorRegistry
 
 from tonnage.client.cache import Cache
 from tonnage.clock import VirtualClock
-from tonnage.errors import Conflict
+from tonnage.errors import Conflict, Invalid, TonnageError
 from tonnage.node.csinode.attach_limits import AttachLimitUpdater
 from tonnage.node.drivers import Driver, Drivers
 from tonnage.node.metrics import NodeMetrics
@@ -35,6 +36,7 @@ class Rig:
         self.is_idle = False
         self.written: list[int] = []
         self.refusals = 0
+        self.refusal: TonnageError = Conflict("somebody was faster")
         metrics, rng = NodeMetrics(self.registry), random.Random(1)
         self.drivers = Drivers(
             (self.plugin.address,),
@@ -61,7 +63,7 @@ class Rig:
     async def _write(self, found: Driver) -> bool:
         if self.refusals:
             self.refusals -= 1
-            raise Conflict("somebody was faster")
+            raise self.refusal
         self.written.append(found.info.max_volumes_per_node)
         return True
 
@@ -241,6 +243,24 @@ def test_an_update_that_fails_for_good_is_given_up():
         assert rig.sample("csi_node_update_errors_total", "exhausted") == 5
 
     play(story)
+
+
+def test_an_update_that_the_server_does_not_take_is_not_pressed_and_is_told_once(caplog: pytest.LogCaptureFixture):
+    async def story(rig: Rig) -> None:
+        rig.refusals, rig.refusal = 100, Invalid("spec.drivers: field is immutable")
+        rig.period(10)
+        assert await rig.updater.update_now(DRIVER) is False
+        assert rig.sample("csi_node_update_errors_total", "exhausted") == 1
+        for _ in range(3):
+            await rig.advance(10.0)
+        assert rig.sample("csi_node_update_errors_total", "periodic") == 3
+        rig.refusal = Invalid("spec.drivers: something else")
+        await rig.advance(10.0)
+
+    play(story)
+    told = [each for each in caplog.records if "could not be updated" in each.getMessage()]
+    # Once for each of the two causes, though five updates failed.
+    assert len(told) == 2
 
 
 def test_many_who_notice_together_ask_the_driver_once():

@@ -16,6 +16,7 @@ from tonnage.node.node_objects import (
     new_lease,
     new_node,
     renewal,
+    require_no_collision,
     status_patch,
     topology_patch,
 )
@@ -93,7 +94,7 @@ def test_a_drivers_topology_becomes_labels_once():
 def test_two_who_say_where_a_node_is_cannot_both_be_right():
     node = registered(labels={"zone": "a"})
     with pytest.raises(ValueError) as found:
-        topology_patch(node, {"zone": "b"}, {})
+        require_no_collision(node.metadata.labels, {"zone": "b"})
     assert str(found.value) == (
         'detected topology value collision: driver reported "zone":"b" but existing label is "zone":"a"'
     )

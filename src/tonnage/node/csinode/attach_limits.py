@@ -20,7 +20,7 @@ from tonnage.backoff import exponential_s, jittered
 from tonnage.client.cache import Cache
 from tonnage.clock import Clock
 from tonnage.deadline import within
-from tonnage.errors import TonnageError
+from tonnage.errors import Invalid, TonnageError
 from tonnage.node.csinode.attach_refusals import AttachRefusals
 from tonnage.node.csinode.update_period import update_period_s
 from tonnage.node.drivers import Driver, Drivers
@@ -66,6 +66,7 @@ class AttachLimitUpdater:
         self._tickers: dict[str, tuple[int, asyncio.Task[None]]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._done_from_s: dict[str, float] = {}  # when the last update that went well began
+        self._told: dict[str, str] = {}  # why a driver's last update failed
         self.refusals = AttachRefusals(clock)
 
     def period_s(self, name: str) -> int:
@@ -117,8 +118,9 @@ class AttachLimitUpdater:
                 await self._update(name, "exhausted", since_s=noticed_s, ask_s=_ASK_S)
                 return True
             except (TonnageError, TimeoutError) as exc:
-                self._metrics.failed(name, "exhausted")
-                _log.warning("An attach limit could not be updated", node=self._node, driver=name, error=str(exc))
+                self._failed(name, "exhausted", exc)
+                if isinstance(exc, Invalid):
+                    break  # the server does not take it, today: asking again does not change that
         return False
 
     # -- behind them --------------------------------------------------------------------------------------------------
@@ -131,14 +133,20 @@ class AttachLimitUpdater:
                 try:
                     await self._update(name, "periodic", since_s=due_s, ask_s=_ASK_S)
                 except (TonnageError, TimeoutError) as exc:
-                    self._metrics.failed(name, "periodic")
-                    _log.warning("An attach limit could not be updated", node=self._node, driver=name, error=str(exc))
+                    self._failed(name, "periodic", exc)
                 except Exception:
                     self._metrics.failed(name, "periodic")
                     _log.exception("An attach limit could not be updated", node=self._node, driver=name)
             # As Go's tickers: what fell into a slow update is left out, the rhythm stays.
             late = max(self._clock.monotonic() - due_s, 0.0)
             due_s += period_s * (1 + late // period_s)
+
+    def _failed(self, name: str, trigger: Trigger, failure: Exception) -> None:
+        """Count it, and log it once per cause: with a server that does not take it, it is the same at every tick."""
+        self._metrics.failed(name, trigger)
+        if self._told.get(name) != str(failure):
+            self._told[name] = str(failure)
+            _log.warning("An attach limit could not be updated", node=self._node, driver=name, error=str(failure))
 
     async def _update(self, name: str, trigger: Trigger, *, since_s: float, ask_s: float) -> None:
         """Ask and write, unless somebody did both after `since_s`. Raises TonnageError, TimeoutError."""
@@ -150,4 +158,5 @@ class AttachLimitUpdater:
                 self.refusals.limit_is(name, driver.info.max_volumes_per_node)
                 await self._write(driver)
                 self._done_from_s[name] = began_s
+                self._told.pop(name, None)
         self._metrics.updated(name, trigger, self._clock.monotonic() - since_s)

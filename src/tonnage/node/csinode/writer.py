@@ -7,7 +7,7 @@ read again, as often as upstream does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -58,28 +58,36 @@ class CsiNodeWriter:
     async def remove(self, node: Node, driver: str) -> bool:
         return await self._change(node, lambda doc: driver_entry.without_entry(doc, driver))
 
-    async def ensure(self, node: Node, shown: CSINode | None, drivers: Iterable[Driver], gone: Iterable[str]) -> None:
-        """Make the CSINode say what is installed; what `shown`, the informer's copy, says already is not written."""
+    async def ensure(self, node: Node, shown: CSINode | None) -> None:
+        """See that there is a CSINode of this life of the node; `shown` is the informer's copy."""
         if shown is None or not any(owner.uid == node.uid for owner in shown.metadata.owner_references):
             await self._change(node, lambda doc: None)
-        for driver in drivers:
-            if shown is None or not self._has(shown, driver):
-                await self.put(node, driver)
-        for name in gone:
-            await self.remove(node, name)
+
+    async def register(self, node: Node, shown: CSINode | None, driver: Driver) -> None:
+        """Write the entry of a driver that was found, or whose entry is missing or wrong. Raises as `put` does.
+
+        The count is written when the driver is found. After that it is left as it is, whoever changed it: correcting it
+        is the business of `attach_limits`, for drivers that ask for it by a period.
+        """
+        if shown is None or not self._has(shown, driver, with_count=not driver.is_registered):
+            await self.put(node, driver)
+        driver.is_registered = True
 
     async def delete(self) -> None:
         with suppress(NotFound):
             await self._client.delete(CSINode, self._node)
 
-    def _has(self, shown: CSINode, driver: Driver) -> bool:
+    def _has(self, shown: CSINode, driver: Driver, *, with_count: bool) -> bool:
         found = shown.driver(driver.name)
         entry = driver_entry.entry_of(driver.name, driver.info)
         return (
             found is not None
             and found.node_id == entry["nodeID"]
             and set(found.topology_keys) == set(entry.get("topologyKeys", ()))
-            and (not self._count_may_change or found.allocatable.count == entry.get("allocatable", {}).get("count"))
+            and (
+                not (with_count and self._count_may_change)
+                or found.allocatable.count == entry.get("allocatable", {}).get("count")
+            )
         )
 
     async def _change(self, node: Node, change: Callable[[Doc], Doc | None]) -> bool:
