@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tonnage.clock import VirtualClock, rfc3339
-from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
+from tonnage.objects.node_selectors import NodeSelector
 from tonnage.objects.selectors import selects
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
@@ -69,6 +71,7 @@ class LedgerModel:
         self.cluster = cluster
         self.records: dict[str, Record] = {}
         self.before: dict[str, PersistentVolumeClaim] = {}
+        self.volumes_before: dict[str, PersistentVolume] = {}
         self.met_bound: dict[str, int] = {}
         self.versions: dict[str, str] = {}
         self.refreshed: dict[str, int] = {}
@@ -89,6 +92,7 @@ class LedgerModel:
         for key in {*self.before, *claims}:
             self._look_at(key, self.before.get(key), claims.get(key))
         self.before = claims
+        self.volumes_before = {each.name: each for each in storage.volumes}
         for key in list(self.records):
             self._end_if_shown(key)
 
@@ -108,7 +112,7 @@ class LedgerModel:
             return
         if record is None and not new.is_bound:
             record = self.records[key] = Record(new.uid, new.selected_node, "")
-        elif record is None and (old is None or old.uid != new.uid or not old.is_bound):
+        elif record is None and (old is None or old.uid != new.uid or not old.is_bound or _is_sent_on(old, new)):
             self.met_bound[key] = self.step
         elif record is not None and new.is_bound and not record.volume:
             record.volume = new.spec.volume_name
@@ -117,24 +121,33 @@ class LedgerModel:
         found = self.cluster.storage.volumes.get(new.spec.volume_name)
         if key in self.met_bound and found is not None:
             met_step, created_at = self.met_bound.pop(key), found.metadata.creation_timestamp
-            if created_at is not None and record is None and self._age_s(created_at) < TIMEOUT_S:
+            if record is None and _is_on_its_way(new, found):
+                record = self.records[key] = Record(new.uid, new.selected_node, found.name, is_rebuild=True)
+            elif created_at is not None and record is None and self._age_s(created_at) < TIMEOUT_S:
                 record = self.records[key] = Record(new.uid, new.selected_node, new.spec.volume_name)
                 record.made_step, record.made_at = met_step, created_at
                 record.wait_s = self.cluster.clock.monotonic() - self._age_s(created_at)
+        before = self.volumes_before.get(new.spec.volume_name)
+        may_move = found is not None and before is not None and _is_on_its_way(new, found)
+        if record is None and may_move and before is not None and self._is_elsewhere(before, new.selected_node):
+            record = self.records[key] = Record(new.uid, new.selected_node, before.name, is_rebuild=True)
         if record is not None and record.is_rebuild:
-            if not self._is_rebuilt(record):
-                record.made_step = None
+            if found is None and before is not None:
+                del self.records[key]
+            elif found is None or found.spec.node_affinity.required is None:
+                record.made_step = record.wait_s = None
+            elif self._is_elsewhere(found, record.node):
+                del self.records[key]
             elif record.made_step is None:
                 record.made_step, record.made_at = self.step, self.cluster.clock.now()
+                record.wait_s = self.cluster.clock.monotonic()
 
     def _age_s(self, created_at: datetime) -> float:
         return (self.cluster.clock.now() - created_at).total_seconds()
 
-    def _is_rebuilt(self, record: Record) -> bool:
-        found = self.cluster.storage.volumes.get(record.volume)
-        labels = self._labels(record.node)
-        required = found.spec.node_affinity.required if found is not None else None
-        return required is not None and labels is not None and required.matches(record.node, labels)
+    def _is_elsewhere(self, found: PersistentVolume, node_name: str) -> bool:
+        labels, required = self._labels(node_name), found.spec.node_affinity.required
+        return required is not None and labels is not None and not required.matches(node_name, labels)
 
     def _labels(self, name: str) -> Mapping[str, str] | None:
         return next(
@@ -145,9 +158,8 @@ class LedgerModel:
         for key in keys:
             now = self.cluster.storage.claims.get(key)
             assert now is not None
-            if now.is_bound:
+            if now.is_bound and (key not in self.records or not self.records[key].is_rebuild):
                 self.records[key] = Record(now.uid, now.selected_node, now.spec.volume_name, is_rebuild=True)
-                self.records[key].wait_s = self.cluster.clock.monotonic()
             self.records[key].named = uid
         self.look()
 
@@ -188,12 +200,26 @@ class LedgerModel:
             class_name = CLASS_OF[key.removeprefix("default/")]
             of_class = storage.classes.get(class_name)
             keeps_count = of_class is not None and storage.drivers[of_class.provisioner].spec.storage_capacity
-            if now is None or now.requested is None or not keeps_count:
+            size = now.requested if now is not None else None
+            made = storage.volumes.get(record.volume) if record.is_rebuild else None
+            if made is not None:
+                size = made.spec.capacity["storage"]
+            if size is None or not keeps_count:
                 continue
             for each in self._objects(key):
                 if not self._is_shown(record, each):
-                    found.setdefault(each.uid, {})[key] = now.requested.value()
+                    found.setdefault(each.uid, {})[key] = size.value()
         return found
+
+
+def _is_on_its_way(claim: PersistentVolumeClaim, found: PersistentVolume) -> bool:
+    is_marked = claim.is_bound and claim.metadata.annotations.get(REBUILD_TARGET) == claim.selected_node != ""
+    return is_marked and found.spec.node_affinity.required is None
+
+
+def _is_sent_on(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:
+    marks = [each.metadata.annotations.get(REBUILD_TARGET) for each in (old, new)]
+    return marks[1] == new.selected_node and (marks[0], old.selected_node) != (marks[1], new.selected_node)
 
 
 def _is_same(record: Record, now: PersistentVolumeClaim) -> bool:
@@ -203,6 +229,8 @@ def _is_same(record: Record, now: PersistentVolumeClaim) -> bool:
 
 class World(RuleBasedStateMachine):
     """Everything that can happen to claims, volumes, objects and nodes; those who watch are told by `happened`."""
+
+    nodes_go = True
 
     def happened(self) -> None:
         """One event is over."""
@@ -318,10 +346,10 @@ class World(RuleBasedStateMachine):
 
     @rule(name=node_names, zone=st.sampled_from(["z1", "z1", "z1", "z2", "gone"]))
     def put_or_remove_node(self, name: str, zone: str) -> None:
-        if zone == "gone":
+        if zone == "gone" and self.nodes_go:
             self.cluster.remove_node(name)
         else:
-            self.cluster.put_node(node(name, labels={"zone": zone}))
+            self.cluster.put_node(node(name, labels={"zone": "z1" if zone == "gone" else zone}))
         self.happened()
 
     @rule(seconds=st.sampled_from([1, 5, 15, 60]))
@@ -449,6 +477,7 @@ class ReservationsModel:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.records: dict[str, ReservationRecord] = {}
+        self.volumes_before: set[str] = set()
         self.resets = {"refresh": 0, "failure": 0, "deletion": 0, "timeout": 0}
 
     def look(self) -> None:
@@ -459,25 +488,47 @@ class ReservationsModel:
                 self.end(uid, "deletion")
                 continue
             if current[uid].metadata.resource_version != record.version:
-                self.end(uid, "refresh")
-                continue
+                if not record.is_under_way:
+                    self.end(uid, "refresh")
+                    continue
+                record.version = current[uid].metadata.resource_version
             lost = ""
             for key, claim_uid in list(record.claims.items()):
                 now = storage.claims.get(key)
                 if now is None or now.uid != claim_uid:
                     lost = "deletion"
                     del record.claims[key]
-                elif now.selected_node != record.node:
+                elif now.selected_node != record.node or self._is_elsewhere(record, key):
                     lost = "failure"
+                    del record.claims[key]
+                elif key in record.rebuilds and self._is_gone(record.rebuilds[key]):
+                    lost = "deletion"
                     del record.claims[key]
             if lost and not record.claims:
                 self.end(uid, lost)
                 continue
+            record.is_under_way = any(
+                self._affinity(name) is None for key, name in record.rebuilds.items() if key in record.claims
+            )
             is_bound = all(_is_bound(storage.claims.get(key)) for key in record.claims)
-            if not is_bound:
+            if not is_bound or record.is_under_way:
                 record.bound_s = None
             elif record.bound_s is None:
                 record.bound_s = self.cluster.clock.monotonic()
+        self.volumes_before = {each.name for each in storage.volumes}
+
+    def _affinity(self, volume_name: str) -> NodeSelector | None:
+        found = self.cluster.storage.volumes.get(volume_name)
+        return found.spec.node_affinity.required if found is not None else None
+
+    def _is_elsewhere(self, record: ReservationRecord, key: str) -> bool:
+        required = self._affinity(record.rebuilds[key]) if key in record.rebuilds else None
+        row = self.cluster.row_of[record.node]
+        labels = self.cluster.nodes[row].metadata.labels
+        return required is not None and not required.matches(record.node, labels)
+
+    def _is_gone(self, volume_name: str) -> bool:
+        return volume_name in self.volumes_before and self.cluster.storage.volumes.get(volume_name) is None
 
     def expire(self) -> None:
         for uid, record in list(self.records.items()):
@@ -495,6 +546,9 @@ class ReservationRecord:
     pods: set[str]
     node: str
     claims: dict[str, str]
+    rebuilds: dict[str, str]
+    """The volumes that are to be made anew, by claim."""
+    is_under_way: bool = False
     bound_s: float | None = None
 
 
@@ -503,6 +557,10 @@ def _is_bound(now: PersistentVolumeClaim | None) -> bool:
 
 
 class ReservationsMachine(World):
+    nodes_go = (
+        False  # only where a volume that is rebuilt has arrived depends on them, and that is another test's affair
+    )
+
     def watch(self) -> None:
         self.reservations = add_indexes(self.cluster).index(Reservations)
         self.model = ReservationsModel(self.cluster)
@@ -524,12 +582,14 @@ class ReservationsMachine(World):
         who = PodInfo(pod(by))
         self.reservations.reserve(found, who, planned)
         claims, pods = {each.key: each.uid for each in planned}, {who.uid}
+        rebuilds = {each.key: each.spec.volume_name for each in planned if each.is_bound}
         before = self.model.records.get(found.uid)
         is_as_before = before is not None and (before.version, before.node) == (found.metadata.resource_version, on)
         if before is not None and is_as_before and claims.items() & before.claims.items():
             # Pods that share a claim hold the object for the claims of all of them.
             claims, pods = {**before.claims, **claims}, {*before.pods, who.uid}
-        self.model.records[found.uid] = ReservationRecord(found.metadata.resource_version, pods, on, claims)
+            rebuilds = {key: name for key, name in before.rebuilds.items() if key not in claims} | rebuilds
+        self.model.records[found.uid] = ReservationRecord(found.metadata.resource_version, pods, on, claims, rebuilds)
         self.count += 1
         self.model.look()
 
@@ -539,8 +599,9 @@ class ReservationsMachine(World):
         end = self.reservations.pod_gone if is_deleted else self.reservations.release
         end(uid)
         for of_object, record in list(self.model.records.items()):
+            is_held = uid in record.pods
             record.pods.discard(uid)
-            if not record.pods:
+            if is_held and not record.pods and not record.is_under_way:
                 self.model.end(of_object, "deletion" if is_deleted else "failure")
 
     @rule()

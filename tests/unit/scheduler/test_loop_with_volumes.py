@@ -9,7 +9,8 @@ import pytest
 from scheduler_volume_rig import Rig
 
 from tonnage.errors import Conflict
-from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
+from tonnage.objects import codec
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.framework import SUCCESS, Api, Cycle, PreBindPlugin, ReservePlugin, Status
 from tonnage.scheduling.queue.queues import QueueName
@@ -395,8 +396,12 @@ async def test_a_volume_that_is_rebuilt_elsewhere_is_told_of_and_reserved_for(re
         assert [(each["mode"], each["pod"], each["claims"]) for each in rig.holds.listed()] == [
             (reservation, "default/web", ["default/data"])
         ]
-        rig.change(CSIStorageCapacity, "kube-system/fast-b", {"capacity": "80Gi"})
         await rig.settle(61.0)
+        assert len(rig.holds.listed()) == 1  # it takes as long as it takes
+        arrived = codec.to_doc(volume("pv-1", on="b"))["spec"]["nodeAffinity"]
+        rig.change(PersistentVolume, "pv-1", {"spec": {"nodeAffinity": arrived}})
+        rig.change(CSIStorageCapacity, "kube-system/fast-b", {"capacity": "80Gi"})
+        await rig.settle()
         assert rig.holds.listed() == []
     assert rig.bound == {"default/web": "b"} and rig.claim("data").selected_node == "b"
     assert [(kind, reason) for kind, reason, _ in rig.events] == [

@@ -94,7 +94,12 @@ def bound(name: str, size: str = "20Gi", node_name: str = "node-1") -> Persisten
     return claim(name, size, volume=f"pv-{name}", selected_node=node_name)
 
 
-def made(name: str, rig: Rig, age_s: float, on: str = "node-1") -> PersistentVolume:
+def marked(name: str, node_name: str, size: str = "20Gi") -> PersistentVolumeClaim:
+    """A bound claim whose volume is to be rebuilt on a node, as PreBind writes it."""
+    return asking_for(bound(name, size, "another"), node_name)
+
+
+def made(name: str, rig: Rig, age_s: float, on: str | None = "node-1") -> PersistentVolume:
     """The volume of a claim, created so long ago."""
     created_at = rfc3339(rig.clock.now() - timedelta(seconds=age_s))
     return volume(f"pv-{name}", "20Gi", on=on, claim=f"default/{name}", metadata={"creationTimestamp": created_at})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from ledger_rig import NODE_1, NODE_2, ZONE, Rig, bound, made, written
+from ledger_rig import NODE_1, NODE_2, ZONE, Rig, bound, made, marked, written
 
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.testing.builders import node
-from tonnage.testing.storage_builders import capacity, claim, driver, volume
+from tonnage.testing.storage_builders import attachment, capacity, claim, driver, volume
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_five_pods_are_promised_while_the_first_volumes_are_being_made(rig: Rig)
 
 
 def test_what_a_refresh_said_of_a_volume_when_it_was_made_says_nothing_of_where_it_is_rebuilt(rig: Rig) -> None:
-    rig.put(bound("data"), made("data", rig, age_s=300))
+    rig.put(bound("data"), made("data", rig, age_s=300, on=None))
     rig.put(including("data", node_name="node-2"))
     rig.reserve(rig.pod("web", "data"), "node-2")
     assert rig.gibs(NODE_2) == [20]
@@ -283,11 +283,26 @@ def test_a_rebuild_ends_by_a_refresh_after_its_volume_is_on_the_new_node() -> No
     assert rig.gibs() == []
 
 
-def test_an_affinity_that_does_not_admit_the_new_node_ends_no_rebuild() -> None:
+def test_a_volume_that_went_elsewhere_is_no_promise_until_it_may_move_again() -> None:
     rig = rebuilt_rig()
     rig.put(volume("pv-data", "20Gi", on="node-2", claim="default/data"))
-    rig.refresh()
+    assert rig.gibs() == [] and rig.released == [NODE_1]
+    rig.put(volume("pv-data", "20Gi", claim="default/data"))
     assert rig.gibs() == [20]
+
+
+def test_a_volume_that_had_arrived_and_may_move_again_is_where_it_is() -> None:
+    rig = rebuilt_rig()
+    rig.put(volume("pv-data", "20Gi", on="node-1", claim="default/data"))
+    rig.refresh()
+    rig.put(volume("pv-data", "20Gi", claim="default/data"))
+    assert rig.gibs() == []
+
+
+def test_a_volume_that_is_gone_is_not_rebuilt() -> None:
+    rig = rebuilt_rig()
+    rig.storage.remove(volume("pv-data"))
+    assert rig.gibs() == []
 
 
 def test_an_affinity_that_is_withdrawn_again_makes_the_rebuild_wait_again() -> None:
@@ -298,15 +313,42 @@ def test_an_affinity_that_is_withdrawn_again_makes_the_rebuild_wait_again() -> N
     assert rig.gibs() == [20]
 
 
-def test_a_rebuild_ends_a_timeout_after_reserve() -> None:
+def test_no_clock_ends_a_rebuild_but_that_after_its_end() -> None:
     rig = rebuilt_rig()
-    rig.wait(30)
+    rig.wait(86_400)
+    assert rig.gibs() == [20] and rig.ledger.next_expiry_at() is None
     rig.put(volume("pv-data", "20Gi", on="node-1", claim="default/data"))
-    assert rig.ledger.next_expiry_at() == 60
-    rig.wait(30)
+    assert rig.ledger.next_expiry_at() == 86_400 + 60
+    rig.wait(60)
     assert rig.gibs() == []
     rig.put(bound("data", node_name="node-1"))
     assert rig.gibs() == []
+
+
+def test_a_rebuild_takes_the_volumes_size_of_its_object() -> None:
+    rig = Rig()
+    rig.put(bound("data", "20Gi", node_name="node-2"), volume("pv-data", "50Gi", claim="default/data"))
+    rig.reserve(rig.pod("web", "data"), "node-1")
+    assert rig.gibs() == [50]
+
+
+def test_a_refused_rebuild_is_charged_only_where_it_would_fit() -> None:
+    """Where it would not, the node may take others: nobody can have what is not there."""
+    rig = rebuilt_rig()
+    rig.refresh(free="10Gi")
+    assert rig.gibs() == [20]
+    rig.put(attachment("va", "pv-data", "node-1", error="no pool has room"))
+    assert rig.gibs() == [] and rig.released == [NODE_1]
+    rig.refresh(free="30Gi")
+    assert rig.gibs() == [20]
+
+
+def test_whoever_marks_a_claim_the_ledger_keeps_its_room() -> None:
+    """Another scheduler has decided, or this one before it was started anew."""
+    rig = Rig()
+    rig.put(bound("data", node_name="node-2"), volume("pv-data", "20Gi", claim="default/data"))
+    rig.put(marked("data", "node-1"))
+    assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([20], [])
 
 
 def test_a_rebuild_whose_attempt_failed_is_no_promise() -> None:

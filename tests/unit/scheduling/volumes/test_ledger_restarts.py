@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from ledger_rig import GI, NODE_1, NODE_2, ZONE, Rig, bound, made, written
+from ledger_rig import GI, NODE_1, NODE_2, ZONE, Rig, bound, made, marked, written
 
 from tonnage.clock import rfc3339
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
@@ -104,7 +104,7 @@ def test_a_refresh_before_the_claim_came_does_not_show_its_late_volume(rig: Rig)
 def test_a_late_volume_does_not_replace_the_promise_of_a_rebuild(rig: Rig) -> None:
     rig.put(bound("data", node_name="node-2"))
     rig.reserve(rig.pod("web", "data"), "node-1")
-    rig.put(made("data", rig, age_s=1, on="node-2"))
+    rig.put(made("data", rig, age_s=1, on=None))
     assert rig.gibs() == [20]
     assert [hold.pod for hold in rig.ledger.holds()] == ["default/web"]
 
@@ -160,3 +160,28 @@ def test_names_are_lost_in_a_restart_and_promises_are_not(rig: Rig) -> None:
     assert fresh.promised(ZONE) == (20 * GI,)
     assert fresh.promised(NODE_1) == (20 * GI,)
     assert [(hold.pod, hold.claims) for hold in fresh.holds_on(ZONE)] == [("", ("default/data",))]
+
+
+# -- rebuilds ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("age_s", [10, 86_400])
+def test_a_rebuild_under_way_is_found_again_however_old_the_volume_is(down: Rig, age_s: float) -> None:
+    free = made("data", down, age_s, on=None)
+    down.put(marked("data", "node-1"), free)
+    assert down.gibs() == [20]
+    assert [hold.why for hold in down.ledger.holds()] == ["waits for its volume to be rebuilt"]
+    down.wait(86_400)
+    assert down.gibs() == [20]
+
+
+def test_a_rebuild_whose_volume_comes_late_is_found_again(down: Rig) -> None:
+    down.put(marked("data", "node-1"))
+    assert down.gibs() == []
+    down.put(volume("pv-data", "20Gi", claim="default/data"))
+    assert down.gibs() == [20]
+
+
+def test_a_rebuild_that_was_over_before_the_start_is_no_promise(down: Rig) -> None:
+    down.put(marked("data", "node-1"), made("data", down, 86_400))
+    assert down.gibs() == []

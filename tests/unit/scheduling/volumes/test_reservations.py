@@ -19,7 +19,8 @@ from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
-from tonnage.testing.storage_builders import capacity, claim, pod_with
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import attachment, capacity, claim, pod_with, volume
 
 GI = 1 << 30
 
@@ -397,16 +398,73 @@ def test_a_lost_claim_does_not_keep_the_others_from_expiring(rig: Rig) -> None:
     assert rig.reservations.next_expiry_at() == 65
 
 
-def test_a_rebuild_is_timed_from_reserve(rig: Rig) -> None:
+def rebuild(rig: Rig) -> PodInfo:
+    """A pod whose volume may move, with room reserved for it on node-1."""
+    rig.storage.put(volume("pv-data", "20Gi", claim="default/data"))
     rig.storage.put(claim("data", "20Gi", volume="pv-data", selected_node="node-0"))
-    rig.wait(7)
-    rig.reserve(rig.pod("web", "data"))
-    assert rig.reservations.next_expiry_at() == 67
+    rig.cluster.put_node(node("node-1"))
+    web = rig.pod("web", "data")
+    rig.reserve(web)
+    return web
+
+
+def test_neither_the_clock_nor_a_refresh_ends_a_rebuild_under_way(rig: Rig) -> None:
+    rebuild(rig)
+    rig.wait(86_400)
+    assert rig.is_reserved and rig.reservations.next_expiry_at() is None
+    assert [hold.why for hold in rig.reservations.holds()] == ["waits for its volumes to be rebuilt"]
+    rig.refresh()
+    assert rig.is_reserved
+
+
+def test_after_a_rebuild_the_wait_for_a_refresh_begins(rig: Rig) -> None:
+    rebuild(rig)
+    rig.wait(100)
+    rig.storage.put(volume("pv-data", "20Gi", on="node-1", claim="default/data"))
+    assert rig.is_reserved and rig.reservations.next_expiry_at() == 160
     assert [hold.why for hold in rig.reservations.holds()] == [
         "its volumes are rebuilt; waits for the object to be refreshed"
     ]
-    rig.wait(60)
-    assert rig.causes() == {"timeout": 1}
+    rig.refresh()
+    assert rig.causes() == {"refresh": 1}
+
+
+@pytest.mark.parametrize("ends", ["elsewhere", "claim", "volume"])
+def test_a_rebuild_that_comes_to_nothing_gives_the_object_back(rig: Rig, ends: str) -> None:
+    rebuild(rig)
+    if ends == "elsewhere":
+        rig.storage.put(volume("pv-data", "20Gi", on="node-0", claim="default/data"))
+    elif ends == "claim":
+        rig.storage.remove(claim("data"))
+    else:
+        rig.storage.remove(volume("pv-data", claim="default/data"))
+    assert not rig.is_reserved
+
+
+def test_a_rebuild_that_was_written_outlives_its_pod(rig: Rig) -> None:
+    web = rebuild(rig)
+    rig.storage.put(asking_for(claim("data", "20Gi", volume="pv-data"), "node-1"))
+    rig.reservations.release(web.uid)
+    rig.reservations.pod_gone(web.uid)
+    assert rig.is_reserved and [hold.pod for hold in rig.reservations.holds()] == [""]
+    rig.storage.put(claim("data", "20Gi", volume="pv-data", selected_node="node-0"))
+    assert not rig.is_reserved
+
+
+def test_a_refused_rebuild_holds_an_object_only_where_it_would_fit(rig: Rig) -> None:
+    rebuild(rig)
+    rig.storage.put(attachment("va", "pv-data", "node-1", error="busy"))
+    assert rig.is_reserved
+    rig.refresh(free="10Gi")
+    assert rig.causes() == {"failure": 1}
+
+
+def test_a_rebuild_under_way_is_found_again_by_a_scheduler_that_starts(rig: Rig) -> None:
+    rebuild(rig)
+    rig.storage.put(asking_for(claim("data", "20Gi", volume="pv-data"), "node-1"))
+    fresh = Reservations(rig.cluster)
+    assert fresh.is_reserved(rig.room)
+    assert [(hold.pod, hold.claims, hold.bytes) for hold in fresh.holds()] == [("", ("default/data",), 20 * GI)]
 
 
 def test_the_timeout_is_the_one_that_was_set(rig: Rig) -> None:

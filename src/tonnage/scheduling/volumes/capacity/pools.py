@@ -95,6 +95,14 @@ def volume_limit(capacity: CSIStorageCapacity) -> int | None:
     return None if told is None else told.value()
 
 
+def largest_volume(capacity: CSIStorageCapacity) -> int:
+    """The largest volume that can be made of an object as it stands; 0 when it does not say."""
+    limit, pools = volume_limit(capacity), listed_pools(capacity)
+    if not pools:
+        return limit or 0
+    return pools[0] if capacity.maximum_volume_size is None or limit is None else min(pools[0], limit)
+
+
 def scored_capacity(capacity: CSIStorageCapacity, *, with_pools: bool) -> int:
     """The free bytes a score is made of (KEP-4049): `capacity`, else the sum of the pools, else the largest volume."""
     if capacity.capacity is not None:

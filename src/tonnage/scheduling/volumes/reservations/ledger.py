@@ -5,14 +5,17 @@ free. The ledger keeps the bytes, claim by claim, so that the next pod is judged
 
     selected-node, not bound ──► bound ──► its object is refreshed after that, or `timeout_s` passed
                  └──────────────────► its object says that it includes the claim (`promised_objects`)
-    rebuilt (bound all along) ──► the volume's node affinity admits the new node ──► its object is refreshed after that;
-                                  or `timeout_s` passed since Reserve
+    rebuilt (bound all along) ──► the volume's node affinity admits the new node ──► as above, from "bound" on
+                 └──────────────────► its affinity is set and admits other nodes only: it went elsewhere
 
 All this follows from the claims as decisions see them (assumed or in the API), the volumes, the objects and the nodes,
 so that the ledger is rebuilt by reading them and cannot leak. A promise stands while its selected-node does, whatever
 becomes of the pod: the provisioner is going to make the volume. `reserve` adds two things only: which of several
 objects is charged (`promised_objects.py`), and who the pod is. A bound claim that is met for the first time, after a
-restart say, is a promise if its volume is younger than `timeout_s`: its object need not show it yet.
+restart say, is a promise if its volume is younger than `timeout_s`: its object need not show it yet. A rebuild takes as
+long as it takes, and no clock ends it: its claim is marked for as long as it is on its way (`volumes/rebuilds.py`), so
+that it is found again as well. One that was refused is charged only where it would fit: it has nothing to hold where
+there is no room for it, and others may.
 
 What storage tells is accounted for at once. Nodes do not tell, and an object that is new may reach many of them: both
 are accounted for by `catch_up`, which a decision calls before it asks.
@@ -25,11 +28,13 @@ from datetime import datetime
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
-from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.capacity.pools import largest_volume
 from tonnage.scheduling.volumes.demand import counted_bytes
+from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way
 from tonnage.scheduling.volumes.reservations.holds import DEFAULT_TIMEOUT_S, Hold, Timeouts, as_assumed
 from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
 from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_still
@@ -65,6 +70,7 @@ class Ledger:
         self._storage.on_change(CSIStorageCapacity, self._capacity_changed)
         self._storage.on_change(StorageClass, self._class_changed)
         self._storage.on_change(CSIDriver, self._driver_changed)
+        self._storage.on_change(VolumeAttachment, self._attachment_changed)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -119,13 +125,11 @@ class Ledger:
             if not claim.selected_node:
                 continue
             promise = self._promises.get(claim.key)
-            if promise is not None and (claim.is_bound or not promise.stands(claim)):
+            if promise is not None and (promise.is_rebuild != claim.is_bound or not promise.stands(claim)):
                 self._drop(promise)
                 promise = None
             if promise is None:
                 promise = self._open(claim, self._clock.now(), is_rebuild=claim.is_bound)
-                if claim.is_bound:
-                    self._waits.begin(claim.key, self._clock.monotonic())
             promise.since = self._clock.now()
             self._promises.name(promise, identity(capacity))
             self._promises.give_to(promise, pod)
@@ -186,7 +190,7 @@ class Ledger:
                 self._waits.begin(new.key, self._clock.monotonic())
             promise.claim = new
             self._settle(promise)
-        elif new is not None and (not new.is_bound or old is None or old.uid != new.uid or not old.is_bound):
+        elif new is not None and (old is None or _is_news(old, new)):
             self._meet(new)
         self._tell()
 
@@ -196,6 +200,14 @@ class Ledger:
             return
         for promise in self._promises.rebuilds_of(known.name):
             self._settle(promise)
+            if new is None and self._promises.get(promise.key) is promise:
+                self._drop(promise)  # there is nothing left to rebuild
+        if old is not None and new is not None and new.spec.claim_ref is not None:
+            claim = self._storage.claims.get(new.spec.claim_ref.key)
+            is_free = claim is not None and self._promises.get(claim.key) is None and is_on_its_way(claim, new)
+            # It was elsewhere and may move again. One that had arrived and may move is where it is.
+            if claim is not None and is_free and self._objects.progress(claim, old) is Progress.ELSEWHERE:
+                self._meet(claim)
         if new is not None and new.name in self._unseen_volumes:
             key, tick = self._unseen_volumes.pop(new.name)
             claim = self._storage.claims.get(key)
@@ -216,6 +228,13 @@ class Ledger:
                 self._stale_classes.add(new.storage_class_name)
             self._settle_on(identity(new))
         self._tell(gone)
+
+    def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
+        known = new or old
+        if known is not None:
+            for promise in self._promises.rebuilds_of(known.spec.source.persistent_volume_name):
+                self._settle(promise)
+            self._tell()
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
         self._stale_classes.update(each.name for each in (old, new) if each is not None)
@@ -240,7 +259,11 @@ class Ledger:
             self._meet_bound(claim, volume, self._objects.tick)
 
     def _meet_bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume, tick: int) -> None:
-        """A bound claim that was no promise before: it is one if its volume is so young that no object need show it."""
+        """A bound claim that was no promise before: it is one if its volume is on its way to another node, or so young
+        that no object need show it."""
+        if is_on_its_way(claim, volume):
+            self._settle(self._open(claim, self._clock.now(), is_rebuild=True))
+            return
         created_at, age_s = volume.metadata.creation_timestamp, self._age_s(volume)
         if created_at is None or age_s >= self._timeout_s or not claim.selected_node:
             return
@@ -269,10 +292,16 @@ class Ledger:
     def _settle(self, promise: Promise) -> None:
         """Charge a promise to the objects it is to be charged to now; end it if the one it was charged to shows it."""
         if promise.is_rebuild:
-            if not self._objects.is_rebuilt(promise):
+            progress = self._objects.progress(promise.claim)
+            if progress is Progress.ELSEWHERE:
+                self._drop(promise)
+                return
+            if progress is Progress.UNDER_WAY:
                 promise.made_tick = None
+                self._waits.stop(promise.key)
             elif promise.made_tick is None:
                 promise.made_tick, promise.made_at = self._objects.tick, self._clock.now()
+                self._waits.begin(promise.key, self._clock.monotonic())
         objects = self._objects.charged_to(promise)
         unaware = [each for each in objects if not self._is_shown(promise, each)]
         if len(unaware) < len(objects):
@@ -282,6 +311,8 @@ class Ledger:
                 return
             objects = unaware
         size = counted_bytes(promise.claim, self._storage, is_rebuild=promise.is_rebuild)
+        if promise.is_rebuild and size is not None and self._objects.is_refused(promise.claim):
+            objects = [each for each in objects if largest_volume(each) >= size]
         self._charges.charge(promise, {identity(each): size for each in objects} if size is not None else {})
 
     def _is_shown(self, promise: Promise, capacity: CSIStorageCapacity) -> bool:
@@ -309,3 +340,12 @@ class Ledger:
             if is_released and capacity is not None:
                 for released in self.on_released:
                     released(capacity)
+
+
+def _is_news(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:
+    """Whether a claim of which nothing is kept has to be looked at anew: another one, unbound or bound just now, or
+    marked just now for a rebuild, by whomever."""
+    if old.uid != new.uid or not (old.is_bound and new.is_bound):
+        return True
+    is_sent_on = (old.selected_node, old.rebuild_target) != (new.selected_node, new.rebuild_target)
+    return is_sent_on and new.rebuild_target == new.selected_node

@@ -10,116 +10,52 @@ Until then the object is out of bounds: nobody can tell what is left of it.
     failure    the pod's attempt failed, or the provisioner gave its claims back (removed their selected-node)
     deletion   the object, the pod or all of the claims are gone
     timeout    all claims have been bound for `timeout_s`. Upstream's provisioner does not write an unchanged figure,
-               so that the object of a thin-provisioning driver might never be refreshed. Claims of volumes that are
-               rebuilt elsewhere are bound all along; for them this is the time since Reserve.
+               so that the object of a thin-provisioning driver might never be refreshed
 
 What counts is the resourceVersion: an object is reserved while it has the very one it was reserved with. An object is
 held by one pod at a time, or by several that share a claim which is to be made of it: to such a pod its own claim's
 reservation is no obstacle, and the object is kept until the last of them is done with it. A pod may hold several.
 
-After a restart nothing is reserved, as the KEP has it; the other mode (`ledger.py`) finds its promises again.
+A volume that is rebuilt takes the room until it has arrived, however long that takes (`volumes/rebuilds.py`): until its
+node affinity is set again nothing but that ends the reservation, neither a refresh nor the clock nor what becomes of
+the pod. It ends when the volume went elsewhere, or was refused and does not fit as the object stands.
+
+After a restart nothing is reserved, as the KEP has it, but for rebuilds under way, whose claims are marked. The other
+mode (`ledger.py`) finds all its promises again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
 
-from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
-from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects.storage_v1 import CSIStorageCapacity, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.volumes.attach.refused_attachments import RefusedAttachments
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.capacity.pools import largest_volume
 from tonnage.scheduling.volumes.demand import size_to_make
+from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way, progress_of
 from tonnage.scheduling.volumes.reservations.holds import (
     DEFAULT_TIMEOUT_S,
-    WAITS_FOR_REFRESH,
     Hold,
     Timeouts,
     as_assumed,
     is_refresh,
 )
+from tonnage.scheduling.volumes.reservations.reserved_object import ReservedObject
 
 REFRESH, FAILURE, DELETION, TIMEOUT = "refresh", "failure", "deletion", "timeout"
-
-
-class _Reservation:
-    """One object, held for some claims by a pod, or by several that share one of them."""
-
-    __slots__ = (
-        "capacity",
-        "claims",
-        "is_bound",
-        "is_rebuild",
-        "node_name",
-        "pods",
-        "since",
-        "taken_bytes",
-        "uid",
-        "version",
-        "waited",
-    )
-
-    def __init__(
-        self,
-        capacity: CSIStorageCapacity,
-        version: str,
-        pods: Sequence[PodInfo],
-        claims: Sequence[PersistentVolumeClaim],
-        since: datetime,
-        taken_bytes: int,
-    ) -> None:
-        self.capacity = capacity
-        self.taken_bytes = taken_bytes
-        self.uid = identity(capacity)
-        self.version = version
-        self.pods = {each.uid: each for each in pods}
-        """Who holds it, by uid; the first of them is told."""
-        self.claims = tuple(claims)
-        self.since = since
-        self.waited = {each.key: each.uid for each in claims}
-        """The claims that are still on their way or bound, with their uids; those that were given back are not."""
-        self.node_name = next((each.selected_node for each in claims if each.selected_node), "")
-        self.is_bound = False
-        self.is_rebuild = bool(claims) and all(each.is_bound for each in claims)
-
-    def is_for(self, own: Collection[Key]) -> bool:
-        """Whether claims that are judged as one group have it: they are all it is held for, or are among those."""
-        return bool(self.waited) and (self.waited.keys() <= set(own) or all(key in self.waited for key in own))
-
-    def shares_claims_with(self, claims: Sequence[PersistentVolumeClaim]) -> bool:
-        return any(
-            self.waited.get(each.key) == each.uid and each.selected_node in ("", self.node_name) for each in claims
-        )
-
-    def is_lost(self, claim: PersistentVolumeClaim | None) -> bool:
-        """Whether a claim, as it is now, is no longer going to be made there."""
-        if claim is None or claim.uid != self.waited[claim.key]:
-            return True
-        return bool(self.node_name) and claim.selected_node != self.node_name
-
-    def as_hold(self) -> Hold:
-        why = "waits for its claims to be bound"
-        if self.is_rebuild:
-            why = "its volumes are rebuilt; waits for the object to be refreshed"
-        elif self.is_bound:
-            why = WAITS_FOR_REFRESH
-        return Hold(
-            capacity=self.capacity.key,
-            uid=self.uid,
-            pod=next(iter(self.pods.values())).key,
-            claims=tuple(each.key for each in self.claims),
-            bytes=self.taken_bytes,
-            since=self.since,
-            why=why,
-        )
 
 
 class Reservations:
     """The reserved objects of a cluster: `cluster.index(Reservations)`; by `identity`, their uid."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._storage = cluster.storage
         self._clock = cluster.clock
         self.timeout_s = DEFAULT_TIMEOUT_S
@@ -130,12 +66,15 @@ class Reservations:
         self.reservations_total = 0
         self.resets: dict[str, int] = dict.fromkeys((REFRESH, FAILURE, DELETION, TIMEOUT), 0)
         """Reservations that ended, by cause."""
-        self._by_object: dict[str, _Reservation] = {}
-        self._by_pod: dict[str, dict[str, _Reservation]] = {}
-        self._by_claim: dict[Key, dict[str, _Reservation]] = {}
+        self._by_object: dict[str, ReservedObject] = {}
+        self._by_pod: dict[str, dict[str, ReservedObject]] = {}
+        self._by_claim: dict[Key, dict[str, ReservedObject]] = {}
         self._bound = Timeouts()
         self._storage.on_change(CSIStorageCapacity, self._capacity_changed)
         self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
+        self._storage.on_change(PersistentVolume, self._volume_changed)
+        self._storage.on_change(VolumeAttachment, self._attachment_changed)
+        self._find_rebuilds()
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -186,17 +125,35 @@ class Reservations:
                 named = {each.key for each in assumed}
                 assumed += [each for each in before.claims if each.key in before.waited and each.key not in named]
             self._forget(before)
-        sizes = [size_to_make(each, self._storage, is_rebuild=each.is_bound) for each in assumed]
-        taken_bytes = sum(each.value() for each in sizes if each is not None)
-        made = _Reservation(capacity, known.metadata.resource_version, pods, assumed, since, taken_bytes)
+        self._record(
+            ReservedObject(capacity, known.metadata.resource_version, pods, assumed, since, self._taken(assumed))
+        )
+        self.reservations_total += 1
+
+    def _find_rebuilds(self) -> None:
+        """Keep back what volumes take that were on their way before the scheduler started: all they may be made of."""
+        found: dict[str, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
+        for claim in self._storage.claims:
+            volume = self._storage.volumes.get(claim.spec.volume_name) if claim.is_bound else None
+            if volume is not None and is_on_its_way(claim, volume):
+                for each in self._cluster.index(CapacityIndex).objects_at(claim.class_name, claim.selected_node):
+                    found.setdefault(identity(each), (each, []))[1].append(claim)
+        for each, claims in found.values():
+            version, now = each.metadata.resource_version, self._clock.now()
+            self._record(ReservedObject(each, version, (), claims, now, self._taken(claims)))
+
+    def _taken(self, claims: Sequence[PersistentVolumeClaim]) -> int:
+        sizes = [size_to_make(each, self._storage, is_rebuild=each.is_bound) for each in claims]
+        return sum(each.value() for each in sizes if each is not None)
+
+    def _record(self, made: ReservedObject) -> None:
         self._by_object[made.uid] = made
         for uid in made.pods:
             self._by_pod.setdefault(uid, {})[made.uid] = made
         for key in made.waited:
             self._by_claim.setdefault(key, {})[made.uid] = made
-        self.reservations_total += 1
-        self._judge_bound(made)
         self._tell_changed(made.uid)
+        self._judge(made)
 
     def release(self, pod_uid: str) -> None:
         """Unreserve: the pod's attempt failed. What another pod has reserved, since or as well, stays with it."""
@@ -221,7 +178,12 @@ class Reservations:
         if new is not None:
             held = self._by_object.get(identity(new))
             if held is not None and is_refresh(held.version, new):
-                self._end(held, REFRESH)
+                if held.is_under_way:
+                    held.version = new.metadata.resource_version
+                    self._tell_changed(held.uid)
+                    self._judge(held)
+                else:
+                    self._end(held, REFRESH)
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         known = new or old
@@ -230,34 +192,77 @@ class Reservations:
         for held in list(self._by_claim[known.key].values()):
             if held.is_lost(new):
                 is_gone = new is None or new.uid != held.waited[new.key]
-                del held.waited[known.key]
-                _unfile(self._by_claim, known.key, held)
-                if not held.waited:
-                    self._end(held, DELETION if is_gone else FAILURE)
+                if self._lose(held, known.key, DELETION if is_gone else FAILURE):
                     continue
-            self._judge_bound(held)
+            self._judge(held)
 
-    def _judge_bound(self, held: _Reservation) -> None:
-        """The wait for a refresh begins when the last of the claims is bound."""
+    def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        known = new or old
+        owner = known.spec.claim_ref if known is not None else None
+        for held in list(self._by_claim.get(owner.key, {}).values()) if owner is not None else ():
+            if owner is not None and owner.key in held.rebuilds:
+                if new is None and self._lose(held, owner.key, DELETION):
+                    continue
+                self._judge(held)
+
+    def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
+        volume = self._storage.volumes.get(new.spec.source.persistent_volume_name) if new is not None else None
+        if volume is not None:
+            self._volume_changed(volume, volume)
+
+    def _lose(self, held: ReservedObject, key: Key, cause: str) -> bool:
+        """A claim is no longer going to be made there; True if it was the last, so that this is the end."""
+        del held.waited[key]
+        _unfile(self._by_claim, key, held)
+        if not held.waited:
+            self._end(held, cause)
+        return not held.waited
+
+    def _judge(self, held: ReservedObject) -> None:
+        """The wait for a refresh begins when the last of the claims is bound, and the last rebuild is over."""
         claims = {each.key: each for each in held.claims}
+        under_way = []
+        for key in held.rebuilds & held.waited.keys():
+            volume = self._storage.volumes.get(claims[key].spec.volume_name)
+            progress = progress_of(self._cluster, volume, held.node_name) if volume is not None else Progress.UNDER_WAY
+            if progress is Progress.ELSEWHERE and self._lose(held, key, FAILURE):
+                return
+            if progress is Progress.UNDER_WAY:
+                under_way.append(claims[key])
+        held.is_under_way = bool(under_way)
+        if (
+            under_way
+            and len(under_way) == len(held.waited)
+            and all(self._is_hopeless(held, each) for each in under_way)
+        ):
+            self._end(held, FAILURE)
+            return
         is_bound = all((self._storage.claims.get(key) or claims[key]).is_bound for key in held.waited)
+        is_bound = is_bound and not under_way
         if is_bound and not held.is_bound:
             self._bound.begin(held.uid, self._clock.monotonic())
         elif held.is_bound and not is_bound:
             self._bound.stop(held.uid)
         held.is_bound = is_bound
 
+    def _is_hopeless(self, held: ReservedObject, claim: PersistentVolumeClaim) -> bool:
+        """A rebuild that was refused, and does not fit as the object stands."""
+        if not self._cluster.index(RefusedAttachments).has(claim.spec.volume_name, held.node_name):
+            return False
+        size, now = size_to_make(claim, self._storage, is_rebuild=True), self._storage.capacities.get(held.capacity.key)
+        return size is not None and largest_volume(now or held.capacity) < size.value()
+
     # -- ends ---------------------------------------------------------------------------------------------------------
 
     def _end_all_of(self, pod_uid: str, cause: str) -> None:
         for held in list(self._by_pod.get(pod_uid, {}).values()):
-            if len(held.pods) > 1:
+            if len(held.pods) > 1 or held.is_under_way:
                 del held.pods[pod_uid]
                 _unfile(self._by_pod, pod_uid, held)
             else:
                 self._end(held, cause)
 
-    def _end(self, held: _Reservation, cause: str) -> None:
+    def _end(self, held: ReservedObject, cause: str) -> None:
         self._forget(held)
         self.resets[cause] += 1
         self._tell_changed(held.uid)
@@ -265,7 +270,7 @@ class Reservations:
         for released in self.on_released:
             released(now if now is not None and identity(now) == held.uid else held.capacity)
 
-    def _forget(self, held: _Reservation) -> None:
+    def _forget(self, held: ReservedObject) -> None:
         del self._by_object[held.uid]
         for pod_uid in held.pods:
             _unfile(self._by_pod, pod_uid, held)
@@ -278,7 +283,7 @@ class Reservations:
             changed(uid)
 
 
-def _unfile(index: dict[str, dict[str, _Reservation]], name: str, held: _Reservation) -> None:
+def _unfile(index: dict[str, dict[str, ReservedObject]], name: str, held: ReservedObject) -> None:
     filed = index[name]
     del filed[held.uid]
     if not filed:

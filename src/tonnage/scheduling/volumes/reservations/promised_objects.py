@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import INCLUDED_CLAIMS, CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import row_numbers
+from tonnage.scheduling.volumes.attach.refused_attachments import RefusedAttachments
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.rebuilds import Progress, progress_of
 from tonnage.scheduling.volumes.reservations.holds import is_refresh
 from tonnage.scheduling.volumes.reservations.promises import Promise
 
@@ -92,10 +95,11 @@ class PromisedObjects:
         told = capacity.metadata.annotations.get(INCLUDED_CLAIMS)
         return told is not None and claim_uid in told.split(",")
 
-    def is_rebuilt(self, promise: Promise) -> bool:
-        """Whether the driver has set the node affinity of a volume to where it was to be rebuilt (KEP-5381)."""
-        volume = self._cluster.storage.volumes.get(promise.claim.spec.volume_name)
-        row = self._cluster.row_of.get(promise.node_name)
-        node = self._cluster.nodes[row] if row is not None else None
-        required = volume.spec.node_affinity.required if volume is not None else None
-        return node is not None and required is not None and required.matches(node.name, node.metadata.labels)
+    def progress(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None = None) -> Progress:
+        """How far the rebuild of a claim's volume has come, as the volume is now, or as it is handed in."""
+        known = volume or self._cluster.storage.volumes.get(claim.spec.volume_name)
+        return Progress.UNDER_WAY if known is None else progress_of(self._cluster, known, claim.selected_node)
+
+    def is_refused(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether the node that a claim's volume is on its way to could not attach it."""
+        return self._cluster.index(RefusedAttachments).has(claim.spec.volume_name, claim.selected_node)

@@ -1,0 +1,93 @@
+"""One capacity object that is kept back whole: by whom, for which claims, and how far those have come.
+
+`object_reservations.py` says when a reservation begins and ends; this is what it writes into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.reservations.holds import WAITS_FOR_REFRESH, Hold
+
+
+class ReservedObject:
+    """One object, held for some claims by a pod, or by several that share one of them."""
+
+    __slots__ = (
+        "capacity",
+        "claims",
+        "is_bound",
+        "is_under_way",
+        "node_name",
+        "pods",
+        "rebuilds",
+        "since",
+        "taken_bytes",
+        "uid",
+        "version",
+        "waited",
+    )
+
+    def __init__(
+        self,
+        capacity: CSIStorageCapacity,
+        version: str,
+        pods: Sequence[PodInfo],
+        claims: Sequence[PersistentVolumeClaim],
+        since: datetime,
+        taken_bytes: int,
+    ) -> None:
+        self.capacity = capacity
+        self.taken_bytes = taken_bytes
+        self.uid = identity(capacity)
+        self.version = version
+        self.pods = {each.uid: each for each in pods}
+        """Who holds it, by uid; the first of them is told. Nobody, for a rebuild that outlives its pod."""
+        self.claims = tuple(claims)
+        self.since = since
+        self.waited = {each.key: each.uid for each in claims}
+        """The claims that are still on their way or bound, with their uids; those that were given back are not."""
+        self.node_name = next((each.selected_node for each in claims if each.selected_node), "")
+        self.is_bound = False
+        self.rebuilds = {each.key for each in claims if each.is_bound}
+        self.is_under_way = False
+        """A volume that is rebuilt has not arrived."""
+
+    def is_for(self, own: Collection[Key]) -> bool:
+        """Whether claims that are judged as one group have it: they are all it is held for, or are among those."""
+        return bool(self.waited) and (self.waited.keys() <= set(own) or all(key in self.waited for key in own))
+
+    def shares_claims_with(self, claims: Sequence[PersistentVolumeClaim]) -> bool:
+        return any(
+            self.waited.get(each.key) == each.uid and each.selected_node in ("", self.node_name) for each in claims
+        )
+
+    def is_lost(self, claim: PersistentVolumeClaim | None) -> bool:
+        """Whether a claim, as it is now, is no longer going to be made there."""
+        if claim is None or claim.uid != self.waited[claim.key]:
+            return True
+        return bool(self.node_name) and claim.selected_node != self.node_name
+
+    def as_hold(self) -> Hold:
+        why = "waits for its claims to be bound"
+        if self.is_under_way:
+            why = "waits for its volumes to be rebuilt"
+        elif self.rebuilds and self.is_bound:
+            why = "its volumes are rebuilt; waits for the object to be refreshed"
+        elif self.is_bound:
+            why = WAITS_FOR_REFRESH
+        return Hold(
+            capacity=self.capacity.key,
+            uid=self.uid,
+            pod=next((each.key for each in self.pods.values()), ""),
+            claims=tuple(each.key for each in self.claims),
+            bytes=self.taken_bytes,
+            since=self.since,
+            why=why,
+        )
