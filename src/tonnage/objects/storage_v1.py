@@ -25,6 +25,10 @@ INCLUDED_CLAIMS = "tonnage.dev/included-claims"
 """Annotation of a capacity object: uids of the claims whose volumes, made lately, its figures are known to include."""
 
 
+CAPACITY_GROUP = "tonnage.dev/capacity-group"
+"""Annotation of a StorageClass: classes of one driver with the same value draw from the same pools."""
+
+
 class StorageClass(Object):
     """A recipe for volumes. Without `allowed_topologies` they may be made anywhere."""
 
@@ -40,6 +44,11 @@ class StorageClass(Object):
     def waits_for_consumer(self) -> bool:
         """Volumes are chosen once a pod is placed, not before."""
         return self.volume_binding_mode == "WaitForFirstConsumer"
+
+    @property
+    def capacity_group(self) -> str:
+        """The name of the group of classes that it shares its pools with; empty for none."""
+        return self.metadata.annotations.get(CAPACITY_GROUP, "").strip()
 
 
 class TokenRequest(Record):

@@ -14,7 +14,14 @@ from typing import Any
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_NODE
-from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
+from tonnage.objects.storage_v1 import (
+    CAPACITY_GROUP,
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    StorageClass,
+    VolumeAttachment,
+)
 from tonnage.testing.builders import Doc, pod
 
 DRIVER = "csi.example"
@@ -29,8 +36,10 @@ def storage_class(
     provisioner: str = DRIVER,
     delayed: bool = True,
     topologies: Iterable[Mapping[str, Iterable[str]]] = (),
+    group: str = "",
 ) -> StorageClass:
-    """A class. `topologies` are its allowed ones: any of the maps, each label key to the values it may have."""
+    """A class. `topologies` are its allowed ones: any of the maps, each label key to the values it may have. Classes of
+    one `group` draw from the same pools."""
     terms = [
         {"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in term.items()]}
         for term in topologies
@@ -39,7 +48,7 @@ def storage_class(
         StorageClass,
         {
             "kind": "StorageClass",
-            "metadata": meta(name),
+            "metadata": meta(name, annotations={CAPACITY_GROUP: group} if group else {}),
             "provisioner": provisioner,
             "volumeBindingMode": "WaitForFirstConsumer" if delayed else "Immediate",
             **({"allowedTopologies": terms} if terms else {}),

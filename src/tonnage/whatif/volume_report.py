@@ -30,7 +30,7 @@ from tonnage.scheduling.volumes.explain.account_entries import (
 from tonnage.scheduling.volumes.explain.nearest_miss import amount, amounts
 from tonnage.scheduling.volumes.packing import UNBOUNDED
 
-_HEADS = ("CLAIM", "KIND", "OF", "POOLS", "TAKES", "FIT", "HELD", "SLOTS")
+_HEADS = ("CLAIM", "KIND", "OF", "GROUP", "POOLS", "TAKES", "FIT", "HELD", "SLOTS")
 _KEPT_HEADS = ("CLAIM", "KIND", "OF")
 """Shown whether they say anything or not."""
 _WHOLE_HEADS = ("KIND", "POOLS", "TAKES", "FIT", "SLOTS")
@@ -93,7 +93,7 @@ def _cells(each: ClaimAccount) -> tuple[str, ...]:
     pools = amounts(pool for pool in supply.room.pools if pool < UNBOUNDED)
     if supply.room.claim_limit < UNBOUNDED:
         pools += f"{', ' if pools else ''}volumes up to {amount(supply.room.claim_limit)}"
-    return (each.kind, pools, _takes(each), supply.grade, _held(each), _slots(each), each.claim)
+    return (each.kind, supply.group, pools, _takes(each), supply.grade, _held(each), _slots(each), each.claim)
 
 
 def _lines(group: _Group, named: Callable[[Sequence[str]], str]) -> Iterable[tuple[str, ...]]:

@@ -37,8 +37,8 @@ INDEXES: Final[tuple[type, ...]] = (
     AttachedVolumes,
     RefusedAttachments,
     MountedDisks,
-    Reservations,
-    Ledger,  # reads the capacity index
+    Reservations,  # read the capacity index, as the next does
+    Ledger,
 )
 
 

@@ -59,6 +59,12 @@ from tonnage.scheduling.volumes.attach.refused_attachments import RefusedAttachm
 from tonnage.scheduling.volumes.bind_volumes import Assumed
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.capacity.joint_capacity import (
+    JoinedCapacity,
+    members_of,
+    promised_of_members,
+    room_of_members,
+)
 from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import Policy
 from tonnage.scheduling.volumes.demand import Demand, demand_of
@@ -263,10 +269,14 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return
         is_object = self.reservation is Reservation.OBJECT
         kept: Reservations | Ledger = cycle.cluster.index(Reservations) if is_object else cycle.cluster.index(Ledger)
+        groups = cycle.cluster.index(CapacityIndex).groups
         by_object: dict[Key, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
         for each in plan.provisions:
             if each.capacity is not None:
-                by_object.setdefault(each.capacity.key, (each.capacity, []))[1].append(each.claim)
+                # The ledger finds siblings itself: it has to, after a restart as well.
+                siblings = groups.siblings(each.capacity) if is_object else ()
+                for capacity in (each.capacity, *siblings):
+                    by_object.setdefault(capacity.key, (capacity, []))[1].append(each.claim)
         for capacity, claims in by_object.values():
             kept.reserve(capacity, cycle.pod, claims)
 
@@ -314,26 +324,30 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if not self.is_joint:
             return Policy(room_without_gate, lambda each: scored_capacity(each, with_pools=False))
         legacy, index = self._capacity.legacy_pools, cluster.index(CapacityIndex)
-        is_reserved, promised = None, None
+        is_reserved: Callable[[CSIStorageCapacity, Collection[Key]], bool] | None = None
+        promised: Callable[[CSIStorageCapacity, Collection[Key]], Sizes] | None = None
         if self.reservation is Reservation.OBJECT:
             reservations = cluster.index(Reservations)
             reservations.timeout_s = float(self._capacity.reservation_timeout_seconds)
-            is_reserved = reservations.is_reserved
             _once(reservations.on_change, index.held_differs)
+
+            def is_reserved(capacity: CSIStorageCapacity, own: Collection[Key]) -> bool:
+                return any(reservations.is_reserved(each, own) for each in members_of(capacity))
+
         elif self.reservation is Reservation.LEDGER:
             ledger = cluster.index(Ledger)
             ledger.timeout_s = float(self._capacity.reservation_timeout_seconds)
             _once(ledger.on_change, index.held_differs)
 
             def promised(capacity: CSIStorageCapacity, own: Collection[Key]) -> Sizes:
-                uid = identity(capacity)
-                if not own:
-                    return ledger.promised(uid)
-                return descending(size for key, size in ledger.promises(uid).items() if key not in own)
+                if not own and not isinstance(capacity, JoinedCapacity):
+                    return ledger.promised(identity(capacity))
+                promises = promised_of_members(capacity, lambda each: ledger.promises(identity(each)))
+                return descending(size for key, size in promises.items() if key not in own)
 
         return Policy(
-            lambda each: room_of(each, legacy),
-            lambda each: scored_capacity(each, with_pools=True),
+            lambda joined: room_of_members(joined, lambda each: room_of(each, legacy)),
+            lambda joined: min(scored_capacity(each, with_pools=True) for each in members_of(joined)),
             is_reserved,
             promised,
             Grade.GUARANTEED if self._capacity.pool_fit is PoolFit.GUARANTEED else Grade.POSSIBLE,

@@ -29,7 +29,8 @@ _NOTHING = Quantity.from_int(0)
 
 
 class Group(NamedTuple):
-    """Claims of one class whose volumes are to be made together: `sizes` in bytes, descending."""
+    """Claims of one class, or of several that share their pools (`joint_name`), whose volumes are to be made together:
+    `sizes` in bytes, descending."""
 
     class_name: str
     sizes: Sizes

@@ -3,7 +3,7 @@
 | event                     | as upstream                              | with CSIStorageCapacityV2, also         |
 | claim added or changed    | if the pod mounts it                     |                                         |
 | volume added or changed   | always; here not if another claim has it |                                         |
-| class added or changed    | added; its topologies changed            |                                         |
+| class added or changed    | added; its topologies changed            | its capacity group changed              |
 | node added or changed     | added; its labels changed                | deleted; cordoned, or back              |
 | CSINode added or changed  | added; its migrated plugins changed      |                                         |
 | CSIDriver changed         | capacity off, for inline volumes         | it rebuilds volumes now (or when added) |
@@ -41,6 +41,8 @@ def volume_binding_events(gates: Gates, *, reserves: bool) -> Iterator[EventHint
     if enhanced:
         capacity_hint = after_reserved_capacity_change if reserves else after_pools_change
     yield ClusterEvent(EventResource.STORAGE_CLASS, _COMES_OR_CHANGES), after_class_change
+    if enhanced:
+        yield ClusterEvent(EventResource.STORAGE_CLASS, ActionType.UPDATE), after_group_change
     yield ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _COMES_OR_CHANGES), after_claim_change
     yield ClusterEvent(EventResource.PERSISTENT_VOLUME, _COMES_OR_CHANGES), after_volume_change
     yield ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL), None
@@ -116,6 +118,11 @@ def after_reserved_capacity_change(
 ) -> Hint:
     """Whatever changed, or nothing: what was reserved of it may be free."""
     return QUEUE if _may_use(pod, new.storage_class_name) else SKIP
+
+
+def after_group_change(pod: PodInfo, event: ClusterEvent, old: StorageClass, new: StorageClass) -> Hint:
+    """A class shares its pools with others than before: what was held of theirs may be free for it, and for them."""
+    return QUEUE if pod.has_claims and old.capacity_group != new.capacity_group else SKIP
 
 
 def after_node_leaves(pod: PodInfo, event: ClusterEvent, old: Node, new: Node | None) -> Hint:

@@ -8,7 +8,8 @@ A pod's `Demand` is judged in upstream's order (FindPodVolumes), each step over 
       a class that makes volumes, allowed to make them here          else  didn't find available persistent volumes
       room in a capacity object                                      else  did not have enough free storage
 
-Room is judged jointly (KEP-5925): all claims of a class must fit one object that is not reserved. Without the gate each
+Room is judged jointly (KEP-5925): all claims of a class must fit one object that is not reserved; those of classes that
+share their pools (`capacity/groups.py`) are one group. Without the gate each
 claim is on its own, as in kube-scheduler 1.36. Where free volumes exist, rows differ in which claims are left to be
 made; rows alike in that are judged together.
 """
@@ -29,7 +30,9 @@ from tonnage.scheduling.cluster.columns import Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.node_matching import in_topology
 from tonnage.scheduling.framework import Bits
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
+from tonnage.scheduling.volumes.capacity.groups import GroupName
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.capacity.joint_capacity import joint_name, member_of
 from tonnage.scheduling.volumes.capacity.reading import Policy
 from tonnage.scheduling.volumes.demand import Demand, Group, by_size, counted_bytes
 from tonnage.scheduling.volumes.migrated_affinity import reachable
@@ -57,7 +60,8 @@ class ProvisioningDemand(NamedTuple):
     places: tuple[int, ...]
     """For each claim its place in `units`; -1 for one whose room nobody keeps count of."""
     units: tuple[Group, ...]
-    """What is looked for in one capacity object: all claims of a class, or without the gate each claim."""
+    """What is looked for in one capacity object: all claims of a class or of a group of classes, or without the gate
+    each claim."""
     topologies: tuple[tuple[TopologySelectorTerm, ...], ...]
     is_hopeless: bool
     """One of them is of a class that makes no volumes."""
@@ -82,7 +86,8 @@ class VolumeFit:
         """What it takes to make volumes for these claims."""
         storage, is_joint = self.cluster.storage, self.is_joint
         topologies: list[tuple[TopologySelectorTerm, ...]] = []
-        names: list[str] = []
+        keys: list[str | GroupName] = []
+        names: list[list[str]] = []
         sizes: list[list[int]] = []
         places: list[int] = []
         order: list[tuple[str, int, tuple[TopologySelectorTerm, ...]]] = []
@@ -97,17 +102,19 @@ class VolumeFit:
             size = counted_bytes(claim, storage, is_rebuild=claim.is_bound)
             if size is None:
                 places.append(-1)
-            elif is_joint and name in names:
-                place = names.index(name)
+            elif is_joint and (key := self.index.groups.of(name) or name) in keys:
+                place = keys.index(key)
+                names[place].append(name)
                 sizes[place].append(size)
                 places.append(place)
             else:
                 places.append(len(names))
-                names.append(name)
+                keys.append(key if is_joint else name)
+                names.append([name])
                 sizes.append([size])
             if not is_joint:
                 order.append((name, places[-1], of_class.allowed_topologies if of_class is not None else ()))
-        units = tuple([Group(name, descending(each)) for name, each in zip(names, sizes, strict=True)])
+        units = tuple([Group(joint_name(each), descending(of)) for each, of in zip(names, sizes, strict=True)])
         return ProvisioningDemand(tuple(claims), tuple(places), units, tuple(topologies), is_hopeless, tuple(order))
 
     def all_provisioned(self, demand: Demand) -> ProvisioningDemand:
@@ -274,8 +281,9 @@ class VolumeFit:
         ]
         return tuple(
             [
-                Provision(claim, chosen[place] if place >= 0 else None, claim.key in rebuilt)
+                Provision(claim, member_of(of, claim.class_name) if of is not None else None, claim.key in rebuilt)
                 for claim, place in zip(provisioning.claims, provisioning.places, strict=True)
+                for of in (chosen[place] if place >= 0 else None,)
             ]
         )
 

@@ -229,9 +229,23 @@ class ClassCapacity:
         wider[: len(layer)] = layer
         return wider
 
+    def live(self) -> list[Entry]:
+        """The objects that are there, in no order."""
+        gone = set(self._free)
+        return [entry for number, entry in enumerate(self.entries) if number not in gone]
+
     # -- changing -----------------------------------------------------------------------------------------------------
 
     def add(self, entry: Entry) -> None:
+        self.put_in(entry)
+        if len(entry.rows) > _FEW_ROWS:
+            self.rebuild()
+            return
+        for row in entry.rows.tolist():
+            self._enter(row, entry)
+
+    def put_in(self, entry: Entry) -> None:
+        """Give an object its number and read it; where it is reached from is laid out by whoever calls."""
         if self._free:
             entry.number = self._free.pop()
             self.entries[entry.number] = entry
@@ -242,11 +256,6 @@ class ClassCapacity:
             if entry.number >= len(reading.rooms):
                 reading.grow(2 * len(reading.rooms))
             reading.write(entry.number, entry.capacity)
-        if len(entry.rows) > _FEW_ROWS:
-            self.rebuild()
-            return
-        for row in entry.rows.tolist():
-            self._enter(row, entry)
 
     def rewrite(self, entry: Entry) -> None:
         """An object says something new about its room."""
@@ -257,10 +266,14 @@ class ClassCapacity:
         for reading in self._readings.values():
             reading.write_holds(entry.number, entry.capacity)
 
-    def drop(self, entry: Entry) -> None:
+    def take_out(self, entry: Entry) -> None:
+        """The other way round."""
         self._free.append(entry.number)
         for reading in self._readings.values():
             reading.write(entry.number, None)
+
+    def drop(self, entry: Entry) -> None:
+        self.take_out(entry)
         if len(entry.rows) > _FEW_ROWS:
             self.rebuild()
             return
@@ -282,10 +295,7 @@ class ClassCapacity:
 
     def rebuild(self) -> None:
         """Lay all objects out over their rows anew."""
-        gone = set(self._free)
-        live = sorted(
-            (entry for number, entry in enumerate(self.entries) if number not in gone), key=lambda each: each.key
-        )
+        live = sorted(self.live(), key=lambda each: each.key)
         self.layers = []
         if not live:
             return

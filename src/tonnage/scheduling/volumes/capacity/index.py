@@ -27,6 +27,8 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.cluster.node_matching import selected
 from tonnage.scheduling.volumes.capacity.class_capacity import ClassCapacity, Entry, identity
+from tonnage.scheduling.volumes.capacity.groups import CapacityGroups
+from tonnage.scheduling.volumes.capacity.joint_capacity import JointCapacity, class_names_in
 
 _Anchor = tuple[str, str]
 _NO_ROWS: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
@@ -40,6 +42,10 @@ class CapacityIndex:
         self._classes: dict[str, ClassCapacity] = {}
         self._entries: dict[Key, Entry] = {}
         self._by_identity: dict[str, Entry] = {}
+        self.groups = CapacityGroups(cluster.storage)
+        """Classes that share their pools."""
+        self._joint: dict[str, JointCapacity] = {}
+        """Objects of several classes of a group, by the classes' names (`joint_name`)."""
         self._anchored: dict[_Anchor, dict[Key, Entry]] = {}
         """Objects by a label that a node must have for them to reach it; those that insist on none are under ""."""
         self._seen = cluster.node_changes.tick
@@ -50,12 +56,23 @@ class CapacityIndex:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def of(self, class_name: str) -> ClassCapacity:
-        """The objects of a class, true for the nodes as they are now."""
+        """The objects of a class, or the joined ones of several (`joint_name`), true for the nodes as they are now."""
         if self._seen != self._cluster.node_changes.tick:
             self._follow_nodes()
         found = self._classes.get(class_name)
         if found is None:
+            names = class_names_in(class_name)
+            if len(names) > 1:
+                return self._joint_of(class_name, names)
             found = self._classes[class_name] = ClassCapacity(self._cluster)
+        return found
+
+    def _joint_of(self, name: str, class_names: list[str]) -> JointCapacity:
+        found = self._joint.get(name)
+        if found is None:
+            found = self._joint[name] = JointCapacity(self._cluster, [self.of(each) for each in class_names])
+        if found.is_stale:
+            found.follow()
         return found
 
     def objects_at(self, class_name: str, node_name: str) -> tuple[CSIStorageCapacity, ...]:
@@ -79,6 +96,8 @@ class CapacityIndex:
         entry = self._by_identity.get(uid)
         if entry is not None:
             self._classes[entry.class_name].held_differs(entry)
+            for joint in self._joint.values():
+                joint.held_of_member_differs(uid)
             self._cluster.note_rows(entry.rows)
 
     # -- objects that change ------------------------------------------------------------------------------------------
@@ -98,6 +117,8 @@ class CapacityIndex:
         self._by_identity[identity(new)] = entry
         entry.capacity = new
         self._classes[entry.class_name].rewrite(entry)
+        for joint in self._joint.values():
+            joint.member_changed(new)
         self._cluster.note_rows(entry.rows)
 
     def _add(self, new: CSIStorageCapacity) -> None:
@@ -108,6 +129,7 @@ class CapacityIndex:
         for anchor in _anchors(new.node_topology):
             self._anchored.setdefault(anchor, {})[new.key] = entry
         of_class.add(entry)
+        self._join_again()
         self._cluster.note_rows(entry.rows)
 
     def _drop(self, entry: Entry) -> None:
@@ -119,7 +141,12 @@ class CapacityIndex:
             if not sharing:
                 del self._anchored[anchor]
         self._classes[entry.class_name].drop(entry)
+        self._join_again()
         self._cluster.note_rows(entry.rows)
+
+    def _join_again(self) -> None:
+        for joint in self._joint.values():
+            joint.is_stale = True
 
     def _rows_of(self, capacity: CSIStorageCapacity) -> npt.NDArray[np.intp]:
         if capacity.node_topology is None:
@@ -133,6 +160,7 @@ class CapacityIndex:
     def _follow_nodes(self) -> None:
         """Bring the rows of nodes that changed since the last look to the objects that reach them now."""
         cluster = self._cluster
+        self._join_again()
         changed = cluster.node_changes.since(self._seen, cluster.size)
         self._seen = cluster.node_changes.tick
         if isinstance(changed, slice) and changed.stop - changed.start == cluster.size > 1:

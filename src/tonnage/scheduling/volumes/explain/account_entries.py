@@ -39,7 +39,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What one capacity object has for all claims of a class together.
+    """What one capacity object has for all claims of a class together, or of a group of classes.
 
     `places` are positions of pools by claim, none if it refuses them; `grade` is how sure it is that they fit, holds of
     others aside.
@@ -52,6 +52,8 @@ class Supply:
     reserved_by: Hold | None = None
     promised: tuple[Hold, ...] = ()
     miss: Miss | None = None
+    group: str = ""
+    """The capacity group of its class: others draw from the same pools."""
 
 
 NO_SUPPLY = Supply()
@@ -82,6 +84,8 @@ class ClaimAccount:
             found["volume"] = self.volume
         if self.kind in (DYNAMIC, REBUILD):
             found["capacity"] = supply.capacity.key if supply.capacity is not None else None
+        if supply.group:
+            found["capacityGroup"] = supply.group
         found["pools"] = [amount(pool) for pool in supply.room.pools if pool < UNBOUNDED]
         if self.size is not None:
             found["size"] = amount(self.size)

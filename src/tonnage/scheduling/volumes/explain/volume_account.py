@@ -20,12 +20,14 @@ import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.columns import Mask
 from tonnage.scheduling.cluster.node_matching import in_topology, matching
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.attach.volume_ids import id_of_claim
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity
+from tonnage.scheduling.volumes.capacity.joint_capacity import class_names_in, member_of, members_of
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.demand import Demand, counted_bytes, size_to_make
 from tonnage.scheduling.volumes.explain.account_entries import (
@@ -40,7 +42,7 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     Supply,
 )
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss, elsewhere, out_of_reach, room_miss
-from tonnage.scheduling.volumes.packing import UNBOUNDED, Sizes, descending
+from tonnage.scheduling.volumes.packing import UNBOUNDED, Sizes
 from tonnage.scheduling.volumes.rebuilds import Rebuild
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
@@ -109,20 +111,20 @@ class VolumeAccount:
     # -- volumes that are to be made ----------------------------------------------------------------------------------
 
     def _made(self, row: int, provisioning: ProvisioningDemand, rebuilt: set[Key]) -> Iterator[ClaimAccount]:
-        supplies: dict[tuple[str, int | None], Supply] = {}
-        for claim in provisioning.claims:
+        supplies: dict[int, Supply] = {}
+        for claim, place in zip(provisioning.claims, provisioning.places, strict=True):
             is_rebuild = claim.key in rebuilt
-            name, size = claim.class_name, counted_bytes(claim, self._storage, is_rebuild=is_rebuild)
             volume, miss = "", self._not_here(claim, row)
             if is_rebuild:
                 volume = claim.spec.volume_name
                 miss = self._unreachable(claim, self._storage.volumes.get(volume), row) or miss
             supply = NO_SUPPLY
-            if size is not None:
-                group = (name, None if self._fit.is_joint else size)
-                if group not in supplies:
-                    supplies[group] = self._supply(row, provisioning, name, size)
-                supply = supplies[group]
+            if place >= 0:
+                if place not in supplies:
+                    supplies[place] = self._supply(row, provisioning, place)
+                supply = supplies[place]
+                if supply.capacity is not None:
+                    supply = replace(supply, capacity=member_of(supply.capacity, claim.class_name))
             kind = REBUILD if is_rebuild else DYNAMIC
             asked = size_to_make(claim, self._storage, is_rebuild=is_rebuild)
             yield ClaimAccount(
@@ -141,18 +143,18 @@ class VolumeAccount:
             return elsewhere(f"class {of_class.name} makes no volumes here (allowedTopologies)")
         return None
 
-    def _supply(self, row: int, provisioning: ProvisioningDemand, class_name: str, size: int) -> Supply:
-        """The object that takes all claims of a class, or the one that comes nearest."""
+    def _supply(self, row: int, provisioning: ProvisioningDemand, place: int) -> Supply:
+        """The object that takes all claims of a unit, or the one that comes nearest."""
+        class_name, sizes = provisioning.units[place]
         objects = self._fit.index.of(class_name)
         numbers = objects.numbers_at(row)
         if not numbers:
-            return Supply(miss=out_of_reach(class_name))
-        claims = {claim.key: claim for claim in provisioning.claims if claim.class_name == class_name}
+            lacking = [each for each in class_names_in(class_name) if not self._fit.index.of(each).numbers_at(row)]
+            return Supply(miss=out_of_reach(" and ".join(lacking)), group=self._group(class_name))
+        at_place = zip(provisioning.claims, provisioning.places, strict=True)
+        claims = {claim.key: claim for claim, at in at_place if at == place}
         counted = {key: counted_bytes(claim, self._storage, is_rebuild=claim.is_bound) for key, claim in claims.items()}
-        sized = {
-            key: each for key, each in counted.items() if each is not None and (self._fit.is_joint or each == size)
-        }
-        sizes = descending(sized.values()) if self._fit.is_joint else (size,)
+        sized = {key: each for key, each in counted.items() if each is not None}
         own = self._own(sized, claims)
         chosen = objects.choice_at(self._fit.policy, sizes, row, own)
         if chosen != NOTHING:
@@ -183,13 +185,19 @@ class VolumeAccount:
         objects, policy = self._fit.index.of(class_name), self._fit.policy
         capacity, room = objects.entries[number].capacity, objects.room_of(policy, number)
         is_reserved = policy.is_reserved is not None and policy.is_reserved(capacity, own)
-        reserved_by = self._cluster.index(Reservations).hold_on(identity(capacity)) if is_reserved else None
+        reserved_by = self._reserved_by(capacity, own) if is_reserved else None
         promised: Sizes = policy.promised(capacity, own) if policy.promised is not None else ()
         promises: tuple[Hold, ...] = ()
         if promised:
-            held = self._cluster.index(Ledger).holds_on(identity(capacity))
-            promises = tuple(hold for hold in held if not set(hold.claims) & set(own))
+            ledger = self._cluster.index(Ledger)
+            held = {hold.claims: hold for each in members_of(capacity) for hold in ledger.holds_on(identity(each))}
+            promises = tuple(hold for hold in held.values() if not set(hold.claims) & set(own))
         holds = (reserved_by,) if reserved_by is not None else promises
+        group, miss = self._group(class_name), None
+        if is_refused:
+            miss = room_miss(capacity, room, sizes, promised, holds, is_reserved=is_reserved)
+            if group:
+                miss = replace(miss, told=f"{miss.told} (capacity group {group})")
         supply = Supply(
             capacity,
             room,
@@ -197,10 +205,21 @@ class VolumeAccount:
             self._grade(room, sizes, promised),
             reserved_by,
             promises,
-            room_miss(capacity, room, sizes, promised, holds, is_reserved=is_reserved) if is_refused else None,
+            miss,
+            group,
         )
         self._supplies[known] = supply
         return supply
+
+    def _reserved_by(self, capacity: CSIStorageCapacity, own: tuple[Key, ...]) -> Hold | None:
+        reservations = self._cluster.index(Reservations)
+        held = [identity(each) for each in members_of(capacity) if reservations.is_reserved(each, own)]
+        return reservations.hold_on(held[0]) if held else None
+
+    def _group(self, class_name: str) -> str:
+        """The name of the capacity group of a class, or of all of several; without the gate nobody asks."""
+        found = self._fit.index.groups.of(class_names_in(class_name)[0]) if self._fit.is_joint else None
+        return found.name if found is not None else ""
 
     def _grade(self, room: Room, sizes: Sizes, promised: Sizes) -> str:
         """How sure the fit is, reservations aside; without the gate nobody asks."""

@@ -23,7 +23,7 @@ are accounted for by `catch_up`, which a decision calls before it asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -71,6 +71,7 @@ class Ledger:
         self._storage.on_change(StorageClass, self._class_changed)
         self._storage.on_change(CSIDriver, self._driver_changed)
         self._storage.on_change(VolumeAttachment, self._attachment_changed)
+        self._objects.on_other_groups(self._groups_changed)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -225,7 +226,7 @@ class Ledger:
             self._settle_on(identity(gone))
         if new is not None:
             if self._objects.put(new):
-                self._stale_classes.add(new.storage_class_name)
+                self._stale_classes.update(self._objects.classes_with(new.storage_class_name))
             self._settle_on(identity(new))
         self._tell(gone)
 
@@ -238,6 +239,9 @@ class Ledger:
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
         self._stale_classes.update(each.name for each in (old, new) if each is not None)
+
+    def _groups_changed(self, class_names: Collection[str]) -> None:
+        self._stale_classes.update(class_names)
 
     def _driver_changed(self, old: CSIDriver | None, new: CSIDriver | None) -> None:
         names = {each.name for each in (old, new) if each is not None}
@@ -290,7 +294,8 @@ class Ledger:
                 self._settle(promise)
 
     def _settle(self, promise: Promise) -> None:
-        """Charge a promise to the objects it is to be charged to now; end it if the one it was charged to shows it."""
+        """Charge a promise to the objects it is to be charged to now; end it if the one it was charged to shows it, and
+        those that draw from the same pools do too."""
         if promise.is_rebuild:
             progress = self._objects.progress(promise.claim)
             if progress is Progress.ELSEWHERE:
@@ -302,10 +307,11 @@ class Ledger:
             elif promise.made_tick is None:
                 promise.made_tick, promise.made_at = self._objects.tick, self._clock.now()
                 self._waits.begin(promise.key, self._clock.monotonic())
-        objects = self._objects.charged_to(promise)
+        of_class = self._objects.charged_to(promise)
+        objects = [*of_class, *self._objects.shared_with(of_class)]
         unaware = [each for each in objects if not self._is_shown(promise, each)]
         if len(unaware) < len(objects):
-            if not unaware and [promise.named] == [identity(each) for each in objects]:
+            if not unaware and [promise.named] == [identity(each) for each in of_class]:
                 self.resets_total += 1
                 self._drop(promise)
                 return

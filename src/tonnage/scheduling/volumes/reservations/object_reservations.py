@@ -12,6 +12,9 @@ Until then the object is out of bounds: nobody can tell what is left of it.
     timeout    all claims have been bound for `timeout_s`. Upstream's provisioner does not write an unchanged figure,
                so that the object of a thin-provisioning driver might never be refreshed
 
+Where classes share their pools (`capacity/groups.py`), the objects of the other classes for the same topology are held
+with it, each until it is refreshed itself.
+
 What counts is the resourceVersion: an object is reserved while it has the very one it was reserved with. An object is
 held by one pod at a time, or by several that share a claim which is to be made of it: to such a pod its own claim's
 reservation is no obstacle, and the object is kept until the last of them is done with it. A pod may hold several.
@@ -72,6 +75,8 @@ class Reservations:
         self._bound = Timeouts()
         self._storage.on_change(CSIStorageCapacity, self._capacity_changed)
         self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
+        self._groups = cluster.index(CapacityIndex).groups
+        self._groups.on_change.append(self._groups_changed)
         self._storage.on_change(PersistentVolume, self._volume_changed)
         self._storage.on_change(VolumeAttachment, self._attachment_changed)
         self._find_rebuilds()
@@ -137,7 +142,8 @@ class Reservations:
             volume = self._storage.volumes.get(claim.spec.volume_name) if claim.is_bound else None
             if volume is not None and is_on_its_way(claim, volume):
                 for each in self._cluster.index(CapacityIndex).objects_at(claim.class_name, claim.selected_node):
-                    found.setdefault(identity(each), (each, []))[1].append(claim)
+                    for shared in (each, *self._groups.siblings(each)):
+                        found.setdefault(identity(shared), (shared, []))[1].append(claim)
         for each, claims in found.values():
             version, now = each.metadata.resource_version, self._clock.now()
             self._record(ReservedObject(each, version, (), claims, now, self._taken(claims)))
@@ -184,6 +190,30 @@ class Reservations:
                     self._judge(held)
                 else:
                     self._end(held, REFRESH)
+            if old is None or _is_elsewhere(old, new):
+                for sibling in self._groups.siblings(new):
+                    self._hold_siblings(sibling)
+
+    def _groups_changed(self, class_names: Collection[str]) -> None:
+        """Classes share their pools with others than before: what is held of one is held of its siblings of now."""
+        of_classes = [each for each in self._by_object.values() if each.capacity.storage_class_name in class_names]
+        for held in of_classes:
+            sharing = self._groups.classes_with(held.capacity.storage_class_name)
+            if held.uid in self._by_object and not any(each.class_name in sharing for each in held.claims):
+                self._end(held, DELETION)
+        for held in of_classes:
+            self._hold_siblings(held.capacity)
+
+    def _hold_siblings(self, capacity: CSIStorageCapacity) -> None:
+        """Hold those of a reserved object that are not: nobody knows whether they show what it is reserved for."""
+        held = self._by_object.get(identity(capacity))
+        if held is None or not any(each.class_name == capacity.storage_class_name for each in held.claims):
+            return
+        claims = [each for each in held.claims if each.key in held.waited]
+        for sibling in self._groups.siblings(capacity):
+            if identity(sibling) not in self._by_object:
+                version, pods = sibling.metadata.resource_version, list(held.pods.values())
+                self._record(ReservedObject(sibling, version, pods, claims, held.since, self._taken(claims)))
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         known = new or old
@@ -281,6 +311,12 @@ class Reservations:
     def _tell_changed(self, uid: str) -> None:
         for changed in self.on_change:
             changed(uid)
+
+
+def _is_elsewhere(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
+    """Another object, or one for other nodes or another class than before."""
+    places = [(identity(each), each.storage_class_name, each.node_topology) for each in (old, new)]
+    return places[0] != places[1]
 
 
 def _unfile(index: dict[str, dict[str, ReservedObject]], name: str, held: ReservedObject) -> None:

@@ -4,12 +4,13 @@ The object that Reserve named is charged as long as it reaches the node; a promi
 object of its class that does, because any of them may be what the driver takes from. Once the volume is made, an object
 that is refreshed or created later shows what the volume took, and is charged no more. Refreshes are counted here, so
 that "later" means what it says however coarse the clock is. A provisioner that says which claims its figures include
-(`tonnage.dev/included-claims`) is believed, whatever has been seen of the claim.
+(`tonnage.dev/included-claims`) is believed, whatever has been seen of the claim. Objects of other classes that draw
+from the same pools (`capacity/groups.py`) are charged as well, each until it shows the volume itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -82,6 +83,19 @@ class PromisedObjects:
         if named is not None and any(identity(each) == promise.named for each in reaching):
             return (named,)
         return reaching
+
+    def shared_with(self, objects: Sequence[CSIStorageCapacity]) -> Sequence[CSIStorageCapacity]:
+        """Objects of other classes that draw from the same pools as these: they are charged as well."""
+        found = {identity(each): each for charged in objects for each in self._index.groups.siblings(charged)}
+        return list(found.values())
+
+    def classes_with(self, class_name: str) -> Collection[str]:
+        """A class and those that share its pools."""
+        return self._index.groups.classes_with(class_name)
+
+    def on_other_groups(self, listener: Callable[[Collection[str]], None]) -> None:
+        """Tell of the classes whose objects share their pools with others than before."""
+        self._index.groups.on_change.append(listener)
 
     def shows(self, capacity: CSIStorageCapacity, made_tick: int, made_at: datetime) -> bool:
         """Whether an object tells of what a volume took that was made then."""

@@ -1,0 +1,138 @@
+"""StorageClasses that draw from the same disks, because an admin says so: `tonnage.dev/capacity-group: NAME`.
+
+The API cannot tell: each class has capacity objects of its own, and two of them may describe the same pools. Classes of
+one driver with the same annotation are a group. What one of their objects has to give, all of its *siblings* give: the
+objects of the other classes for the same `nodeTopology`. So
+
+    holds       what is reserved or promised of an object is so of its siblings too, each until it shows it itself
+                (`reservations/`)
+    packing     claims of several classes of a group are packed together (`joint_capacity.py`)
+
+Objects of one group for different topologies cannot be the same pools and are no siblings. Groups of different drivers
+are different groups, whatever their names: that is told once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from tonnage import logs
+from tonnage.objects.meta import Key
+from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.storage_v1 import CAPACITY_GROUP, CSIStorageCapacity, StorageClass
+from tonnage.scheduling.cluster.storage import Storage
+
+_log = logs.logger("tonnage.scheduling")
+
+Topology = tuple[tuple[str, str, tuple[str, ...]], ...]
+"""A node topology such that those which mean the same are equal."""
+
+
+class GroupName(NamedTuple):
+    """What tells groups apart."""
+
+    driver: str
+    name: str
+
+
+class CapacityGroups:
+    """Which classes of a cluster share their pools, and which capacity objects are siblings."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.on_change: list[Callable[[Collection[str]], None]] = []
+        """Called with the classes whose objects may have other siblings now, after a class joined or left a group."""
+        self._group_of: dict[str, GroupName] = {}
+        self._classes_of: dict[GroupName, set[str]] = {}
+        self._objects: dict[tuple[str, Topology], dict[Key, CSIStorageCapacity]] = {}
+        self._warned: set[str] = set()
+        for each in storage.classes.values():
+            self._class_changed(None, each)
+        for capacity in storage.capacities.values():
+            self._capacity_changed(None, capacity)
+        storage.on_change(StorageClass, self._class_changed)
+        storage.on_change(CSIStorageCapacity, self._capacity_changed)
+
+    def of(self, class_name: str) -> GroupName | None:
+        return self._group_of.get(class_name)
+
+    def classes_with(self, class_name: str) -> Collection[str]:
+        """The class and all that share its pools."""
+        group = self._group_of.get(class_name)
+        return (class_name,) if group is None else sorted(self._classes_of[group])
+
+    def siblings(self, capacity: CSIStorageCapacity) -> tuple[CSIStorageCapacity, ...]:
+        """The objects of other classes that describe the same pools, in order of their classes and keys."""
+        group = self._group_of.get(capacity.storage_class_name)
+        if group is None or capacity.node_topology is None:
+            return ()
+        topology = canonical(capacity.node_topology)
+        return tuple(
+            each
+            for name in sorted(self._classes_of[group])
+            if name != capacity.storage_class_name
+            for _, each in sorted(self._objects.get((name, topology), {}).items())
+        )
+
+    # -- what storage tells -------------------------------------------------------------------------------------------
+
+    def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
+        known = new or old
+        if known is None:
+            return
+        before, now = self._group_of.get(known.name), _group_of(new)
+        if before == now:
+            return
+        affected = {known.name}
+        for group in (before, now):
+            if group is not None:
+                affected.update(self._classes_of.get(group, ()))
+        if before is not None:
+            del self._group_of[known.name]
+            self._classes_of[before].remove(known.name)
+            if not self._classes_of[before]:
+                del self._classes_of[before]
+        if now is not None:
+            self._group_of[known.name] = now
+            self._classes_of.setdefault(now, set()).add(known.name)
+            self._warn_of_other_drivers(known.name, now)
+        for changed in self.on_change:
+            changed(affected)
+
+    def _warn_of_other_drivers(self, class_name: str, group: GroupName) -> None:
+        """Disks belong to one driver: a group across drivers is a slip, and is told once."""
+        drivers = sorted({each.driver for each in self._classes_of if each.name == group.name})
+        if len(drivers) < 2 or group.name in self._warned:
+            return
+        self._warned.add(group.name)
+        _log.warning(
+            "Classes of different drivers name one capacity group; each driver's classes are a group of their own",
+            object=f"StorageClass {class_name}",
+            field=f"metadata.annotations[{CAPACITY_GROUP}]",
+            value=group.name,
+            drivers=", ".join(drivers),
+            remedy="name the groups of different drivers differently",
+        )
+
+    def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
+        if old is not None and old.node_topology is not None:
+            place = (old.storage_class_name, canonical(old.node_topology))
+            objects = self._objects[place]
+            objects.pop(old.key, None)
+            if not objects:
+                del self._objects[place]
+        if new is not None and new.node_topology is not None:
+            place = (new.storage_class_name, canonical(new.node_topology))
+            self._objects.setdefault(place, {})[new.key] = new
+
+
+def canonical(topology: LabelSelector) -> Topology:
+    """A topology in one spelling: labels are expressions too, and the order of expressions and values says nothing."""
+    labels = [(key, "In", (value,)) for key, value in topology.match_labels.items()]
+    others = [(each.key, each.operator, tuple(sorted(set(each.values)))) for each in topology.match_expressions]
+    return tuple(sorted({*labels, *others}))
+
+
+def _group_of(found: StorageClass | None) -> GroupName | None:
+    name = found.capacity_group if found is not None else ""
+    return GroupName(found.provisioner, name) if found is not None and name else None
