@@ -140,7 +140,10 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
                 registry=registry,
                 is_healthy=elector.is_healthy,
                 is_ready=lambda: program.is_synced,
-                debug={"/debug/reservations": program.reservations.listed},
+                debug={
+                    "/debug/reservations": program.reservations.listed,
+                    "/debug/nominations": program.nominations.listed,
+                },
             ) as address:
                 click.echo(f"serving health and metrics at {address}", err=True)
                 await run_until_signalled(work)

@@ -169,6 +169,8 @@ class SchedulingLoop:
         plugins = diagnosis.rejecting_plugins()
         if outcome is None or outcome.plugin is None:
             message = diagnosis.message(outcome.result.status.message if outcome is not None else "")
+            if held := self._engine.nominations.told(diagnosis):
+                message = f"{message} {held}"
             nomination = withdrawn if outcome is not None and outcome.result.withdraws_nomination else None
             self._start(self._requeue(queued, plugins, "Unschedulable", message, nomination=nomination))
             return

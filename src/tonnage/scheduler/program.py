@@ -25,6 +25,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.binding_api import LiveBindingApi
 from tonnage.scheduler.capacity_reservations import CapacityReservations
 from tonnage.scheduler.context import SchedulerContext
+from tonnage.scheduler.held_nominations import NominationsReport
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics, gauge
 from tonnage.scheduler.pre_bind_waits import PreBindWaits
@@ -100,7 +101,9 @@ class Program:
         self.loop = SchedulingLoop(self.context)
         self.reservations = CapacityReservations(self.engine.held)
         self.metrics.watch(self._state)
+        self.nominations = NominationsReport(self.engine)
         self.metrics.watch(self.reservations.families)
+        self.metrics.watch(self.nominations.families)
         self.metrics.count_plugins(self.engine.profiles.values())
 
     async def __aenter__(self) -> Self:

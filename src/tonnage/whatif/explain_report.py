@@ -30,6 +30,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
+from tonnage.scheduling.decision.held_room import held_sentence
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.whatif.volume_report import print_volumes
 
@@ -79,6 +80,8 @@ def _print(explanation: Explanation, weights: Mapping[str, int], console: Consol
     if refused:
         console.print()
         _print_refused(explanation, refused, console)
+        if explanation.node and (held := held_sentence({each.name: each.held_by for each in refused if each.held_by})):
+            console.print(Text(held, style="dim"))
     if explanation.volumes:
         console.print()
         accounts = [(name, each) for name, each in explanation.volumes.items() if isinstance(each, NodeAccount)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,3 +127,32 @@ def test_a_gated_pod_keeps_its_room_until_its_proposal_is_withdrawn(stage):
         eventually(lambda: "1 Insufficient cpu" in stage.message("web")[1])
         stage.propose("job", None)
         eventually(lambda: stage.node_of("web") == "a")
+
+
+def test_of_pods_that_were_nominated_to_a_full_node_those_that_fit_run_and_the_rest_is_told_who_holds_what(stage):
+    stage.small_node("a")
+    for name in ("one", "two", "three"):
+        stage.working_pod(name, "400m")
+        stage.propose(name, "a")
+    stage.working_pod("gated", "200m", schedulingGates=[{"name": "example.com/wait"}])
+    stage.propose("gated", "a")
+    with stage.scheduler():
+        # 2 x 400m + 200m that are held = 1 CPU
+        eventually(lambda: sum(stage.node_of(name) == "a" for name in ("one", "two", "three")) == 2)
+        (left,) = [name for name in ("one", "two", "three") if not stage.node_of(name)]
+        assert stage.nominated_to(left) == "a"
+        stage.working_pod("small", "100m")
+        held = "Room on a is held for default/gated (nominated by "
+        eventually(lambda: held in stage.message("small")[1])
+        listed = {each["pod"]: each for each in json.loads(stage.read("/debug/nominations"))}
+        assert {key: each["holds"] for key, each in listed.items()} == {
+            f"default/{left}": False,
+            "default/gated": True,
+        }
+        writer = next(
+            each["manager"]
+            for each in stage.server.get(f"{PODS}/gated").body["metadata"]["managedFields"]
+            if "f:nominatedNodeName" in each["fieldsV1"].get("f:status", {})
+        )
+        assert listed["default/gated"]["by"] == writer
+        assert stage.metric("scheduler_held_nominations") == 1.0

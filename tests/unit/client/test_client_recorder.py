@@ -12,10 +12,10 @@ from client_wire import MemoryServer, Refused
 from tonnage.client import Client, Recorder
 from tonnage.client.recorder import MAX_PENDING, reference_to, truncated
 from tonnage.clock import VirtualClock
-from tonnage.objects.core_v1 import Node, ObjectReference, Pod
+from tonnage.objects.core_v1 import Node, ObjectReference, Pod, PodMeta
 from tonnage.objects.meta import ObjectMeta
 
-POD = Pod(metadata=ObjectMeta(namespace="shop", name="db-0", uid="u1", resource_version="7"))
+POD = Pod(metadata=PodMeta(namespace="shop", name="db-0", uid="u1", resource_version="7"))
 NODE = Node(metadata=ObjectMeta(name="n1", uid="u2", resource_version="9"))
 
 
@@ -108,8 +108,8 @@ async def test_the_second_makes_a_series_and_the_others_only_count(world):
 
 async def test_another_state_reason_or_object_is_another_event(world):
     world.fail()
-    world.fail(Pod(metadata=ObjectMeta(namespace="shop", name="db-0", uid="u1", resource_version="8")))
-    world.fail(Pod(metadata=ObjectMeta(namespace="shop", name="db-1", uid="u3", resource_version="7")))
+    world.fail(Pod(metadata=PodMeta(namespace="shop", name="db-0", uid="u1", resource_version="8")))
+    world.fail(Pod(metadata=PodMeta(namespace="shop", name="db-1", uid="u3", resource_version="7")))
     world.recorder.event(POD, "Warning", "Other", "Scheduling", "x")
     world.recorder.event(POD, "Warning", "FailedScheduling", "Scheduling", "x", related=NODE)
     await world.run()
@@ -226,15 +226,15 @@ async def test_an_answer_that_was_lost_does_not_make_a_second_event(world):
 async def test_too_many_are_dropped_and_counted_and_nobody_waits(world):
     world.server.is_away = True
     for number in range(MAX_PENDING + 50):
-        world.fail(Pod(metadata=ObjectMeta(namespace="shop", name=f"p{number}")))
+        world.fail(Pod(metadata=PodMeta(namespace="shop", name=f"p{number}")))
     assert world.recorder.dropped == 50
     await world.run(1.0)
-    world.fail(Pod(metadata=ObjectMeta(namespace="shop", name="one-more")))
+    world.fail(Pod(metadata=PodMeta(namespace="shop", name="one-more")))
     assert world.recorder.dropped == 51
     world.server.is_away = False
     await world.run(30.0)
     assert len(world.events) == MAX_PENDING
-    world.fail(Pod(metadata=ObjectMeta(namespace="shop", name="there-is-room-again")))
+    world.fail(Pod(metadata=PodMeta(namespace="shop", name="there-is-room-again")))
     await world.run()
     assert len(world.events) == MAX_PENDING + 1
 

@@ -25,6 +25,7 @@ from tonnage.objects.meta import Object
 from tonnage.scheduler.binding_slots import BindingSlots
 from tonnage.scheduler.capacity_reservations import CapacityReservations
 from tonnage.scheduler.context import SchedulerContext
+from tonnage.scheduler.held_nominations import NominationsReport
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics
 from tonnage.scheduler.pre_bind_waits import Check, PreBindWaits, Topic
@@ -113,7 +114,9 @@ class Rig:
         (self.profile,) = self.engine.profiles.values()
         self.slots = BindingSlots(slots)
         self.holds = CapacityReservations(self.engine.held)
+        self.nominations = NominationsReport(self.engine)
         metrics.watch(self.holds.families)
+        metrics.watch(self.nominations.families)
         metrics.count_plugins(self.engine.profiles.values())
         self.loop = SchedulingLoop(
             SchedulerContext(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from tonnage.objects.core_v1.affinity import Affinity, TopologySpreadConstraint
 from tonnage.objects.core_v1.container import Container, ContainerStatus, ResourceRequirements
 from tonnage.objects.core_v1.volume import Volume
-from tonnage.objects.meta import Condition, Object, Record, Time
+from tonnage.objects.meta import Condition, Object, ObjectMeta, Record, Time
 from tonnage.objects.taints import Toleration
 from tonnage.quantity import Quantity
 
@@ -116,9 +116,41 @@ class PodStatus(Record):
     resources: ResourceRequirements | None = None
 
 
+class NominationInFields(Record):
+    """The one field of a pod's status whose managers are read: its presence says that a manager set it."""
+
+    nominated_node_name: Mapping[str, Any] | None = msgspec.field(name="f:nominatedNodeName", default=None)
+
+
+class StatusInFields(Record):
+    status: NominationInFields = msgspec.field(name="f:status", default=NominationInFields())
+
+
+class PodManagedFieldsEntry(Record):
+    """Who set what of a pod, as far as nominations go."""
+
+    manager: str = ""
+    time: Time | None = None
+    fields_v1: StatusInFields = StatusInFields()
+
+
+class PodMeta(ObjectMeta):
+    managed_fields: tuple[PodManagedFieldsEntry, ...] = ()
+
+    @property
+    def manager_of_nomination(self) -> PodManagedFieldsEntry | None:
+        """Who set `status.nominatedNodeName`, the last of several who said the same; None when that is not known."""
+        setters = [each for each in self.managed_fields if each.fields_v1.status.nominated_node_name is not None]
+        dated = [(each.time, place, each) for place, each in enumerate(setters) if each.time is not None]
+        if dated:
+            return max(dated)[2]
+        return setters[-1] if setters else None
+
+
 class Pod(Object):
     """A group of containers that is placed as one."""
 
+    metadata: PodMeta = PodMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 

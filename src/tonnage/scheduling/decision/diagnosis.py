@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY, FilterResults
 from tonnage.scheduling.framework import Code, Status
 
@@ -23,7 +24,7 @@ __all__ = ["NARROWED", "NOBODY", "Diagnosis"]
 class Diagnosis(FilterResults):
     """FilterResults to every row of a cluster by the filters named in `plugins`, or a `refusal` of all rows at once."""
 
-    __slots__ = ("cluster", "narrowed_by", "plugins", "refusal")
+    __slots__ = ("cluster", "held_by", "narrowed_by", "plugins", "refusal")
 
     def __init__(
         self,
@@ -39,6 +40,8 @@ class Diagnosis(FilterResults):
         self.refusal = refusal
         self.plugins = plugins
         self.narrowed_by = ""
+        self.held_by: dict[int, tuple[PodInfo, ...]] = {}
+        """By row that would do without them, the pods nominated there that are the reason why it does not."""
 
     def narrow(self, narrowed: Mapping[str, frozenset[int]]) -> None:
         """Leave out the rows that PreFilter plugins did not name; the names of those plugins are the reason."""

@@ -23,6 +23,7 @@ import numpy as np
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.diagnosis import NOBODY
+from tonnage.scheduling.decision.held_room import Holder, HolderOf, by_name_alone, held_sentence, holders_by_node
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.framework import Code, Plugin, PreEnqueuePlugin, RowAccount
 
@@ -42,6 +43,8 @@ class NodeAnswer:
     total: int = 0
     passed_over: str = ""
     """Why others are preferred to it for a while, though it fits; it is not scored then."""
+    held_by: tuple[Holder, ...] = ()
+    """The pods that are expected there, where it is them that the node is refused for."""
     miss: Any = None
     """How near a refused node came, where the plugin that refused it can tell; see `Plugin.nearest_miss`."""
 
@@ -55,6 +58,7 @@ class NodeAnswer:
             "scores": self.scores,
             "total": self.total,
             **({"passedOver": self.passed_over} if self.passed_over else {}),
+            **({"heldBy": [each.document() for each in self.held_by]} if self.held_by else {}),
         }
 
 
@@ -94,13 +98,16 @@ def explain(
     *,
     pre_enqueue: Iterable[PreEnqueuePlugin] = (),
     passed_over: Mapping[str, str] = _NOWHERE,
+    holder_of: HolderOf = by_name_alone,
 ) -> Explanation:
     """Decide and account for it. `pre_enqueue` are the plugins that may hold the pod back, `passed_over` the nodes that
-    others are preferred to, each with why.
+    others are preferred to, each with why; `holder_of` tells of a nominated pod what is known of its nomination.
     """
     expected = tuple(nominated)
     decision = decider.decide(cluster, pod, expected, passed_over=passed_over, diagnose=True)
-    return explanation_of(decider, decision, expected, pre_enqueue=pre_enqueue, passed_over=passed_over)
+    return explanation_of(
+        decider, decision, expected, pre_enqueue=pre_enqueue, passed_over=passed_over, holder_of=holder_of
+    )
 
 
 def explanation_of(
@@ -110,6 +117,7 @@ def explanation_of(
     *,
     pre_enqueue: Iterable[PreEnqueuePlugin] = (),
     passed_over: Mapping[str, str] = _NOWHERE,
+    holder_of: HolderOf = by_name_alone,
 ) -> Explanation:
     """Account for a decision that was made with `diagnose`, on a cluster that has not changed since.
 
@@ -124,6 +132,11 @@ def explanation_of(
         message = f"fits on {chosen}, the node it is nominated to; {_message(considered)}"
     answers = {row: NodeAnswer(cluster.name(row), False) for row in cluster.row_of.values()}
     _tell_refusals(considered, answers)
+    held_room = holders_by_node(considered.diagnosis, holder_of)
+    for name, holders in held_room.items():
+        answers[cluster.row_of[name]].held_by = holders
+    if held_room and not considered.fits:
+        message = f"{message} {held_sentence(held_room)}"
     _tell_scores(decider, considered, answers)
     for row in considered.passed_over:
         answers[row].feasible, answers[row].passed_over = True, passed_over[cluster.name(row)]

@@ -268,6 +268,8 @@ class Decider:
         refusal = self._refusal_with_nominated(cycle, row, held)
         if refusal is not None:
             position, judgement = refusal
+            if diagnosis.first[row] == NOBODY:
+                diagnosis.held_by[row] = tuple(not_yet_counted(cycle.cluster, row, held))
             diagnosis.clear(slice(row, row + 1))
             diagnosis.add(position, judgement, slice(row, row + 1))
 

@@ -215,7 +215,12 @@ class Engine:
         if explains:
             held_by = profile.rules.pre_enqueue
             attempt.explanation = explanation_of(
-                profile.decider, decision, expected, pre_enqueue=held_by, passed_over=passed_over
+                profile.decider,
+                decision,
+                expected,
+                pre_enqueue=held_by,
+                passed_over=passed_over,
+                holder_of=self.nominations.holder_of,
             )
         if not decision.fits or (attempt.explanation is not None and attempt.explanation.held_back):
             attempt.status = decision.error or attempt.status
@@ -295,6 +300,7 @@ class Engine:
             self.queue.nominator.ahead_of(info),
             pre_enqueue=profile.rules.pre_enqueue,
             passed_over=self.nominations.passed_over(pod),
+            holder_of=self.nominations.holder_of,
         )
 
     # -- what becomes of a placement ----------------------------------------------------------------------------------

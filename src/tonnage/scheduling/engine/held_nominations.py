@@ -12,16 +12,20 @@ gate NominatedNodeNameForExpectation off nothing is let go and no node is passed
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 
 from tonnage import logs
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.held_room import Holder, held_sentence, holders_by_node
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.engine.failed_nodes import FailedNodes
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.preemption.victims import fits_without
+from tonnage.scheduling.queue.nominator import Nomination
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 
@@ -115,3 +119,32 @@ class HeldNominations:
 
     def expire(self, now_s: float) -> None:
         self.failed_nodes.expire(now_s)
+
+    # -- told to people -----------------------------------------------------------------------------------------------
+
+    def holder_of(self, pod: PodInfo) -> Holder:
+        """What is known of a pod's nomination. See `writer_of`."""
+        nomination = self._queue.nominator.get(pod.pod)
+        if nomination is None:
+            return Holder(pod.key)
+        since, by = writer_of(nomination)
+        return Holder(pod.key, since, by)
+
+    def told(self, diagnosis: Diagnosis) -> str:
+        """Who holds the room that a pod was refused, in a sentence; empty when nobody does."""
+        return held_sentence(holders_by_node(diagnosis, self.holder_of))
+
+
+def writer_of(nomination: Nomination) -> tuple[datetime, str]:
+    """Since when a nomination is known, here or in the API, and who wrote it.
+
+    One that the API does not say (yet) is this scheduler's own. Where the API does and not by whom, that is empty.
+    """
+    pod = nomination.info.pod
+    if pod.status.nominated_node_name != nomination.node:
+        return nomination.since, pod.spec.scheduler_name
+    entry = pod.metadata.manager_of_nomination
+    if entry is None:
+        return nomination.since, ""
+    # A manager's entry is dated by its last write, of this field or another: it may be younger than what is known here.
+    return min(nomination.since, entry.time or nomination.since), entry.manager

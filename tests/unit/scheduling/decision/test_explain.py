@@ -116,7 +116,8 @@ def test_a_nomination_where_it_does_not_fit_counts_for_nothing():
 def test_room_is_left_for_pods_that_are_expected():
     expected = pod("first", cpu="3", status={"nominatedNodeName": "a"})
     answer = explained(pod("web", cpu="3"), node("a", cpu="4"), node("b", cpu="2"), expected)
-    assert answer.message == "0/2 nodes are available: 2 Insufficient cpu."
+    held = "Room on a is held for default/first (nominated since 2000-01-01T00:00:00Z)."
+    assert answer.message == f"0/2 nodes are available: 2 Insufficient cpu. {held}"
 
 
 def test_scores_are_weighted_as_they_add_up():
