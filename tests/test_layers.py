@@ -21,8 +21,8 @@ Rows = tuple[tuple[str, ...], ...]
 
 ROWS: Rows = (
     (
-        "backoff", "certificates", "clock", "deadline", "durations", "errors", "faults", "fnv", "gates", "health",
-        "keyed_heap", "keyed_locks", "logs", "metrics", "private_files", "quantity", "suggestions",
+        "backoff", "certificates", "clock", "deadline", "durations", "endpoints", "errors", "faults", "fnv", "gates",
+        "health", "keyed_heap", "keyed_locks", "logs", "metrics", "private_files", "quantity", "suggestions",
     ),
     ("objects",),
     ("store", "documents", "client", "scheduling", "csi"),

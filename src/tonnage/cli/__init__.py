@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "provisioner": "tonnage.cli.provisioner:provisioner",
     "replay": "tonnage.cli.replay:replay",
     "scheduler": "tonnage.cli.scheduler:scheduler",
+    "status": "tonnage.cli.status:status",
     "up": "tonnage.cli.up:up",
     "version": "tonnage.cli.version:version",
 }

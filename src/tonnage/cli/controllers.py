@@ -6,19 +6,16 @@ import asyncio
 import random
 import secrets
 import socket
-import ssl
-import tempfile
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from tonnage.certificates import ensure_identity
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
+from tonnage.cli.serving import cert_dir_option, own_tls
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
 from tonnage.clock import SystemClock
@@ -45,6 +42,7 @@ class Options:
     leader_elect: bool
     host: str
     port: int
+    cert_dir: Path | None
     timeout_s: float
 
 
@@ -152,6 +150,7 @@ class Options:
 )
 @click.option("--leader-elect/--no-leader-elect", default=False, help="Act only while holding the lease.")
 @click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where health and metrics are served.")
+@cert_dir_option
 @click.option("--secure-port", type=click.IntRange(0, 65535), default=10257, show_default=True, help="0 serves none.")
 @feature_gates
 @logging_options
@@ -175,6 +174,7 @@ def controllers(
     no_force_detach: bool,
     leader_elect: bool,
     bind_address: str,
+    cert_dir: Path | None,
     secure_port: int,
     gates: Gates,
     logging_format: str,
@@ -212,7 +212,7 @@ def controllers(
         force_detach_on_timeout=not no_force_detach,
         gates=gates,
     )
-    options = Options(kubeconfig_file, names, csi_addresses, leader_elect, bind_address, secure_port, timeout)
+    options = Options(kubeconfig_file, names, csi_addresses, leader_elect, bind_address, secure_port, cert_dir, timeout)
     asyncio.run(run(configuration, options))
 
 
@@ -244,12 +244,12 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
         )
         elector = LeaderElector(client, _LEASE, identity)
         if options.port:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            tls = stack.enter_context(own_tls(options.cert_dir, options.host))
             address = await stack.enter_async_context(
                 served(
                     host=options.host,
                     port=options.port,
-                    tls=_tls(folder, options.host),
+                    tls=tls,
                     registry=registry,
                     is_healthy=lambda: elector.is_healthy() and manager.is_healthy,
                     is_ready=lambda: manager.is_synced,
@@ -257,8 +257,3 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
             )
             click.echo(f"serving health and metrics at {address}", err=True)
         await run_until_signalled(elector.run(manager.run) if options.leader_elect else manager.run())
-
-
-def _tls(folder: Path, host: str) -> ssl.SSLContext:
-    """A certificate made for this run, as kube-controller-manager makes one when it is given none."""
-    return ensure_identity(folder, (host, "localhost"), datetime.now(UTC)).server_context()

@@ -15,6 +15,7 @@ import click
 
 from tonnage.cli.options import feature_gates
 from tonnage.cli.output import say, written, written_json
+from tonnage.endpoints import Endpoint, read_endpoints
 from tonnage.gates import Gates
 from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduler.installed_plugins import foreign_plugins
@@ -35,6 +36,17 @@ from tonnage.whatif.sources import ClusterState, from_cluster, from_files
 @click.option(
     "--kubeconfig", "kubeconfig_file", type=click.Path(path_type=Path, dir_okay=False), help="Ask a live cluster."
 )
+@click.option(
+    "--scheduler-endpoint",
+    metavar="URL",
+    help="Where the cluster's scheduler serves its debug pages; for a `tonnage up` cluster it is known.",
+)
+@click.option(
+    "--scheduler-ca",
+    "scheduler_ca_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Whom to trust there: ca.crt of its --cert-dir.",
+)
 @click.option("--pod", "pod_key", required=True, metavar="NS/NAME", help="The pod to explain.")
 @click.option(
     "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="KubeSchedulerConfiguration."
@@ -45,6 +57,8 @@ def explain(
     files: tuple[str, ...],
     more_files: tuple[str, ...],
     kubeconfig_file: Path | None,
+    scheduler_endpoint: str | None,
+    scheduler_ca_file: Path | None,
     pod_key: str,
     config_file: Path | None,
     gates: Gates,
@@ -53,7 +67,8 @@ def explain(
     """Tell which node a pod goes to and why, or why none.
 
     The cluster comes from manifests (-f, YAML or JSON, lists and `kubectl get -o yaml` included) or from a live API
-    server (--kubeconfig). Nothing is changed. Exit 0 when there is an answer, whatever it is.
+    server (--kubeconfig), whose scheduler is asked for what only it knows: capacity that it keeps back, and pods on
+    their way. Nothing is changed. Exit 0 when there is an answer, whatever it is.
     """
     sources = files + more_files
     if bool(sources) == (kubeconfig_file is not None):
@@ -65,20 +80,32 @@ def explain(
     if kubeconfig_file is None:
         state = from_files(sources, Creation(gates))
     else:
-        state = asyncio.run(from_cluster(kubeconfig_file))
+        scheduler = _scheduler_of(kubeconfig_file, scheduler_endpoint, scheduler_ca_file)
+        state = asyncio.run(from_cluster(kubeconfig_file, scheduler))
     say_about(state)
     pod = find_pod(state, f"{namespace}/{name}")
     profile = profile_for(
         pod, configuration, is_default=config_file is None, note=lambda sentence: say("note", sentence)
     )
-    if remark := remark_on(pod):
+    if remark := remark_on(pod, state.memory):
         say("note", remark)
-    explanation = explain_pod(pod, state.objects, profile, clock=state.clock, foreign=foreign)
+    explanation = explain_pod(pod, state.objects, profile, clock=state.clock, foreign=foreign, memory=state.memory)
     if output == "json":
         written_json(explanation.document())
     else:
         weights = {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
         written(lambda: explain_report.show(explanation, weights, sys.stdout))
+
+
+def _scheduler_of(kubeconfig_file: Path, url: str | None, ca_file: Path | None) -> Endpoint | None:
+    """The scheduler that was named, else the one of the `tonnage up` in whose folder the kubeconfig lies."""
+    if url is not None:
+        if not url.startswith(("http://", "https://")):
+            raise click.UsageError(f'--scheduler-endpoint "{url}": write https://HOST:PORT')
+        return Endpoint(url, ca_file.read_bytes() if ca_file is not None else b"")
+    if ca_file is not None:
+        raise click.UsageError("--scheduler-ca goes with --scheduler-endpoint")
+    return read_endpoints(kubeconfig_file.absolute().parent).get("scheduler")
 
 
 def say_about(state: ClusterState) -> None:

@@ -7,17 +7,14 @@ import gc
 import random
 import secrets
 import socket
-import ssl
-import tempfile
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from tonnage.certificates import ensure_identity
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.running import connection_of, run_until_signalled, say_ready
+from tonnage.cli.serving import cert_dir_option, own_tls
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
 from tonnage.clock import SystemClock
@@ -39,6 +36,7 @@ class Options:
     leader_elect: bool | None
     host: str
     port: int
+    cert_dir: Path | None
 
 
 _YOUNG_OBJECTS = 20_000
@@ -57,6 +55,7 @@ _YOUNG_OBJECTS = 20_000
 )
 @click.option("--leader-elect/--no-leader-elect", default=None, help="Place pods only while holding the lease.")
 @click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where health and metrics are served.")
+@cert_dir_option
 @click.option("--secure-port", type=click.IntRange(0, 65535), default=10259, show_default=True, help="0 serves none.")
 @feature_gates
 @logging_options
@@ -65,6 +64,7 @@ def scheduler(
     kubeconfig_file: Path | None,
     leader_elect: bool | None,
     bind_address: str,
+    cert_dir: Path | None,
     secure_port: int,
     gates: Gates,
     logging_format: str,
@@ -82,7 +82,7 @@ def scheduler(
     configuration = load_configuration(config_file, gates, foreign)
     for note in configuration.notes:
         click.echo(f"note: {note}", err=True)
-    options = Options(kubeconfig_file, leader_elect, bind_address, secure_port)
+    options = Options(kubeconfig_file, leader_elect, bind_address, secure_port, cert_dir)
     asyncio.run(run(configuration, options, foreign))
 
 
@@ -131,8 +131,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
         if not options.port:
             await run_until_signalled(work)
             return
-        with tempfile.TemporaryDirectory() as folder:
-            tls = _tls(Path(folder), options.host)
+        with own_tls(options.cert_dir, options.host) as tls:
             async with served(
                 host=options.host,
                 port=options.port,
@@ -143,6 +142,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
                 debug={
                     "/debug/reservations": program.reservations.listed,
                     "/debug/nominations": program.nominations.listed,
+                    "/debug/assumed": program.assumed.listed,
                 },
             ) as address:
                 click.echo(f"serving health and metrics at {address}", err=True)
@@ -163,8 +163,3 @@ def _spare_what_stays() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
-
-
-def _tls(folder: Path, host: str) -> ssl.SSLContext:
-    """A certificate made for this run, as kube-scheduler makes one when it is given none."""
-    return ensure_identity(folder, (host, "localhost"), datetime.now(UTC)).server_context()

@@ -75,7 +75,9 @@ def up(
     """Run a cluster: API server, controllers, scheduler, provisioner, nodes, and a CSI driver with pools on each.
 
     Prints "ready https://…" once all nodes are Ready and their capacity is known. kubectl works with DIR/kubeconfig.
-    Ctrl-C or SIGTERM stops it cleanly; the next start on the same folder goes on where it was.
+    Its programs serve health, metrics and debug pages on free ports of loopback; DIR/endpoints.json and `tonnage
+    status --data-dir DIR` say where. Ctrl-C or SIGTERM stops it cleanly; the next start on the same folder goes on
+    where it was.
     """
     start_logging(logging_format, verbosity)
     for warning in gates.warnings:

@@ -18,6 +18,7 @@ import stat
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, Self
+from urllib.parse import urlsplit
 
 from tonnage import logs
 from tonnage.client.config import kubeconfig
@@ -26,13 +27,15 @@ from tonnage.client.http import Client
 from tonnage.clock import Clock
 from tonnage.deadline import within
 from tonnage.driver.names import DRIVER_NAME
+from tonnage.endpoints import read_endpoints, write_endpoints
 from tonnage.errors import ApiError, TonnageError
 from tonnage.faults import FaultFile
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.plane.command_lines import PROGRAMS, CommandLines
+from tonnage.plane.command_lines import AUTHORITIES, PROGRAMS, SERVING, CommandLines
+from tonnage.plane.ports import LOOPBACK, choose_ports
 from tonnage.plane.readiness import expected_nodes, is_ready
 from tonnage.plane.settings import PlaneSettings
 from tonnage.plane.starter_objects import ensure_starter_objects
@@ -118,8 +121,9 @@ class Plane:
             await self._apply(doc)
         await ensure_starter_objects(self._client)
         self._progress(f"starting {', '.join(PROGRAMS)}")
+        ports = self._serve_at()
         for name in PROGRAMS:
-            self.supervisor.start(name, self._commands.of(name))
+            self.supervisor.start(name, self._commands.of(name, ports.get(name, 0)))
         await self.supervisor.wait_ready(*PROGRAMS, timeout_s=_READY_WITHIN_S)
         self._progress(f"waiting for {len(self.node_names)} nodes and their capacity")
         await self._wait_for_nodes()
@@ -128,6 +132,22 @@ class Plane:
             _log.warning(
                 "Nobody plays this node any more; its pods and volumes go elsewhere once it is deleted", node=name
             )
+
+    def _serve_at(self) -> dict[str, int]:
+        """Choose where programs serve, and write it down before they do."""
+        folder = self.settings.data_dir
+        try:
+            before = {name: urlsplit(each.url).port or 0 for name, each in read_endpoints(folder).items()}
+        except TonnageError as exc:  # nothing hangs on it: it is written anew
+            _log.warning("Ports of the last run are not known", error=exc.message)
+            before = {}
+        ports = choose_ports(SERVING, {name: port for name, port in before.items() if port}, self._rng)
+        urls = {"apiserver": self.url}
+        urls |= {
+            name: f"{'https' if name in AUTHORITIES else 'http'}://{LOOPBACK}:{port}" for name, port in ports.items()
+        }
+        write_endpoints(folder, urls, {"apiserver": "pki/ca.crt", **AUTHORITIES})
+        return ports
 
     async def _stop(self) -> None:
         # Those that write first; the driver and the server are there to the last write.

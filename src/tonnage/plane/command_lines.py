@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.gates import Gates
+from tonnage.plane.ports import LOOPBACK
 from tonnage.plane.settings import PlaneSettings
 
 PROGRAMS: Final = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
 """What runs beside the API server, in the order in which it is started."""
+SERVING: Final = ("controllers", "scheduler", "provisioner", "node")
+"""Those that serve health and metrics; the driver speaks CSI alone."""
+AUTHORITIES: Final = {name: f"tls/{name}/ca.crt" for name in ("controllers", "scheduler")}
+"""Those that do so with TLS, and whom to trust there, by a path in the data folder."""
 _SCHEDULER: Final = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -37,8 +42,8 @@ class CommandLines:
             *self.settings.extra.get("apiserver", ()),
         ]
 
-    def of(self, name: str) -> list[str]:
-        """One of `PROGRAMS`."""
+    def of(self, name: str, port: int = 0) -> list[str]:
+        """One of `PROGRAMS`, its health, metrics and debug pages served on this port of loopback; 0 is nowhere."""
         data, controller = self.settings.data_dir, f"unix://{self.socket_dir / 'csi.sock'}"
         of_node = f"unix://{self.socket_dir}/{{node}}/csi.sock"
         server = ("--kubeconfig", str(self.settings.kubeconfig))
@@ -52,8 +57,8 @@ class CommandLines:
                 *("--pool-policy", self.resolved["pool_policy"], "--rebuild"),
                 *faults,
             ),
-            "controllers": ("--csi-address", controller, "--secure-port", "0"),
-            "scheduler": ("--no-leader-elect", "--secure-port", "0", *self._scheduler_config()),
+            "controllers": ("--csi-address", controller),
+            "scheduler": ("--no-leader-elect", *self._scheduler_config()),
             # A pool is on one node, and no other will do. Upstream's limits spare a server that many share; this one is
             # ours, and figures are wanted fresh.
             "provisioner": (
@@ -67,7 +72,17 @@ class CommandLines:
                 *faults,
             ),
         }
-        return [name, *server, *flags[name], *self._gates(), *self.settings.extra.get(name, ())]
+        extra = self.settings.extra.get(name, ())
+        return [name, *server, *flags[name], *self._serving(name, port), *self._gates(), *extra]
+
+    def _serving(self, name: str, port: int) -> tuple[str, ...]:
+        if name in AUTHORITIES:
+            folder = str((self.settings.data_dir / AUTHORITIES[name]).parent)
+            return ("--bind-address", LOOPBACK, "--secure-port", str(port), "--cert-dir", folder)
+        if not port:
+            return ()
+        flag = {"provisioner": "--http-endpoint", "node": "--metrics-address"}[name]
+        return (flag, f"{LOOPBACK}:{port}")
 
     def _scheduler_config(self) -> tuple[str, ...]:
         """A configuration of one's own, or upstream's defaults without its limit on requests: this server is ours."""

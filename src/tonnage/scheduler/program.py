@@ -22,6 +22,7 @@ from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
+from tonnage.scheduler.assumed_state import AssumedState
 from tonnage.scheduler.binding_api import LiveBindingApi
 from tonnage.scheduler.capacity_reservations import CapacityReservations
 from tonnage.scheduler.context import SchedulerContext
@@ -100,6 +101,7 @@ class Program:
         )
         self.loop = SchedulingLoop(self.context)
         self.reservations = CapacityReservations(self.engine.held)
+        self.assumed = AssumedState(self.engine)
         self.metrics.watch(self._state)
         self.nominations = NominationsReport(self.engine)
         self.metrics.watch(self.reservations.families)

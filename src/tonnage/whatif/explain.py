@@ -23,6 +23,7 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.suggestions import closest
+from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import ClusterState
 
 SEED: Final = 0
@@ -36,22 +37,31 @@ def explain_pod(
     *,
     clock: Clock,
     foreign: ForeignPlugins | None = None,
+    memory: SchedulerMemory | None = None,
 ) -> Explanation:
-    """What the scheduler would decide about a pod, as if it were new, on a cluster of these objects."""
+    """What the scheduler would decide about a pod, as if it were new, on a cluster of these objects.
+
+    `memory` is what a live scheduler of that cluster knows besides.
+    """
+    objects = list(objects)
     settings = EngineSettings(takes_any_pod=True, implies_namespaces=True)
     engine = Engine([profile], clock=clock, rng=random.Random(SEED), foreign=foreign, settings=settings)
     engine.load(objects)
     if pod.spec.node_name:
         engine.delete(pod)
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
+    if memory is not None:
+        memory.laid_into(engine, objects, pod)
     return engine.explain(pod)
 
 
-def remark_on(pod: Pod) -> str:
+def remark_on(pod: Pod, memory: SchedulerMemory | None = None) -> str:
     """What a person should know about a pod that no scheduler would take up now; empty for one that waits."""
     if pod.spec.node_name:
         state = "has ended on" if pod.is_terminal else "is on"
         return f"{pod.key} {state} {pod.spec.node_name}; this is decided as if it were not there"
+    if memory is not None and (sent_to := memory.node_of(pod)):
+        return f"{pod.key} is on its way to {sent_to}; this is decided as if it were not"
     if pod.metadata.is_terminating:
         return f"{pod.key} is being deleted; a scheduler passes it over"
     return ""

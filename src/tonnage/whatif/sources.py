@@ -18,12 +18,16 @@ import msgspec
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import Clock, SystemClock, VirtualClock
+from tonnage.endpoints import Endpoint
 from tonnage.errors import Forbidden, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.engine.kinds import READ_KINDS, ReadKind
 from tonnage.whatif import manifests
 from tonnage.whatif.creation import Creation
+from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
+
+_UNKNOWN = "what only it knows counts as none: reservations, and pods on their way"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class ClusterState:
     notes: Sequence[str] = ()
     passed_over: Sequence[tuple[str, str]] = ()
     """Kind and key of each object that was found and that decisions do not read."""
+    memory: SchedulerMemory | None = None
+    """What the cluster's scheduler knows besides, if it could be asked."""
     pods: dict[Key, Pod] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -53,11 +59,24 @@ def from_files(sources: Sequence[str], creation: Creation, *, without: Path | No
     return ClusterState(objects, "the manifests", clock_of(objects), found.warnings, notes, found.passed_over)
 
 
-async def from_cluster(kubeconfig_file: Path) -> ClusterState:
-    """What a live cluster holds now. Raises ApiError, Disconnected, or InvalidKubeconfig."""
-    async with Client.connect(kubeconfig.load(kubeconfig_file), user_agent="tonnage-explain") as client:
+async def from_cluster(kubeconfig_file: Path, scheduler: Endpoint | None = None) -> ClusterState:
+    """What a live cluster holds now, and what its scheduler remembers besides.
+
+    Raises ApiError, Disconnected, or InvalidKubeconfig. A scheduler that cannot be asked is no failure; it is
+    noted, for the answer may differ from what it would decide.
+    """
+    clock, asked = SystemClock(), ""
+    async with Client.connect(kubeconfig.load(kubeconfig_file), clock=clock, user_agent="tonnage-explain") as client:
+        memory = None
+        try:
+            if scheduler is not None:
+                memory = await memory_of(scheduler, clock=clock)
+        except TonnageError as exc:
+            asked = f"the scheduler cannot be asked: {exc.message}; {_UNKNOWN}"
         objects, notes = await listed(client)
-        return ClusterState(objects, client.server, SystemClock(), notes=notes)
+        if scheduler is None:
+            asked = f"the scheduler was not asked (--scheduler-endpoint); {_UNKNOWN}"
+        return ClusterState(objects, client.server, clock, notes=[*notes, *([asked] if asked else [])], memory=memory)
 
 
 async def listed(client: Client) -> tuple[list[Object], list[str]]:

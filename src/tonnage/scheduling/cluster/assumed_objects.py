@@ -49,6 +49,10 @@ class AssumedObjects(Generic[Kind]):
     def is_assumed(self, key: Key) -> bool:
         return key in self._assumed
 
+    def assumed(self) -> Iterator[Kind]:
+        """The objects of which something is assumed, as it is."""
+        return iter(self._assumed.values())
+
     def put(self, new: Kind) -> None:
         """The informer's word. An assumption goes unless it is of a newer version than this."""
         key = new.key

@@ -12,6 +12,7 @@ Each pod is counted once, whatever order the words come in.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tonnage.objects.core_v1 import Pod
@@ -21,6 +22,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 
 @dataclass(slots=True)
 class _Assumption:
+    info: PodInfo
     node: str
     expires_at: float | None = None
 
@@ -39,12 +41,16 @@ class AssumedPods:
     def __contains__(self, uid: str) -> bool:
         return uid in self._assumed
 
+    def listed(self) -> Iterator[tuple[PodInfo, str]]:
+        """Each assumed pod with its node, in the order of the decisions."""
+        return ((each.info, each.node) for each in self._assumed.values())
+
     def assume(self, info: PodInfo, node: str) -> None:
         """Count a pod on the node it was just sent to. Raises ValueError when it is counted somewhere already."""
         known = self._cluster.node_of(info.uid)
         if known is not None:
             raise ValueError(f"pod {info.key} is on node {known} already and cannot be sent to {node}")
-        self._assumed[info.uid] = _Assumption(node)
+        self._assumed[info.uid] = _Assumption(info, node)
         self._cluster.put_pod(info, node)
 
     def binding_finished(self, uid: str, now_s: float) -> None:

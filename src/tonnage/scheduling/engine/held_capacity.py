@@ -13,16 +13,18 @@ by; `open` is called once they are there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.storage_capacity_args import Reservation
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
+from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 
@@ -68,6 +70,11 @@ class HeldCapacity:
         """Nobody waits any more for what was kept back for a pod."""
         for each in self.modes.values():
             each.pod_gone(uid)
+
+    def agree_with(self, holds: Mapping[Reservation, Sequence[Hold]], pods: Mapping[Key, PodInfo]) -> None:
+        """Keep back what another scheduler of the same cluster does, mode by mode, and nothing else."""
+        for mode, each in self.modes.items():
+            each.agree_with(holds.get(mode, ()), pods)
 
     @contextmanager
     def told_after(self, about: Object | None) -> Iterator[None]:

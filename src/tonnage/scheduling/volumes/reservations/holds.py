@@ -6,14 +6,15 @@ was refreshed, and both by the clock when its driver never does. A rebuild has t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from tonnage.keyed_heap import KeyedHeap
-from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.objects.meta import Key
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key, ObjectMeta, split_key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -34,6 +35,12 @@ class Hold:
     bytes: int
     since: datetime
     why: str
+
+
+def pod_of(hold: Hold, pods: Mapping[Key, PodInfo]) -> PodInfo:
+    """The pod that holds it; one of its name where there is none any more."""
+    namespace, name = split_key(hold.pod)
+    return pods.get(hold.pod) or PodInfo(Pod(metadata=ObjectMeta(namespace=namespace, name=name, uid=hold.pod)))
 
 
 def is_refresh(version: str, new: CSIStorageCapacity) -> bool:

@@ -152,6 +152,27 @@ class Ledger:
         for promise in self._promises.of_pod(pod_uid):
             self._promises.give_to(promise, None)
 
+    def agree_with(self, holds: Sequence[Hold], pods: Mapping[Key, PodInfo]) -> None:
+        """Promise what another ledger of the same cluster does, byte for byte, and nothing else."""
+        self.catch_up()
+        charges: dict[Key, dict[str, int]] = {}
+        told = {key: hold for hold in holds for key in hold.claims}
+        for other in [each for each in self._promises if each.key not in told]:
+            self._drop(other)
+        for hold in holds:
+            for key in hold.claims:
+                charges.setdefault(key, {})[hold.uid] = hold.bytes
+        for key, hold in told.items():
+            claim, promise = self._storage.claims.get(key), self._promises.get(key)
+            if promise is None and claim is not None:
+                promise = self._open(claim, hold.since)
+            if promise is not None:
+                promise.since = hold.since
+                self._promises.name(promise, hold.uid)
+                self._promises.give_to(promise, pods.get(hold.pod))
+                self._charges.charge(promise, charges[key])
+        self._tell()
+
     def expire(self, now_s: float) -> None:
         """End what is overdue at this time of the monotonic clock."""
         self.catch_up()

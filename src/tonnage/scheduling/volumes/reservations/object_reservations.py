@@ -29,7 +29,7 @@ mode (`ledger.py`) finds all its promises again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
@@ -48,6 +48,7 @@ from tonnage.scheduling.volumes.reservations.holds import (
     Timeouts,
     as_assumed,
     is_refresh,
+    pod_of,
 )
 from tonnage.scheduling.volumes.reservations.reserved_object import ReservedObject
 
@@ -153,13 +154,16 @@ class Reservations:
         return sum(each.value() for each in sizes if each is not None)
 
     def _record(self, made: ReservedObject) -> None:
+        self._file(made)
+        self._judge(made)
+
+    def _file(self, made: ReservedObject) -> None:
         self._by_object[made.uid] = made
         for uid in made.pods:
             self._by_pod.setdefault(uid, {})[made.uid] = made
         for key in made.waited:
             self._by_claim.setdefault(key, {})[made.uid] = made
         self._tell_changed(made.uid)
-        self._judge(made)
 
     def release(self, pod_uid: str) -> None:
         """Unreserve: the pod's attempt failed. What another pod has reserved, since or as well, stays with it."""
@@ -168,6 +172,18 @@ class Reservations:
     def pod_gone(self, pod_uid: str) -> None:
         """The pod was deleted."""
         self._end_all_of(pod_uid, DELETION)
+
+    def agree_with(self, holds: Sequence[Hold], pods: Mapping[Key, PodInfo]) -> None:
+        """Reserve what another scheduler of the same cluster has reserved, and nothing else."""
+        for held in list(self._by_object.values()):
+            self._forget(held)
+            self._tell_changed(held.uid)
+        for hold in holds:
+            capacity = self._storage.capacities.get(hold.capacity)
+            if capacity is not None and identity(capacity) == hold.uid:
+                claims = [each for key in hold.claims if (each := self._storage.claims.get(key)) is not None]
+                version, holders = capacity.metadata.resource_version, [pod_of(hold, pods)] if hold.pod else []
+                self._file(ReservedObject(capacity, version, holders, claims, hold.since, hold.bytes))
 
     def expire(self, now_s: float) -> None:
         """End what is overdue at this time of the monotonic clock."""

@@ -1,0 +1,82 @@
+"""`tonnage status`: how a cluster of `tonnage up` is doing: programs and their ports, nodes, pools, faults."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from tonnage.cli.output import say, written, written_json
+from tonnage.clock import SystemClock
+from tonnage.plane.status import ClusterStatus, status_of
+
+
+@click.command()
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="The folder of a `tonnage up` cluster.",
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def status(data_dir: Path, output: str) -> None:
+    """Show a running `tonnage up` cluster: its programs and where they serve health, metrics and debug pages, its
+    nodes, the free room of their pools, and what is made to go wrong.
+
+    Where programs serve is also in DIR/endpoints.json. Fails when no cluster runs on the folder.
+    """
+    found = asyncio.run(status_of(data_dir.absolute(), clock=SystemClock()))
+    if found.problem:
+        say("warning", f"nodes and pools are not known: {found.problem}")
+    if output == "json":
+        written_json(found.document())
+    else:
+        written(lambda: click.echo("\n".join(_lines(found))))
+
+
+def _lines(found: ClusterStatus) -> Iterator[str]:
+    yield f"cluster on {found.data_dir} (process {found.pid})"
+    yield ""
+    yield from _columns(
+        ("PROGRAM", "STATE", "PID", "SERVES AT"),
+        ((each.name, each.state, str(each.pid or "-"), each.url or "-") for each in found.programs),
+    )
+    if not found.problem:
+        yield ""
+        yield from _columns(
+            ("NODE", "STATE", "PODS"),
+            (
+                (
+                    each.name,
+                    ("Ready" if each.ready else "NotReady") + (",SchedulingDisabled" if each.unschedulable else ""),
+                    str(each.pods),
+                )
+                for each in found.nodes
+            ),
+        )
+        yield ""
+        yield from _columns(
+            ("NODE", "CLASS", "FREE", "POOLS", "OBJECT"),
+            (
+                (each.node or "-", each.storage_class, each.capacity or "-", ", ".join(each.pools) or "-", each.object)
+                for each in found.pools
+            ),
+        )
+    yield ""
+    if not found.faults:
+        yield "nothing is made to go wrong"
+        return
+    yield from _columns(
+        ("FAULT", "NODE", "VALUE"),
+        ((each.kind, each.node or "(all)", f"{each.value:g}" if each.value else "-") for each in found.faults),
+    )
+
+
+def _columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Columns as kubectl writes them."""
+    lines = [head, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    for line in lines:
+        yield "   ".join(map(str.ljust, line, widths)).rstrip()

@@ -1,0 +1,63 @@
+"""`endpoints.json`: where the programs of a cluster on this machine serve health, metrics and debug pages.
+
+    {"scheduler": {"url": "https://127.0.0.1:21007", "certificateAuthority": "tls/scheduler/ca.crt"},
+     "node": {"url": "http://127.0.0.1:21008"}}
+
+`tonnage up` writes it into its folder, for the owner alone; `tonnage status` and `tonnage explain` read it. A program
+with TLS signs its certificate itself; whoever can read the folder trusts it by the authority that is named there, by a
+path relative to the folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.errors import TonnageError
+from tonnage.private_files import write_private
+
+ENDPOINTS_FILE_NAME: Final = "endpoints.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One program's address, and whom to trust there: PEM, empty for plain HTTP or for what the system trusts."""
+
+    url: str
+    ca_pem: bytes = b""
+
+
+def write_endpoints(folder: Path, urls: Mapping[str, str], authorities: Mapping[str, str]) -> None:
+    """Write the file, whole or not at all. `authorities` are paths relative to the folder, by program."""
+    shown = {
+        name: {"url": url} | ({"certificateAuthority": authorities[name]} if name in authorities else {})
+        for name, url in urls.items()
+    }
+    write_private(folder / ENDPOINTS_FILE_NAME, (json.dumps(shown, indent=1) + "\n").encode())
+
+
+def read_endpoints(folder: Path) -> dict[str, Endpoint]:
+    """The programs' endpoints by name; none when there is no such file. Raises TonnageError for a broken one."""
+    path = folder / ENDPOINTS_FILE_NAME
+    try:
+        told: Any = json.loads(path.read_bytes())
+        return {name: _endpoint(folder, entry) for name, entry in told.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as exc:
+        raise TonnageError(
+            f"{path} does not tell where programs are served: {exc}", hint="`tonnage up` writes it anew at its start"
+        ) from exc
+
+
+def _endpoint(folder: Path, entry: Any) -> Endpoint:
+    url, authority = entry["url"], entry.get("certificateAuthority", "")
+    if not isinstance(url, str):
+        raise TypeError("url is no text")
+    try:
+        return Endpoint(url, (folder / authority).read_bytes() if authority else b"")
+    except FileNotFoundError:  # it comes with the program, which may not have started yet
+        return Endpoint(url)

@@ -1,0 +1,179 @@
+"""How a cluster of `tonnage up` is doing, seen from outside: programs, where they serve, nodes, pools and faults.
+
+Read from its folder (who holds the lock, pid files, endpoints, faults), from the programs' own endpoints, and from its
+API server. Nothing is written. A program that does not answer is part of the answer, and so is an API server that is
+being started again: then nodes and pools are not known, which is not the same as none.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.client.config import kubeconfig
+from tonnage.client.http import Client
+from tonnage.client.program_pages import ProgramPages
+from tonnage.clock import Clock
+from tonnage.endpoints import Endpoint, read_endpoints
+from tonnage.errors import TonnageError
+from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.plane.command_lines import PROGRAMS
+from tonnage.quantity import Quantity
+from tonnage.scheduling.volumes.capacity.pools import listed_pools
+
+READY, NOT_READY, AWAY, RUNNING = "ready", "not ready", "away", "running"
+_TOPOLOGY: Final = "topology.tonnage.dev/node"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramStatus:
+    """One program. `state` is ready, not ready (it says so itself), running (it serves nothing to ask) or away."""
+
+    name: str
+    pid: int | None
+    state: str
+    url: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    name: str
+    ready: bool
+    unschedulable: bool
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """One CSIStorageCapacity: what of a class is free on a node; `node` is None for one that reaches several."""
+
+    node: str | None
+    storage_class: str
+    capacity: str | None
+    pools: tuple[str, ...]
+    object: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """A running cluster. `problem` says why nodes and pools are not known; empty when they are."""
+
+    data_dir: Path
+    pid: int
+    programs: tuple[ProgramStatus, ...]
+    nodes: tuple[NodeStatus, ...]
+    pools: tuple[PoolStatus, ...]
+    faults: tuple[Fault, ...]
+    problem: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """As `tonnage status -o json` shows it; nodes and pools are null while they are not known."""
+        pools = [
+            {"node": each.node, "storageClass": each.storage_class, "capacity": each.capacity,
+             "pools": list(each.pools), "object": each.object}
+            for each in self.pools
+        ]  # fmt: skip
+        return {
+            "dataDir": str(self.data_dir),
+            "pid": self.pid,
+            "kubeconfig": str(self.data_dir / "kubeconfig"),
+            "programs": [asdict(each) for each in self.programs],
+            "nodes": None if self.problem else [asdict(each) for each in self.nodes],
+            "pools": None if self.problem else pools,
+            "faults": [asdict(each) for each in self.faults],
+        }
+
+
+async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
+    """How the cluster on this folder is doing. Raises TonnageError when none runs there."""
+    pid = _holder(data_dir)
+    endpoints = read_endpoints(data_dir)
+    programs = [
+        await _program(name, _pid(data_dir / "run" / f"{name}.pid"), endpoints.get(name), clock)
+        for name in ("apiserver", *PROGRAMS)
+    ]
+    nodes: list[NodeStatus] = []
+    pools: list[PoolStatus] = []
+    problem = ""
+    try:
+        async with Client.connect(
+            kubeconfig.load(data_dir / "kubeconfig"), clock=clock, user_agent="tonnage-status"
+        ) as client:
+            nodes, pools = await _nodes(client), await _pools(client)
+    except TonnageError as exc:
+        problem = exc.message
+    faults = FaultFile(data_dir / FAULT_FILE_NAME).all()
+    return ClusterStatus(data_dir, pid, tuple(programs), tuple(nodes), tuple(pools), faults, problem)
+
+
+def _holder(folder: Path) -> int:
+    """The process that runs the cluster: it holds the lock. Raises TonnageError when nobody does."""
+    try:
+        lock = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as exc:
+        raise _nothing_runs(folder) from exc
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        told = os.pread(lock, 32, 0).strip()
+        return int(told) if told.isdigit() else 0
+    finally:
+        os.close(lock)
+    raise _nothing_runs(folder)
+
+
+def _nothing_runs(folder: Path) -> TonnageError:
+    return TonnageError(f"no cluster runs on {folder}", hint=f"start one with `tonnage up --data-dir {folder}`")
+
+
+def _pid(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+async def _program(name: str, pid: int | None, endpoint: Endpoint | None, clock: Clock) -> ProgramStatus:
+    if pid is None:
+        return ProgramStatus(name, None, AWAY, endpoint.url if endpoint is not None else None)
+    if endpoint is None:
+        return ProgramStatus(name, pid, RUNNING, None)
+    state = AWAY
+    async with ProgramPages(endpoint, clock=clock) as pages:
+        with suppress(TonnageError):  # then it is away, which is what is told
+            state = READY if await pages.is_good("/readyz") else NOT_READY
+    return ProgramStatus(name, pid, state, endpoint.url)
+
+
+async def _nodes(client: Client) -> list[NodeStatus]:
+    on_node: dict[str, int] = {}
+    for pod in (await client.list(Pod, retry=False)).items:
+        if not pod.is_terminal:
+            on_node[pod.spec.node_name] = on_node.get(pod.spec.node_name, 0) + 1
+    found = (await client.list(Node, retry=False)).items
+    return [NodeStatus(each.name, each.is_ready, each.spec.unschedulable, on_node.get(each.name, 0)) for each in found]
+
+
+async def _pools(client: Client) -> list[PoolStatus]:
+    found = [
+        PoolStatus(
+            _node_of(each),
+            each.storage_class_name,
+            None if each.capacity is None else str(each.capacity),
+            tuple(str(Quantity.from_bytes(size)) for size in listed_pools(each)),
+            each.key,
+        )
+        for each in (await client.list(CSIStorageCapacity, retry=False)).items
+    ]
+    return sorted(found, key=lambda each: (each.node or "", each.storage_class, each.object))
+
+
+def _node_of(capacity: CSIStorageCapacity) -> str | None:
+    topology = capacity.node_topology
+    return topology.match_labels.get(_TOPOLOGY) if topology is not None else None

@@ -1,0 +1,160 @@
+"""What only a live scheduler knows, asked of it, so that `explain` agrees with it.
+
+    /debug/assumed        pods it has decided about and claims and volumes it has promised, that the API does not show
+    /debug/reservations   capacity that it keeps back: objects (mode Object) or bytes (mode Ledger)
+
+`laid_into` puts them into an engine that was loaded with the same cluster's objects. Pods, claims and volumes that the
+API shows otherwise by then are left as it shows them. The scheduler is asked before the objects are listed: what it
+confirms in between is in the list, and what it decides in between is newer than the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from tonnage.client.program_pages import ProgramPages
+from tonnage.clock import Clock
+from tonnage.endpoints import Endpoint
+from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key, Object, split_key
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.storage_capacity_args import Reservation
+from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.volumes.reservations.holds import Hold
+
+RESERVATIONS, ASSUMED = "/debug/reservations", "/debug/assumed"
+
+
+class AssumedPod(msgspec.Struct, frozen=True):
+    pod: Key
+    uid: str
+    node: str
+
+
+class AssumedClaim(msgspec.Struct, frozen=True):
+    claim: Key
+    uid: str
+    annotations: dict[str, str]
+
+
+class AssumedVolume(msgspec.Struct, frozen=True, rename="camel"):
+    volume: str
+    uid: str
+    claim: Key
+    claim_uid: str
+
+
+class HeldCapacity(msgspec.Struct, frozen=True):
+    mode: Reservation
+    capacity: Key
+    uid: str
+    pod: Key
+    claims: list[Key]
+    bytes: int
+    since: datetime
+    why: str
+
+    @property
+    def as_hold(self) -> Hold:
+        return Hold(self.capacity, self.uid, self.pod, tuple(self.claims), self.bytes, self.since, self.why)
+
+
+class _Assumed(msgspec.Struct, frozen=True):
+    pods: list[AssumedPod] = []
+    claims: list[AssumedClaim] = []
+    volumes: list[AssumedVolume] = []
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerMemory:
+    """One scheduler's, at one instant."""
+
+    held: Sequence[HeldCapacity] = ()
+    pods: Sequence[AssumedPod] = ()
+    claims: Sequence[AssumedClaim] = ()
+    volumes: Sequence[AssumedVolume] = ()
+
+    def node_of(self, pod: Pod) -> str:
+        """Where the scheduler has sent a pod that the API does not show there yet; empty when it has not."""
+        return next((each.node for each in self.pods if each.uid == pod.uid and not pod.spec.node_name), "")
+
+    def laid_into(self, engine: Engine, objects: Iterable[Object], asked: Pod) -> None:
+        """Let an engine know it, but for what concerns the pod that is asked about: that one is decided as if new."""
+        pods = {each.key: each for each in objects if isinstance(each, Pod)}
+        own_claims = {f"{asked.namespace}/{name}" for name in _claim_names(asked)}
+        for claim in self.claims:
+            if claim.claim not in own_claims:
+                _assume_claim(engine, claim)
+        for volume in self.volumes:
+            if volume.claim not in own_claims:
+                _assume_volume(engine, volume)
+        for each in self.pods:
+            known = pods.get(each.pod)
+            if known is None or known.uid != each.uid or known.spec.node_name or known.uid == asked.uid:
+                continue
+            if engine.cluster.node_of(each.uid) is None:
+                engine.queue.pod_assumed(known, each.node)
+                engine.assumed.assume(PodInfo(known), each.node)
+        holds: dict[Reservation, list[Hold]] = {}
+        for held in self.held:
+            if own_claims.issuperset(held.claims):
+                continue
+            holds.setdefault(held.mode, []).append(held.as_hold)
+        engine.held.agree_with(holds, {key: PodInfo(pod) for key, pod in pods.items()})
+
+
+async def memory_of(endpoint: Endpoint, *, clock: Clock) -> SchedulerMemory:
+    """Ask a live scheduler. Raises Disconnected, Untrusted, or TonnageError for one that does not answer as ours."""
+    async with ProgramPages(endpoint, clock=clock) as pages:
+        held, assumed = await pages.json(RESERVATIONS), await pages.json(ASSUMED)
+    return memory_from(endpoint.url, held, assumed)
+
+
+def memory_from(url: str, held: Any, assumed: Any) -> SchedulerMemory:
+    """What the pages of the scheduler at a URL say; a page that it does not have is None. Raises TonnageError."""
+    if held is None:
+        raise TonnageError(f"{url}{RESERVATIONS} is not served", hint="is this the scheduler's endpoint?")
+    try:
+        told = msgspec.convert(assumed or {}, _Assumed)
+        return SchedulerMemory(msgspec.convert(held, list[HeldCapacity]), told.pods, told.claims, told.volumes)
+    except msgspec.ValidationError as exc:
+        raise TonnageError(f"{url} does not answer as a scheduler of Tonnage does: {exc}") from exc
+
+
+def _claim_names(pod: Pod) -> Iterable[str]:
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield volume.persistent_volume_claim.claim_name
+        elif volume.ephemeral is not None:
+            yield f"{pod.name}-{volume.name}"
+
+
+def _assume_claim(engine: Engine, told: AssumedClaim) -> None:
+    claims = engine.cluster.storage.claims
+    claim = claims.get(told.claim)
+    if claim is not None and claim.uid == told.uid and not _has(claim, told.annotations):
+        metadata = msgspec.structs.replace(
+            claim.metadata, annotations={**claim.metadata.annotations, **told.annotations}
+        )
+        claims.assume(msgspec.structs.replace(claim, metadata=metadata))
+
+
+def _has(claim: PersistentVolumeClaim, annotations: Mapping[str, Any]) -> bool:
+    return all(claim.metadata.annotations.get(key) == value for key, value in annotations.items())
+
+
+def _assume_volume(engine: Engine, told: AssumedVolume) -> None:
+    volumes = engine.cluster.storage.volumes
+    volume: PersistentVolume | None = volumes.get(told.volume)
+    if volume is not None and volume.uid == told.uid and volume.spec.claim_ref is None:
+        namespace, name = split_key(told.claim)
+        owner = ObjectReference(
+            api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=name, uid=told.claim_uid
+        )
+        volumes.assume(msgspec.structs.replace(volume, spec=msgspec.structs.replace(volume.spec, claim_ref=owner)))

@@ -1,0 +1,95 @@
+"""How a cluster is doing: what is told when nothing runs, and the shape of the answer."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tonnage.cli.status import status
+from tonnage.clock import SystemClock
+from tonnage.errors import TonnageError
+from tonnage.faults import Fault
+from tonnage.plane.status import ClusterStatus, NodeStatus, PoolStatus, ProgramStatus, status_of
+
+STATUS = ClusterStatus(
+    data_dir=Path("/data"),
+    pid=7,
+    programs=(
+        ProgramStatus("scheduler", 8, "ready", "https://127.0.0.1:20001"),
+        ProgramStatus("csi-driver", None, "away", None),
+    ),
+    nodes=(NodeStatus("node-1", ready=True, unschedulable=True, pods=2),),
+    pools=(PoolStatus("node-1", "pools", "160Gi", ("100Gi", "60Gi"), "kube-system/csisc-1"),),
+    faults=(Fault("slow", "node-1", 2.0),),
+)
+
+
+def test_the_answer_has_the_shape_that_is_documented():
+    assert STATUS.document() == {
+        "dataDir": "/data",
+        "pid": 7,
+        "kubeconfig": "/data/kubeconfig",
+        "programs": [
+            {"name": "scheduler", "pid": 8, "state": "ready", "url": "https://127.0.0.1:20001"},
+            {"name": "csi-driver", "pid": None, "state": "away", "url": None},
+        ],
+        "nodes": [{"name": "node-1", "ready": True, "unschedulable": True, "pods": 2}],
+        "pools": [
+            {
+                "node": "node-1",
+                "storageClass": "pools",
+                "capacity": "160Gi",
+                "pools": ["100Gi", "60Gi"],
+                "object": "kube-system/csisc-1",
+            }
+        ],
+        "faults": [{"kind": "slow", "node": "node-1", "value": 2.0}],
+    }
+
+
+def test_the_table_shows_the_same(monkeypatch):
+    async def found(*_: object, **__: object) -> ClusterStatus:
+        return STATUS
+
+    monkeypatch.setattr("tonnage.cli.status.status_of", found)
+    shown = CliRunner().invoke(status, ["--data-dir", "x"])
+    assert shown.output.splitlines() == [
+        "cluster on /data (process 7)",
+        "",
+        "PROGRAM      STATE   PID   SERVES AT",
+        "scheduler    ready   8     https://127.0.0.1:20001",
+        "csi-driver   away    -     -",
+        "",
+        "NODE     STATE                      PODS",
+        "node-1   Ready,SchedulingDisabled   2",
+        "",
+        "NODE     CLASS   FREE    POOLS         OBJECT",
+        "node-1   pools   160Gi   100Gi, 60Gi   kube-system/csisc-1",
+        "",
+        "FAULT   NODE     VALUE",
+        "slow    node-1   2",
+    ]
+
+
+@pytest.mark.parametrize("has_lock", [False, True])
+async def test_a_folder_on_which_nothing_runs_is_an_error(tmp_path, has_lock):
+    if has_lock:
+        (tmp_path / "lock").write_text("4711\n")
+    with pytest.raises(TonnageError) as caught:
+        await status_of(tmp_path, clock=SystemClock())
+    assert caught.value.message == f"no cluster runs on {tmp_path}"
+    assert caught.value.hint == f"start one with `tonnage up --data-dir {tmp_path}`"
+
+
+async def test_a_cluster_whose_programs_are_all_away_is_told_as_it_is(tmp_path):
+    (tmp_path / "lock").write_text(f"{os.getpid()}\n")
+    with (tmp_path / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = await status_of(tmp_path, clock=SystemClock())
+    assert {each.state for each in found.programs} == {"away"}
+    assert (found.pid, found.document()["nodes"], found.document()["pools"]) == (os.getpid(), None, None)
+    assert "kubeconfig" in found.problem

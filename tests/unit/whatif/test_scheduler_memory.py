@@ -1,0 +1,172 @@
+"""`explain` agrees with a live scheduler: what only that one knows is asked of it and laid into the engine."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from tonnage.clock import VirtualClock
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Object
+from tonnage.scheduler.assumed_state import AssumedState
+from tonnage.scheduler.capacity_reservations import CapacityReservations
+from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.engine.settings import EngineSettings
+from tonnage.testing.builders import node, pod
+from tonnage.testing.configurations import storage_configuration
+from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
+from tonnage.whatif.explain import explain_pod, remark_on
+from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_from
+
+
+class Live:
+    """A scheduler on objects as the API has them: decisions are assumed and never written."""
+
+    def __init__(self, *objects: Object, mode: str) -> None:
+        self.objects = [driver(), storage_class(), *objects]
+        self.clock = VirtualClock()
+        self.profile = parse(storage_configuration(reservation=mode), source="config.yaml").profiles[0]
+        settings = EngineSettings(takes_any_pod=True, implies_namespaces=True)
+        self.engine = Engine([self.profile], clock=self.clock, rng=random.Random(0), settings=settings)
+        self.engine.load(self.objects)
+
+    def decide(self) -> str:
+        queued = self.engine.pop()
+        assert queued is not None
+        attempt = self.engine.attempt(queued)
+        assert attempt.placement is not None
+        return attempt.placement.node
+
+    def pages(self) -> tuple[Any, Any]:
+        """/debug/reservations and /debug/assumed, as they come over the wire."""
+        held, assumed = CapacityReservations(self.engine.held).listed(), AssumedState(self.engine).listed()
+        return json.loads(json.dumps(held)), json.loads(json.dumps(assumed))
+
+    @property
+    def memory(self) -> SchedulerMemory:
+        return memory_from("http://x", *self.pages())
+
+    def explained(self, asked: Pod, *, memory: SchedulerMemory | None = None) -> dict[str, Any]:
+        return explain_pod(asked, self.objects, self.profile, clock=self.clock, memory=memory).document()
+
+
+def with_volumes(mode: str, *more: Object) -> tuple[Live, Pod]:
+    first, second = pod_with("first", "one", priority=1), pod_with("second", "two")
+    room = [capacity(node="a", free="100Gi"), node("a", cpu="4")]
+    return Live(first, second, claim("one", "60Gi"), claim("two", "60Gi"), *room, *more, mode=mode), second
+
+
+@pytest.mark.parametrize("mode", ["Object", "Ledger"])
+def test_capacity_that_the_scheduler_keeps_back_counts(mode):
+    live, second = with_volumes(mode)
+    assert live.decide() == "a"
+    alone = live.explained(second)
+    agreed = live.explained(second, memory=live.memory)
+    assert alone["node"] == "a"
+    assert agreed["node"] is None
+    assert "default/first" in agreed["volumes"]["a"][0]["miss"]
+    assert agreed == live.engine.explain(second).document()
+
+
+@pytest.mark.parametrize("mode", ["Object", "Ledger"])
+def test_without_anything_kept_back_the_answer_is_the_same(mode):
+    live, second = with_volumes(mode)
+    assert live.explained(second) == live.explained(second, memory=live.memory)
+
+
+@pytest.mark.parametrize("mode", ["Object", "Ledger"])
+def test_the_pod_that_holds_the_room_is_decided_as_if_it_were_new(mode):
+    live, _ = with_volumes(mode)
+    assert live.decide() == "a"
+    first = next(each for each in live.objects if each.key == "default/first")
+    assert isinstance(first, Pod)
+    assert live.explained(first, memory=live.memory)["node"] == "a"
+    assert remark_on(first, live.memory) == "default/first is on its way to a; this is decided as if it were not"
+
+
+def test_a_pod_on_its_way_takes_up_its_node():
+    live = Live(node("a", cpu="2"), pod("big", cpu="2", priority=1), asked := pod("next", cpu="1"), mode="Ledger")
+    assert live.decide() == "a"
+    assert live.explained(asked)["node"] == "a"
+    assert live.explained(asked, memory=live.memory) == live.engine.explain(asked).document()
+    assert live.explained(asked, memory=live.memory)["node"] is None
+
+
+def test_a_volume_on_its_way_to_a_claim_is_taken():
+    free = volume("free", "60Gi")
+    live, second = with_volumes("Ledger", free)
+    assert live.decide() == "a"
+    assert live.memory.volumes[0].claim == "default/one"
+    agreed = live.explained(second, memory=live.memory)
+    assert agreed == live.engine.explain(second).document()
+    assert agreed["volumes"]["a"][0]["kind"] == "dynamic"
+
+
+def test_what_the_api_shows_by_now_stands():
+    live, second = with_volumes("Ledger")
+    assert live.decide() == "a"
+    memory = live.memory
+    bound = [
+        msgspec.structs.replace(each, spec=msgspec.structs.replace(each.spec, node_name="a"))
+        if isinstance(each, Pod) and each.name == "first"
+        else each
+        for each in live.objects
+    ]
+    answer = explain_pod(second, bound, live.profile, clock=live.clock, memory=memory)
+    assert not answer.node
+
+
+@pytest.mark.parametrize("mode", ["Object", "Ledger"])
+def test_what_is_held_until_a_refresh_counts_when_the_volume_is_long_made(mode):
+    live, second = with_volumes(mode)
+    assert live.decide() == "a"
+    bound = claim("one", "60Gi", volume="made", selected_node="a", metadata={"resourceVersion": "9"})
+    made = volume("made", "60Gi", on="a", claim="default/one", metadata={"creationTimestamp": "2000-01-01T00:00:00Z"})
+    live.engine.add(made)
+    live.engine.update(next(each for each in live.objects if each.key == bound.key), bound)
+    live.objects = [made, *(bound if each.key == bound.key else each for each in live.objects)]
+    live.clock.advance(59.0)  # in the API the volume looks as if its object had to show it by now
+    agreed = live.explained(second, memory=live.memory)
+    assert agreed["node"] is None
+    assert agreed == live.engine.explain(second).document()
+
+
+def test_a_promise_that_the_scheduler_has_ended_does_not_count():
+    """The claim still has its selected-node here, but the scheduler has seen the object that includes it."""
+    sent = claim("one", "60Gi", selected_node="a")
+    asked = pod_with("second", "two")
+    live = Live(node("a"), capacity(node="a", free="100Gi"), sent, claim("two", "60Gi"), asked, mode="Ledger")
+    assert live.explained(asked)["node"] is None
+    assert live.explained(asked, memory=SchedulerMemory())["node"] == "a"
+
+
+def test_the_pages_have_the_shape_that_is_documented():
+    free = volume("free", "60Gi")
+    live, _ = with_volumes("Object", free)
+    assert (live.decide(), live.decide()) == ("a", "a")
+    held, assumed = live.pages()
+    (only,) = held
+    assert set(only) == {"mode", "capacity", "uid", "pod", "claims", "bytes", "since", "why"}
+    assert (only["mode"], only["pod"], only["claims"]) == ("Object", "default/second", ["default/two"])
+    assert [(each["pod"], each["node"], set(each)) for each in assumed["pods"]] == [
+        ("default/first", "a", {"pod", "uid", "node"}),
+        ("default/second", "a", {"pod", "uid", "node"}),
+    ]
+    assert assumed["claims"] == [
+        {
+            "claim": "default/two",
+            "uid": assumed["claims"][0]["uid"],
+            "annotations": {"volume.kubernetes.io/selected-node": "a"},
+        }
+    ]
+    (bound,) = assumed["volumes"]
+    assert (bound["volume"], bound["claim"], set(bound)) == (
+        "free",
+        "default/one",
+        {"volume", "uid", "claim", "claimUid"},
+    )
