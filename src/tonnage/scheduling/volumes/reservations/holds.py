@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tonnage.keyed_heap import KeyedHeap
-from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Key, ObjectMeta, split_key
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, PodMeta
+from tonnage.objects.meta import Key, split_key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
@@ -40,7 +40,7 @@ class Hold:
 def pod_of(hold: Hold, pods: Mapping[Key, PodInfo]) -> PodInfo:
     """The pod that holds it; one of its name where there is none any more."""
     namespace, name = split_key(hold.pod)
-    return pods.get(hold.pod) or PodInfo(Pod(metadata=ObjectMeta(namespace=namespace, name=name, uid=hold.pod)))
+    return pods.get(hold.pod) or PodInfo(Pod(metadata=PodMeta(namespace=namespace, name=name, uid=hold.pod)))
 
 
 def is_refresh(version: str, new: CSIStorageCapacity) -> bool:
