@@ -23,11 +23,11 @@ from tonnage.apiserver.options import boolean
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Location, Response, locate, verb_of
 from tonnage.apiserver.static_documents import StaticDocuments
-from tonnage.apiserver.verbs import deleting, patching, reading, subresources, writing
+from tonnage.apiserver.verbs import access_reviews, deleting, patching, reading, subresources, writing
 from tonnage.apiserver.verbs.watching import Watching
 from tonnage.errors import ApiError, RequestEntityTooLarge, TooManyRequests, Unauthorized
 from tonnage.objects import names
-from tonnage.objects.api_verbs import verbs_of
+from tonnage.objects.api_verbs import ACCESS_REVIEWS, verbs_of
 from tonnage.objects.document import encode
 from tonnage.store import StoreError
 
@@ -131,8 +131,7 @@ class Application:
         try:
             if not reads and request.body_exists:
                 call.body = await _body(request)
-            subresource = subresources.VERBS.get((call.subresource, call.verb))
-            return await (subresource or _VERBS[call.verb])(self._registry, call)
+            return await _handler(call)(self._registry, call)
         except StoreError as exc:
             _log.error("%s %s: %s", request.method, request.path, exc)
             raise status.from_store(exc) from exc
@@ -210,6 +209,12 @@ class Application:
             lines = [f"[{'+' if ok else '-'}]{check} {'ok' if ok else 'failed'}" for check, ok in checks.items()]
             text = "\n".join([*lines, f"{name} check {'passed' if good else 'failed'}"]) + "\n"
         return Response(text.encode(), 200 if good else 500, "text/plain; charset=utf-8")
+
+
+def _handler(call: Call) -> Verb:
+    if call.resource is ACCESS_REVIEWS:
+        return access_reviews.review
+    return subresources.VERBS.get((call.subresource, call.verb)) or _VERBS[call.verb]
 
 
 async def _body(request: web.BaseRequest) -> bytes:

@@ -21,7 +21,7 @@ from functools import cache
 
 from tonnage import KUBERNETES_VERSION
 from tonnage.apiserver.negotiation import accepted, quality
-from tonnage.objects.api_verbs import BINDINGS, subresource_named, verbs_of
+from tonnage.objects.api_verbs import NOT_STORED, subresource_named, verbs_of
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_PLURAL, RESOURCES, Resource
 
@@ -89,7 +89,7 @@ def _resource(resource: Resource) -> Doc:
         "verbs": list(verbs_of(resource)),
         **_names(resource),
     }
-    return row if resource is BINDINGS else row | {"storageVersionHash": _storage_version_hash(resource)}
+    return row if resource in NOT_STORED else row | {"storageVersionHash": _storage_version_hash(resource)}
 
 
 def _subresource(resource: Resource, name: str) -> Doc:
@@ -190,18 +190,26 @@ def _aggregated_subresource(resource: Resource, name: str) -> Doc:
 # -- the table, by group ---------------------------------------------------------------------------------------------
 
 
+_EVERY = tuple(sorted((*NOT_STORED, *RESOURCES), key=lambda resource: resource.group))
+"""What clients find: what is stored, and what is only asked."""
+
+
+def group_versions() -> list[tuple[str, str]]:
+    """Each (group, version) that has a list of resources, core first."""
+    return list(dict.fromkeys((resource.group, resource.version) for resource in _EVERY))
+
+
 def _groups() -> list[str]:
-    return list(dict.fromkeys(resource.group for resource in RESOURCES))
+    return list(dict.fromkeys(resource.group for resource in _EVERY))
 
 
 def _versions(group: str) -> list[str]:
     """Preferred first: the table's order."""
-    return list(dict.fromkeys(resource.version for resource in RESOURCES if resource.group == group))
+    return list(dict.fromkeys(resource.version for resource in _EVERY if resource.group == group))
 
 
 def _resources(group: str, version: str) -> list[Resource]:
-    every = (BINDINGS, *RESOURCES)
-    found = [resource for resource in every if (resource.group, resource.version) == (group, version)]
+    found = [resource for resource in _EVERY if (resource.group, resource.version) == (group, version)]
     if not found:
         raise KeyError((group, version))
     return sorted(found, key=lambda resource: resource.plural)

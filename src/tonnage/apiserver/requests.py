@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tonnage.objects.api_verbs import verbs_of
+from tonnage.objects.api_verbs import ACCESS_REVIEWS, verbs_of
 from tonnage.objects.resources import BY_PATH, Resource
 
 _PODS = BY_PATH["", "v1", "pods"]
@@ -51,6 +51,8 @@ def locate(path: str) -> Location | None:
         namespace, rest = rest[1], rest[2:]
     if (group, version, rest) == ("", "v1", ["bindings"]) and namespace:
         return Location(_PODS, namespace, subresource="binding")  # an older way to pods/{name}/binding
+    if (group, version, rest) == (ACCESS_REVIEWS.group, ACCESS_REVIEWS.version, [ACCESS_REVIEWS.plural]):
+        return Location(ACCESS_REVIEWS)
     resource = BY_PATH.get((group, version, rest[0]))
     if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
         return None

@@ -28,10 +28,12 @@ class StaticDocuments:
             "/openapi/v2": openapi.openapi_v2,
             "/openapi/v3": openapi.openapi_v3_index,
         }
-        for group, version in group_versions():
+        described = set(group_versions())
+        for group, version in discovery.group_versions():
             root = f"apis/{group}/{version}" if group else f"api/{version}"
             self._makers[f"/{root}"] = lambda g=group, v=version: encode(discovery.api_resource_list(g, v))  # type: ignore[misc]  # mypy cannot see defaults in a lambda
-            self._makers[f"/openapi/v3/{root}"] = lambda g=group, v=version: openapi.openapi_v3(g, v)  # type: ignore[misc]  # as above
+            if (group, version) in described:
+                self._makers[f"/openapi/v3/{root}"] = lambda g=group, v=version: openapi.openapi_v3(g, v)  # type: ignore[misc]  # as above
             if group:
                 self._makers[f"/apis/{group}"] = lambda g=group: encode(discovery.api_group(g))  # type: ignore[misc]  # as above
         self._made: dict[str, tuple[bytes, str]] = {}

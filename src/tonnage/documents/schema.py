@@ -134,6 +134,7 @@ FILES: dict[tuple[str, str], str] = {
     ("meta", "v1"): "meta_v1",
     ("", "v1"): "core_v1",
     ("apps", "v1"): "apps_v1",
+    ("authorization.k8s.io", "v1"): "authorization_v1",
     ("autoscaling", "v1"): "autoscaling_v1",
     ("coordination.k8s.io", "v1"): "coordination_v1",
     ("events.k8s.io", "v1"): "events_v1",

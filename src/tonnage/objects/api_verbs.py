@@ -12,12 +12,16 @@ from tonnage.objects.resources import Resource
 BINDINGS = Resource("", "v1", "Binding", "bindings", True)
 """Also an older way to pods/{name}/binding. Nothing is stored there, so it is not in the table of resources, but
 clients look for it."""
+ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False)
+"""What `kubectl auth can-i` asks. Nothing is stored there either."""
+NOT_STORED = (BINDINGS, ACCESS_REVIEWS)
 EVICTIONS = Resource("policy", "v1", "Eviction", "evictions", True)
 SCALES = Resource("autoscaling", "v1", "Scale", "scales", True)
 
 _EVERY_VERB = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _VERBS = {
     ("", "bindings"): ("create",),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"): ("create",),
     # Deleting all namespaces at once is the one thing that a collection does not offer.
     ("", "namespaces"): tuple(verb for verb in _EVERY_VERB if verb != "deletecollection"),
 }

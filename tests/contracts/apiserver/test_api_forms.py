@@ -168,3 +168,23 @@ def test_what_is_not_stored_is_no_row_of_a_table(api: Api, ns: str, pods: str, v
     refused = api.post(f"{pods}/a/binding", binding, accept=f"application/json;as=Table;v={version};g=meta.k8s.io")
     assert (refused.code, refused.reason) == (406, "NotAcceptable")
     assert "nodeName" not in api.get(f"{pods}/a")["spec"]
+
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+REVIEW = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_an_access_review_is_no_row_of_a_table(api: Api, version: str) -> None:
+    refused = api.post(REVIEWS, REVIEW, accept=f"application/json;as=Table;v={version};g=meta.k8s.io")
+    assert (refused.code, refused.reason) == (406, "NotAcceptable")
+
+
+def test_whoever_holds_a_token_may_do_everything(api: Api) -> None:
+    reviewed = api.post(REVIEWS, REVIEW)
+    assert (reviewed.code, reviewed["kind"], reviewed["status"]["allowed"]) == (201, "SelfSubjectAccessReview", True)
+    asked = {"verb": "delete", "resource": "pods", "namespace": "default"}
+    assert api.post(REVIEWS, {"spec": {"resourceAttributes": asked}})["status"]["allowed"] is True
+    assert api.post(REVIEWS, {"spec": {}}).code == 422
+    assert api.post(REVIEWS, {"spec": {**REVIEW["spec"], "resourceAttributes": asked}}).code == 422
+    assert api.get(REVIEWS).code == 405

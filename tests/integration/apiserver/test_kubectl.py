@@ -221,3 +221,7 @@ def test_get_svc_shows_the_service_of_the_server(kubectl):
     heading, row = kubectl("get", "svc", "kubernetes", "-n", "default").splitlines()
     assert heading.split() == ["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"]
     assert row.split()[:5] == ["kubernetes", "ClusterIP", "10.0.0.1", "<none>", "443/TCP"]
+
+
+def test_auth_can_i_says_yes(kubectl):
+    assert kubectl("auth", "can-i", "delete", "pods") == "yes\n"

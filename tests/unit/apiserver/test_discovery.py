@@ -9,7 +9,7 @@ import pytest
 from tonnage.apiserver import discovery
 from tonnage.objects.api_verbs import verbs_of
 from tonnage.objects.document import Doc, decode
-from tonnage.objects.resources import BY_PLURAL, RESOURCES
+from tonnage.objects.resources import BY_PLURAL
 
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 V2BETA1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
@@ -113,9 +113,9 @@ def test_verbs_of_a_subresource_are_asked_for_by_its_name() -> None:
 
 def test_both_forms_say_the_same() -> None:
     walked = set()
-    for resource in RESOURCES:
-        for row in discovery.api_resource_list(resource.group, resource.version)["resources"]:
-            walked.add((resource.group, row["name"], row["kind"], row.get("group", ""), tuple(row["verbs"])))
+    for group, version in discovery.group_versions():
+        for row in discovery.api_resource_list(group, version)["resources"]:
+            walked.add((group, row["name"], row["kind"], row.get("group", ""), tuple(row["verbs"])))
     aggregated = set()
     for core in (True, False):
         for item in decode(discovery.aggregated(core).body)["items"]:
