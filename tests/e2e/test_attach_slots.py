@@ -52,8 +52,8 @@ def test_a_limit_that_cures_nothing_fails_pods_at_growing_intervals_and_uses_up_
         time.sleep(0.2)
     # At 0, 1, 3, 7 and 15 s: five, and not twenty.
     assert 2 <= len(rejections(scene)) <= 6
-    # One of the pod that waits, one of the last that was rejected, and one of a pod that is on its way out.
-    assert most <= 3
+    # One of the pod that waits, one of the last that was rejected, and those of pods that are on their way out.
+    assert most <= 4
     scene.fault()
 
     def runs() -> Doc | None:

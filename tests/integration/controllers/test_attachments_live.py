@@ -158,7 +158,7 @@ async def test_a_refusal_that_is_told_at_length_keeps_its_code(harness: StorageH
     assert failed.error_code == 8 and failed.message.endswith(" ...") and len(failed.message.encode()) <= 1024
 
 
-@pytest.mark.parametrize("what", ["a volume", "an attachment"])
+@pytest.mark.parametrize("what", ["a volume", "an attachment", "a limit"])
 async def test_a_refused_attachment_is_tried_at_once_when_room_or_a_slot_may_have_come(
     harness: StorageHarness, what: str
 ) -> None:
@@ -176,6 +176,10 @@ async def test_a_refused_attachment_is_tried_at_once_when_room_or_a_slot_may_hav
         if what == "a volume":
             await harness.volume("unused")
             await harness.client.delete(PersistentVolume, "unused")
+        elif what == "a limit":
+            csi_node = await harness.client.get_doc(CSINode, "node-1")
+            csi_node["spec"]["drivers"][0]["allocatable"] = {"count": 8}
+            await harness.client.update_doc(csi_node)
         else:
             await harness.remove_pod("db-0")
         await eventually_async(lambda: _is_attached(harness, "pv on node-1"))

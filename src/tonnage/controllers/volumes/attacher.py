@@ -13,7 +13,8 @@ How long one call may take is the limit of the `CsiClient` that is handed in. A 
 ControllerPublish (KEP-5925) may need longer than that; the call is then repeated, which CSI allows, until the driver is
 done. The backoff between tries grows from one second to five minutes, also after ResourceExhausted: the node is full,
 and asking often does not empty it. What may empty it is not waited for: an attachment of the same node that went, for a
-slot, and a volume of the driver that went, for the room of a rebuild, have those that were refused tried at once.
+slot, a limit that changed, and a volume of the driver that went, for the room of a rebuild, have those that were
+refused tried at once.
 """
 
 from __future__ import annotations
@@ -289,10 +290,13 @@ class Attacher:
             self._queue.add(new.key)
 
     def _csi_node_updated(self, old: CSINode, new: CSINode) -> None:
-        """A driver that has registered (again) is called at once for what waits for it."""
-        if old.driver(self._driver_info.name) is None and new.driver(self._driver_info.name) is not None:
+        """A driver that has registered (again) is called at once for what waits for it, and after another limit."""
+        before, after = old.driver(self._driver_info.name), new.driver(self._driver_info.name)
+        if before is None and after is not None:
             for attachment in self._on_node(new.name):
                 self._queue.add(attachment.key)
+        elif before is not None and after is not None and before.allocatable != after.allocatable:
+            self._retry_refused(self._on_node(new.name))  # slots may have been given back
 
     def _attachment_deleted(self, attachment: VolumeAttachment) -> None:
         for volume in volume_of_attachment(attachment):
