@@ -2,6 +2,7 @@
 
     /debug/assumed        pods it has decided about and claims and volumes it has promised, that the API does not show
     /debug/reservations   capacity that it keeps back: objects (mode Object) or bytes (mode Ledger)
+    /debug/nominations    pods it expects on nodes, and for which of them it holds room
 
 `laid_into` puts them into an engine that was loaded with the same cluster's objects. Pods, claims and volumes that the
 API shows otherwise by then are left as it shows them. The scheduler is asked before the objects are listed: what it
@@ -28,7 +29,7 @@ from tonnage.scheduling.configuration.storage_capacity_args import Reservation
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.reservations.holds import Hold
 
-RESERVATIONS, ASSUMED = "/debug/reservations", "/debug/assumed"
+RESERVATIONS, ASSUMED, NOMINATIONS = "/debug/reservations", "/debug/assumed", "/debug/nominations"
 
 
 class AssumedPod(msgspec.Struct, frozen=True):
@@ -65,6 +66,14 @@ class HeldCapacity(msgspec.Struct, frozen=True):
         return Hold(self.capacity, self.uid, self.pod, tuple(self.claims), self.bytes, self.since, self.why)
 
 
+class NominatedPod(msgspec.Struct, frozen=True):
+    node: str
+    pod: Key
+    uid: str
+    holds: bool
+    since: datetime
+
+
 class _Assumed(msgspec.Struct, frozen=True):
     pods: list[AssumedPod] = []
     claims: list[AssumedClaim] = []
@@ -79,6 +88,8 @@ class SchedulerMemory:
     pods: Sequence[AssumedPod] = ()
     claims: Sequence[AssumedClaim] = ()
     volumes: Sequence[AssumedVolume] = ()
+    nominations: Sequence[NominatedPod] | None = None
+    """None when it does not tell: then what the API says of nominations counts."""
 
     def node_of(self, pod: Pod) -> str:
         """Where the scheduler has sent a pod that the API does not show there yet; empty when it has not."""
@@ -101,6 +112,8 @@ class SchedulerMemory:
             if engine.cluster.node_of(each.uid) is None:
                 engine.queue.pod_assumed(known, each.node)
                 engine.assumed.assume(PodInfo(known), each.node)
+        if self.nominations is not None:
+            _nominate(engine, self.nominations, pods)
         holds: dict[Reservation, list[Hold]] = {}
         for held in self.held:
             if own_claims.issuperset(held.claims):
@@ -113,18 +126,40 @@ async def memory_of(endpoint: Endpoint, *, clock: Clock) -> SchedulerMemory:
     """Ask a live scheduler. Raises Disconnected, Untrusted, or TonnageError for one that does not answer as ours."""
     async with ProgramPages(endpoint, clock=clock) as pages:
         held, assumed = await pages.json(RESERVATIONS), await pages.json(ASSUMED)
-    return memory_from(endpoint.url, held, assumed)
+        nominations = await pages.json(NOMINATIONS)
+    return memory_from(endpoint.url, held, assumed, nominations)
 
 
-def memory_from(url: str, held: Any, assumed: Any) -> SchedulerMemory:
+def memory_from(url: str, held: Any, assumed: Any, nominations: Any) -> SchedulerMemory:
     """What the pages of the scheduler at a URL say; a page that it does not have is None. Raises TonnageError."""
     if held is None:
         raise TonnageError(f"{url}{RESERVATIONS} is not served", hint="is this the scheduler's endpoint?")
     try:
         told = msgspec.convert(assumed or {}, _Assumed)
-        return SchedulerMemory(msgspec.convert(held, list[HeldCapacity]), told.pods, told.claims, told.volumes)
+        return SchedulerMemory(
+            msgspec.convert(held, list[HeldCapacity]),
+            told.pods,
+            told.claims,
+            told.volumes,
+            msgspec.convert(nominations, list[NominatedPod] | None),
+        )
     except msgspec.ValidationError as exc:
         raise TonnageError(f"{url} does not answer as a scheduler of Tonnage does: {exc}") from exc
+
+
+def _nominate(engine: Engine, nominations: Iterable[NominatedPod], pods: Mapping[Key, Pod]) -> None:
+    """Expect pods where the scheduler does, in its order, holding room for those alone for which it does."""
+    nominator = engine.queue.nominator
+    for known in list(nominator):
+        nominator.remove(known.info.pod)
+    for each in sorted(nominations, key=lambda each: each.since):
+        pod = pods.get(each.pod)
+        if pod is None or pod.uid != each.uid or pod.spec.node_name or engine.cluster.node_of(each.uid) is not None:
+            continue
+        nominator.nominate(pod, each.node)
+        made = nominator.get(pod)
+        if made is not None:
+            made.since, made.holds = each.since, each.holds
 
 
 def _claim_names(pod: Pod) -> Iterable[str]:

@@ -14,6 +14,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduler.assumed_state import AssumedState
 from tonnage.scheduler.capacity_reservations import CapacityReservations
+from tonnage.scheduler.held_nominations import NominationsReport
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineSettings
@@ -42,10 +43,11 @@ class Live:
         assert attempt.placement is not None
         return attempt.placement.node
 
-    def pages(self) -> tuple[Any, Any]:
-        """/debug/reservations and /debug/assumed, as they come over the wire."""
+    def pages(self) -> tuple[Any, Any, Any]:
+        """/debug/reservations, /debug/assumed and /debug/nominations, as they come over the wire."""
         held, assumed = CapacityReservations(self.engine.held).listed(), AssumedState(self.engine).listed()
-        return json.loads(json.dumps(held)), json.loads(json.dumps(assumed))
+        told: tuple[Any, Any, Any] = json.loads(json.dumps([held, assumed, NominationsReport(self.engine).listed()]))
+        return told
 
     @property
     def memory(self) -> SchedulerMemory:
@@ -95,6 +97,28 @@ def test_a_pod_on_its_way_takes_up_its_node():
     assert live.explained(asked)["node"] == "a"
     assert live.explained(asked, memory=live.memory) == live.engine.explain(asked).document()
     assert live.explained(asked, memory=live.memory)["node"] is None
+
+
+def test_a_nomination_that_the_scheduler_holds_nothing_for_is_not_in_the_way():
+    expected = pod("expected", cpu="2", status={"nominatedNodeName": "a"})
+    live = Live(node("a", cpu="2"), expected, asked := pod("next", cpu="1"), mode="Ledger")
+    assert live.explained(asked, memory=live.memory)["node"] is None
+    assert live.engine.queue.nominator.let_go(expected)
+    assert live.explained(asked)["node"] is None
+    agreed = live.explained(asked, memory=live.memory)
+    assert agreed["node"] == "a"
+    assert agreed == live.engine.explain(asked).document()
+
+
+def test_a_nomination_that_is_not_in_the_api_yet_is():
+    live = Live(node("a", cpu="2"), expected := pod("expected", cpu="2"), asked := pod("next", cpu="1"), mode="Ledger")
+    live.engine.queue.nominate(expected, "a")
+    agreed = live.explained(asked, memory=live.memory)
+    assert agreed["node"] is None
+    assert agreed == live.engine.explain(asked).document()
+    held, assumed, _ = live.pages()
+    without = memory_from("http://x", held, assumed, None)  # a scheduler that has no such page
+    assert live.explained(asked, memory=without)["node"] == "a"
 
 
 def test_a_volume_on_its_way_to_a_claim_is_taken():
@@ -149,7 +173,7 @@ def test_the_pages_have_the_shape_that_is_documented():
     free = volume("free", "60Gi")
     live, _ = with_volumes("Object", free)
     assert (live.decide(), live.decide()) == ("a", "a")
-    held, assumed = live.pages()
+    held, assumed, _ = live.pages()
     (only,) = held
     assert set(only) == {"mode", "capacity", "uid", "pod", "claims", "bytes", "since", "why"}
     assert (only["mode"], only["pod"], only["claims"]) == ("Object", "default/second", ["default/two"])
