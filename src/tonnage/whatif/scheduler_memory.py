@@ -1,6 +1,7 @@
 """What only a live scheduler knows, asked of it, so that `explain` agrees with it.
 
-    /debug/assumed        pods it has decided about and claims and volumes it has promised, that the API does not show
+    /debug/assumed        pods it has decided about and claims and volumes it has promised, that the API does not show;
+                          nodes that it passes over for a while
     /debug/reservations   capacity that it keeps back: objects (mode Object) or bytes (mode Ledger)
     /debug/nominations    pods it expects on nodes, and for which of them it holds room
 
@@ -74,10 +75,19 @@ class NominatedPod(msgspec.Struct, frozen=True):
     since: datetime
 
 
-class _Assumed(msgspec.Struct, frozen=True):
+class FailedNode(msgspec.Struct, frozen=True):
+    uid: str
+    node: str
+    times: int
+    why: str
+    until: datetime
+
+
+class _Assumed(msgspec.Struct, frozen=True, rename="camel"):
     pods: list[AssumedPod] = []
     claims: list[AssumedClaim] = []
     volumes: list[AssumedVolume] = []
+    failed_nodes: list[FailedNode] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +100,7 @@ class SchedulerMemory:
     volumes: Sequence[AssumedVolume] = ()
     nominations: Sequence[NominatedPod] | None = None
     """None when it does not tell: then what the API says of nominations counts."""
+    failed_nodes: Sequence[FailedNode] = ()
 
     def node_of(self, pod: Pod) -> str:
         """Where the scheduler has sent a pod that the API does not show there yet; empty when it has not."""
@@ -112,6 +123,8 @@ class SchedulerMemory:
             if engine.cluster.node_of(each.uid) is None:
                 engine.queue.pod_assumed(known, each.node)
                 engine.assumed.assume(PodInfo(known), each.node)
+        for failed in self.failed_nodes:
+            engine.nominations.failed_nodes.remember(failed.uid, failed.node, failed.times, failed.why, failed.until)
         if self.nominations is not None:
             _nominate(engine, self.nominations, pods)
         holds: dict[Reservation, list[Hold]] = {}
@@ -142,6 +155,7 @@ def memory_from(url: str, held: Any, assumed: Any, nominations: Any) -> Schedule
             told.claims,
             told.volumes,
             msgspec.convert(nominations, list[NominatedPod] | None),
+            told.failed_nodes,
         )
     except msgspec.ValidationError as exc:
         raise TonnageError(f"{url} does not answer as a scheduler of Tonnage does: {exc}") from exc

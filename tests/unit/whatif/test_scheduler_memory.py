@@ -121,6 +121,17 @@ def test_a_nomination_that_is_not_in_the_api_yet_is():
     assert live.explained(asked, memory=without)["node"] == "a"
 
 
+def test_a_node_that_failed_the_pod_is_passed_over_here_too():
+    live = Live(node("a", cpu="8"), node("b", cpu="1"), asked := pod("next", cpu="1"), mode="Ledger")
+    assert live.explained(asked)["node"] == "a"
+    live.engine.nominations.failed_nodes.pod_failed(asked, "a", "no room after all")
+    (told,) = live.pages()[1]["failedNodes"]
+    assert set(told) == {"uid", "node", "times", "why", "until"}
+    agreed = live.explained(asked, memory=live.memory)
+    assert agreed["node"] == "b"
+    assert agreed == live.engine.explain(asked).document()
+
+
 def test_a_volume_on_its_way_to_a_claim_is_taken():
     free = volume("free", "60Gi")
     live, second = with_volumes("Ledger", free)

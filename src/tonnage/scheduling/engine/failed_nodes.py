@@ -14,7 +14,7 @@ uids and often with other claims, so that such a failure counts for all pods of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -89,6 +89,20 @@ class FailedNodes:
                 if failure.until_s > now_s and (known is None or known.until_s < failure.until_s):
                     found[node_name] = failure
         return {node_name: failure.told for node_name, failure in found.items()}
+
+    def listed(self) -> Iterator[tuple[str, str, NodeFailure]]:
+        """Uid of the pod or controller, node, and failure, of all that are passed over now."""
+        now_s = self._clock.monotonic()
+        for whose, by_node in self._failures.items():
+            for node_name, failure in by_node.items():
+                if failure.until_s > now_s:
+                    yield whose, node_name, failure
+
+    def remember(self, whose: str, node_name: str, times: int, why: str, until: datetime) -> None:
+        """Know what another scheduler of the same cluster knows."""
+        left_s = (until - self._clock.now()).total_seconds()
+        failure = NodeFailure(times, why, self._clock.monotonic() + left_s, until)
+        self._failures.setdefault(whose, {})[node_name] = failure
 
     def expire(self, now_s: float) -> None:
         """Forget what is long past, so that nothing stays behind of pods that are gone."""
