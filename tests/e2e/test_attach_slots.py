@@ -14,7 +14,7 @@ from scene import Scene, whole_cluster
 
 from tonnage.faults import Fault
 from tonnage.objects.document import Doc
-from tonnage.stories.objects import deployment, pod_spec
+from tonnage.stories.objects import claim, deployment, pod, pod_spec
 from tonnage.testing.processes import Up
 
 pytestmark = pytest.mark.kubectl
@@ -61,3 +61,20 @@ def test_a_limit_that_cures_nothing_fails_pods_at_growing_intervals_and_uses_up_
 
     found = scene.until("the pod to run once a slot is free", runs)
     assert found["spec"]["nodeName"] == "node-1"
+
+
+def test_a_limit_that_is_written_by_hand_stays_and_a_limit_that_is_removed_lets_pods_go(scene: Scene):
+    csi_driver = "/apis/storage.k8s.io/v1/csidrivers/pools.tonnage.dev"
+    csi_node = "/apis/storage.k8s.io/v1/csinodes/node-1"
+    period = scene.up.get(csi_driver).body["spec"]["nodeAllocatableUpdatePeriodSeconds"]
+    scene.up.patch(csi_driver, {"spec": {"nodeAllocatableUpdatePeriodSeconds": None}})
+    drivers = scene.up.get(csi_node).body["spec"]["drivers"]
+    scene.up.patch(csi_node, {"spec": {"drivers": [{**drivers[0], "allocatable": {"count": 0}}]}})
+    scene.apply(claim("data", "1Gi"), pod("db", ["data"], node="node-1"))
+    scene.waits("db", "1 node(s) exceed max volume count")
+    time.sleep(11.0)  # a node looks at its objects every ten seconds
+    assert scene.up.get(csi_node).body["spec"]["drivers"][0]["allocatable"] == {"count": 0}
+    unlimited = {key: value for key, value in drivers[0].items() if key != "allocatable"}
+    scene.up.patch(csi_node, {"spec": {"drivers": [unlimited]}})
+    scene.running("db", 10.0)
+    scene.up.patch(csi_driver, {"spec": {"nodeAllocatableUpdatePeriodSeconds": period}})
