@@ -18,7 +18,7 @@ from tonnage.driver.per_node import PerNode
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc
 from tonnage.plane import Plane, PlaneSettings
-from tonnage.plane.settings import MAX_NODES
+from tonnage.plane.settings import MAX_CLASSES, MAX_NODES
 from tonnage.whatif.manifests import documents_in
 
 
@@ -46,6 +46,12 @@ from tonnage.whatif.manifests import documents_in
     type=click.Choice(["best-fit", "first-fit", "random"]),
     help="How the driver picks a pool.  [default: as before, else best-fit]",
 )
+@click.option(
+    "--classes",
+    type=click.IntRange(1, MAX_CLASSES),
+    help="StorageClasses pools, pools-2, … that draw from the same pools and say so (tonnage.dev/capacity-group).  "
+    "[default: as before, else 1]",
+)
 @click.option("-f", "--filename", "files", multiple=True, help="Manifests to apply before the nodes come.")
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Address that the API server listens on.")
 @click.option(
@@ -64,6 +70,7 @@ def up(
     pools: tuple[PerNode[tuple[int, ...]], ...],
     max_volumes: tuple[PerNode[int], ...],
     pool_policy: str | None,
+    classes: int | None,
     files: tuple[str, ...],
     bind: str,
     secure_port: int,
@@ -88,6 +95,7 @@ def up(
         pools=tuple(each.text for each in pools) or None,
         max_volumes=tuple(each.text for each in max_volumes) or None,
         pool_policy=pool_policy,
+        classes=classes,
         bind=bind,
         secure_port=secure_port,
         gates=gates,

@@ -119,7 +119,7 @@ class Plane:
         )
         for doc in self._manifests:
             await self._apply(doc)
-        await ensure_starter_objects(self._client)
+        await ensure_starter_objects(self._client, int(self._asked["classes"]))
         self._progress(f"starting {', '.join(PROGRAMS)}")
         ports = self._serve_at()
         for name in PROGRAMS:
@@ -212,7 +212,7 @@ class Plane:
             await self._clock.sleep(_LOOK_EVERY_S)
 
     async def _are_nodes_ready(self) -> bool:
-        """Every node that will come has come, and room is published for as many topologies."""
+        """Every node that will come has come, and room is published for as many topologies, of every class."""
         nodes = {node.name: node for node in (await self.client.list(Node)).items}
         expected = expected_nodes(self.node_names, FaultFile(self.settings.faults).all())
         if not all(is_ready(nodes.get(name)) for name in expected):
@@ -220,7 +220,7 @@ class Plane:
         published = await self.client.list(
             CSIStorageCapacity, label_selector=f"csi.storage.k8s.io/drivername={DRIVER_NAME}"
         )
-        return len(published.items) >= len(expected)
+        return len(published.items) >= len(expected) * int(self._asked["classes"])
 
 
 def _is_locked(lock: int) -> bool:

@@ -23,12 +23,14 @@ from tonnage.private_files import write_private
 
 MAX_NODES: Final = 500
 _SETTINGS_FILE: Final = "cluster.json"
-_KEPT: Final = ("nodes", "pools", "max_volumes", "pool_policy")
+MAX_CLASSES: Final = 20
+_KEPT: Final = ("nodes", "pools", "max_volumes", "pool_policy", "classes")
 _DEFAULTS: Final[dict[str, Any]] = {
     "nodes": 3,
     "pools": ("3x100Gi",),
     "max_volumes": ("16",),
     "pool_policy": "best-fit",
+    "classes": 1,
 }
 
 
@@ -45,6 +47,8 @@ class PlaneSettings:
     pools: tuple[str, ...] | None = None
     max_volumes: tuple[str, ...] | None = None
     pool_policy: str | None = None
+    classes: int | None = None
+    """StorageClasses `pools`, `pools-2`, … that draw from the same pools."""
     bind: str = "127.0.0.1"
     secure_port: int = 6443
     gates: Gates = field(default_factory=Gates)

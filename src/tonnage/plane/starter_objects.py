@@ -1,6 +1,7 @@
 """What a fresh cluster of `tonnage up` has besides its nodes: the driver's CSIDriver and the default class `pools`.
 
-Made only where they are missing: what a person has changed, or brought with -f, stays.
+With `--classes N` there are `pools-2`, … as well. All of them draw from the same pools of the nodes, and say so: they are
+one capacity group. Made only where they are missing: what a person has changed, or brought with -f, stays.
 """
 
 from __future__ import annotations
@@ -12,37 +13,63 @@ from tonnage.client.http import Client
 from tonnage.driver.names import DRIVER_NAME
 from tonnage.errors import AlreadyExists
 from tonnage.objects.document import Doc
+from tonnage.objects.storage_v1 import CAPACITY_GROUP, StorageClass
 
 CLASS: Final = "pools"
+GROUP: Final = "pools"
+"""The capacity group of the classes, where there are several."""
 
-_OBJECTS: Final[tuple[Doc, ...]] = (
-    {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "CSIDriver",
-        "metadata": {"name": DRIVER_NAME},
-        "spec": {
-            "attachRequired": True,
-            "podInfoOnMount": True,
-            "storageCapacity": True,
-            "volumeRebuilding": True,
-            # The shortest that the API takes: on a laptop one wants to see limits follow.
-            "nodeAllocatableUpdatePeriodSeconds": 10,
-        },
+_DRIVER: Final[Doc] = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "CSIDriver",
+    "metadata": {"name": DRIVER_NAME},
+    "spec": {
+        "attachRequired": True,
+        "podInfoOnMount": True,
+        "storageCapacity": True,
+        "volumeRebuilding": True,
+        # The shortest that the API takes: on a laptop one wants to see limits follow.
+        "nodeAllocatableUpdatePeriodSeconds": 10,
     },
-    {
+}
+
+
+def class_names(classes: int) -> list[str]:
+    """`pools`, `pools-2`, …"""
+    return [CLASS, *(f"{CLASS}-{number}" for number in range(2, classes + 1))]
+
+
+def starter_objects(classes: int) -> list[Doc]:
+    """What there is, with so many classes."""
+    return [_DRIVER, *(_class(name, is_grouped=classes > 1) for name in class_names(classes))]
+
+
+def _class(name: str, *, is_grouped: bool) -> Doc:
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"} if name == CLASS else {}
+    if is_grouped:
+        annotations[CAPACITY_GROUP] = GROUP
+    return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
-        "metadata": {"name": CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "metadata": {"name": name, "annotations": annotations},
         "provisioner": DRIVER_NAME,
         "volumeBindingMode": "WaitForFirstConsumer",
         "reclaimPolicy": "Delete",
         "allowVolumeExpansion": True,
-    },
-)
+    }
 
 
-async def ensure_starter_objects(client: Client) -> None:
-    """Create what is missing. Safe to run at every start."""
-    for doc in _OBJECTS:
+async def ensure_starter_objects(client: Client, classes: int = 1) -> None:
+    """Create what is missing. Safe to run at every start.
+
+    A cluster that had one class and gets more: the first joins their group, once. Who takes it out again, has their way.
+    """
+    created = set()
+    for doc in starter_objects(classes):
         with suppress(AlreadyExists):
             await client.create_doc(doc)
+            created.add(doc["metadata"]["name"])
+    if CLASS not in created and created & set(class_names(classes)):
+        first = await client.get(StorageClass, CLASS)
+        if not first.capacity_group:
+            await client.patch(StorageClass, CLASS, {"metadata": {"annotations": {CAPACITY_GROUP: GROUP}}})

@@ -1,0 +1,21 @@
+"""What a fresh cluster has: a driver, and one class or several that share their pools."""
+
+from __future__ import annotations
+
+from tonnage.objects.storage_v1 import CAPACITY_GROUP
+from tonnage.plane.starter_objects import class_names, starter_objects
+
+
+def test_one_class_is_in_no_group():
+    driver, pools = starter_objects(1)
+    assert (driver["kind"], pools["metadata"]["name"]) == ("CSIDriver", "pools")
+    assert pools["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
+
+
+def test_several_classes_are_one_capacity_group_of_one_driver_and_one_of_them_is_the_default():
+    driver, *classes = starter_objects(3)
+    assert [each["metadata"]["name"] for each in classes] == class_names(3) == ["pools", "pools-2", "pools-3"]
+    assert {each["provisioner"] for each in classes} == {driver["metadata"]["name"]}
+    assert {each["metadata"]["annotations"][CAPACITY_GROUP] for each in classes} == {"pools"}
+    defaults = ["storageclass.kubernetes.io/is-default-class" in each["metadata"]["annotations"] for each in classes]
+    assert defaults == [True, False, False]
