@@ -1,7 +1,7 @@
 """What a fresh cluster of `tonnage up` has besides its nodes: the driver's CSIDriver and the default class `pools`.
 
-With `--classes N` there are `pools-2`, … as well. All of them draw from the same pools of the nodes, and say so: they are
-one capacity group. Made only where they are missing: what a person has changed, or brought with -f, stays.
+With `--classes N` there are `pools-2`, … as well. All of them draw from the same pools of the nodes, and say so: they
+are one capacity group. Made only where they are missing: what a person has changed, or brought with -f, stays.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _class(name: str, *, is_grouped: bool) -> Doc:
 async def ensure_starter_objects(client: Client, classes: int = 1) -> None:
     """Create what is missing. Safe to run at every start.
 
-    A cluster that had one class and gets more: the first joins their group, once. Who takes it out again, has their way.
+    In a cluster that had one class and gets more, the first joins their group, once. Who takes it out again may.
     """
     created = set()
     for doc in starter_objects(classes):
