@@ -48,6 +48,7 @@ modest = settings(max_examples=150, deadline=None)
 NODES = [f"n{number}" for number in range(6)]
 CLAIMS = [f"c{number}" for number in range(8)]
 VOLUMES = [f"v{number}" for number in range(8)]
+USERS = [f"u{number}" for number in range(3)]
 OBJECTS = [f"room-{number}" for number in range(7)]
 SIZES = [1, 2, 3, 4, 5]
 ROOMS = [0, 2, 3, 4, 5, 6, 9]
@@ -83,6 +84,8 @@ class World:
         """In mode Object: by object, as the KEP's ReservedCapacity has it."""
         self.refused: set[tuple[str, str]] = set()
         """Volumes with the nodes that they were not attached to."""
+        self.users: dict[str, tuple[str, str]] = {}
+        """Living pods by name, each with the claim that it mounts and its node."""
         rng = self.rng
         self.rules = Rules(
             is_joint=rng.random() < 0.8,
@@ -103,6 +106,8 @@ class World:
         for make, fewest, most in ((self.put_capacity, 2, 10), (self.put_volume, 0, 6), (self.put_claim, 2, 12)):
             for _ in range(rng.randint(fewest, most)):
                 make()
+        for _ in range(rng.randint(0, 4)):
+            self.put_user()
 
     def new_plugin(self) -> VolumeBinding:
         gates = Gates().with_(CSIStorageCapacityV2=self.rules.is_joint)
@@ -217,7 +222,9 @@ class World:
             if rng.random() < 0.1:
                 options = {"metadata": {"annotations": {twins.SELECTED_NODE: ""}}}
         size = rng.choice(self.sizes) if rng.random() < 0.95 else None
-        self.cluster.storage.put(claim(name, size, class_name=rng.choice(CLASSES), **options))
+        modes = rng.choice((["ReadWriteOnce"], ["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"]))
+        class_name = "fast" if kind < 0.3 and rng.random() < 0.7 else rng.choice(CLASSES)
+        self.cluster.storage.put(claim(name, size, class_name=class_name, modes=modes, **options))
 
     def put_volume(self) -> None:
         rng = self.rng
@@ -238,6 +245,16 @@ class World:
     def remove_volume(self, name: str) -> None:
         self.cluster.storage.remove(volume(name))
         self.refused -= {each for each in self.refused if each[0] == name}
+
+    def put_user(self) -> None:
+        """A pod that mounts a claim is on a node; now and then it is being deleted, and keeps nobody there."""
+        name, of, where = (self.rng.choice(each) for each in (USERS, CLAIMS, NODES))
+        is_going = self.rng.random() < 0.3
+        metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if is_going else {}
+        self.cluster.put_pod(PodInfo(pod_with(name, of, metadata=metadata)), where)
+        self.users.pop(name, None)
+        if not is_going:
+            self.users[name] = (f"default/{of}", where)
 
     def attach(self) -> None:
         """A volume is attached to a node, or refused there; or the attachment goes, and the refusal is remembered."""
@@ -288,6 +305,9 @@ class World:
                     "volume",
                     "volume_gone",
                     "attach",
+                    "user",
+                    "user",
+                    "user_gone",
                     "fail",
                 ]
             ):
@@ -319,6 +339,11 @@ class World:
                     self.remove_volume(rng.choice([*VOLUMES, *(f"of-{each}" for each in CLAIMS)]))
                 case "attach":
                     self.attach()
+                case "user":
+                    self.put_user()
+                case "user_gone":
+                    self.cluster.remove_pod(f"default-{(gone := rng.choice(USERS))}")
+                    self.users.pop(gone, None)
                 case "fail":
                     if self.kept:
                         self.unreserve(*self.kept.pop(rng.randrange(len(self.kept))))
@@ -380,6 +405,7 @@ class World:
             is_reserved,
             promised,
             self.refused,
+            self.users.values(),
         )
 
     def pod(self, number: int) -> PodInfo | None:
@@ -508,7 +534,13 @@ def test_the_stories_are_worth_telling() -> None:
     met = set[str]()
     for seed in range(40):
         met |= tell(seed)
-    reasons = {twins.NODE_CONFLICT, twins.BIND_CONFLICT, twins.NOT_ENOUGH_SPACE, twins.VOLUME_GONE}
+    reasons = {
+        twins.NODE_CONFLICT,
+        twins.BIND_CONFLICT,
+        twins.NOT_ENOUGH_SPACE,
+        twins.VOLUME_GONE,
+        twins.SHARED_ELSEWHERE,
+    }
     assert met == reasons | {"Object", "Ledger", "None", "gate off", "static", "made", "rebuilt"}
 
 

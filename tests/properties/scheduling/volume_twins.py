@@ -20,6 +20,7 @@ from tonnage.quantity import InvalidQuantity, Quantity
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
 NOT_ENOUGH_SPACE = "node(s) did not have enough free storage"
+SHARED_ELSEWHERE = "node(s) didn't have the pod(s) that share a ReadWriteOnce PersistentVolumeClaim"
 VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -57,6 +58,8 @@ class Seen:
     promised: Callable[[CSIStorageCapacity], Mapping[str, int]] = lambda capacity: {}
     refused: Collection[tuple[str, str]] = ()
     """Volumes and nodes that they could not be attached to."""
+    users: Collection[tuple[str, str]] = ()
+    """Claims that living pods mount, and the nodes those are on."""
 
 
 @dataclass
@@ -80,6 +83,9 @@ def judge(seen: Seen, rules: Rules, claims: Sequence[PersistentVolumeClaim], nod
         claims = list({claim.key: claim for claim in claims}.values())
     outcome = Outcome()
     bound = [claim for claim in claims if is_bound(claim)]
+    if rules.is_joint and any(is_in_use_elsewhere(seen, claim, node) for claim in bound):
+        outcome.reasons.add(SHARED_ELSEWHERE)
+        return outcome
     for claim in bound:
         volume = seen.volumes.get(claim.spec.volume_name)
         if volume is None:
@@ -92,6 +98,18 @@ def judge(seen: Seen, rules: Rules, claims: Sequence[PersistentVolumeClaim], nod
     outcome.bound = [(claim.key, claim.spec.volume_name) for claim in bound if claim not in rebuilt]
     outcome.reasons |= _unbound(seen, rules, [claim for claim in claims if not is_bound(claim)], rebuilt, node, outcome)
     return outcome
+
+
+def is_in_use_elsewhere(seen: Seen, claim: PersistentVolumeClaim, node: Node) -> bool:
+    """Pods that share a claim of one node stay together, where the volume can be reached."""
+    volume = seen.volumes.get(claim.spec.volume_name)
+    if volume is None or "ReadWriteOnce" not in claim.spec.access_modes:
+        return False
+    if any(mode.endswith("Many") for mode in (*claim.spec.access_modes, *volume.spec.access_modes)):
+        return False
+    users = [seen.nodes[name] for key, name in seen.users if key == claim.key and name in seen.nodes]
+    places = [each.name for each in users if reaches(volume, each)]
+    return bool(places) and node.name not in places
 
 
 def is_to_be_rebuilt(seen: Seen, claim: PersistentVolumeClaim, node: Node) -> bool:

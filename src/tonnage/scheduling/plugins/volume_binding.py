@@ -77,6 +77,7 @@ from tonnage.scheduling.volumes.plan import VolumePlan
 from tonnage.scheduling.volumes.pod_claims import claims_of, sorted_claims
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
+from tonnage.scheduling.volumes.shared_claims import rows_of_sharers
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.scheduling.volumes.volume_fit import REASONS, ProvisioningDemand, VolumeFit
 from tonnage.scheduling.volumes.volume_scores import VolumeScores
@@ -156,6 +157,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if self.reservation is Reservation.LEDGER:
             cluster.index(Ledger).catch_up()  # nodes that changed their labels may have promises to move
         demand = demand_of(cluster, claims, is_joint=self.is_joint)
+        if self.is_joint and demand.bound:
+            demand = demand._replace(sharers=tuple(rows_of_sharers(cycle, demand.bound)))
         if cycle.nominated_here and self.is_joint:
             demand = self._with_nominated(cycle, demand)
         is_plain = not (demand.bound or demand.pinned or fit.has_free_volumes(demand))
@@ -172,20 +175,23 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def _with_nominated(self, cycle: Cycle, demand: Demand) -> Demand:
         """What this pod needs, and beside it what pods expected on the row still do: their volumes go there too.
 
-        Not what the ledger holds for them already. One with a claim that cannot be judged has none to be counted.
+        Not what the ledger holds for them already, and not what they share. One with a claim that cannot be judged has
+        none to be counted.
         """
         cluster = cycle.cluster
-        loose, rebuilds = list(demand.loose), list(demand.rebuilds)
+        loose, rebuilds = {each.key: each for each in demand.loose}, {each.claim.key: each for each in demand.rebuilds}
+        pinned = {each.key for each in demand.pinned}
         for nominated in cycle.nominated_here:
             claims = sorted_claims(nominated, cluster.storage)
             if isinstance(claims, Status):
                 continue
             theirs = demand_of(cluster, claims, is_joint=True)
-            loose += theirs.loose
-            rebuilds += theirs.rebuilds
-            if self.reservation is not Reservation.LEDGER:
-                loose += theirs.pinned
-        return demand._replace(loose=tuple(loose), rebuilds=tuple(rebuilds))
+            rebuilds = {each.claim.key: each for each in theirs.rebuilds} | rebuilds
+            more = theirs.loose if self.reservation is Reservation.LEDGER else (*theirs.loose, *theirs.pinned)
+            for each in more:
+                if each.key not in pinned:
+                    loose.setdefault(each.key, each)
+        return demand._replace(loose=tuple(loose.values()), rebuilds=tuple(rebuilds.values()))
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         notes: Notes = cycle.state[self.name]
@@ -199,8 +205,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return Judgement(bits, REASONS) if bits.any() else None
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
-        """Room for volumes is the storage's affair: pods that go give none of it back at once."""
-        return True
+        """Room for volumes is the storage's affair: pods that go give none of it back at once.
+
+        If pods that share a claim with this one go from a row, it passes as long as no others are elsewhere.
+        """
+        notes: Notes | None = cycle.state.get(self.name)
+        return notes is None or all(len(rows) == 1 for _, rows in notes.demand.sharers)
 
     def account(self, cycle: Cycle) -> Mapping[int, RowAccount] | None:
         notes: Notes | None = cycle.state.get(self.name)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
+from tonnage.objects.meta import Key
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.storage import Storage
@@ -43,6 +44,8 @@ class Demand(NamedTuple):
     pinned: tuple[PersistentVolumeClaim, ...] = ()
     loose: tuple[PersistentVolumeClaim, ...] = ()
     rebuilds: tuple[Rebuild, ...] = ()
+    sharers: tuple[tuple[Key, frozenset[int]], ...] = ()
+    """Bound claims that others have in use, with the rows on which they do: only there will do (`shared_claims.py`)."""
 
     @property
     def is_settled(self) -> bool:

@@ -9,6 +9,7 @@
 | CSIDriver changed         | capacity off, for inline volumes         | it rebuilds volumes now (or when added) |
 | capacity added or changed | added; a volume may be larger            | its pools, its sum; any, if reserved    |
 | a nominated pod gives way |                                          | if both have claims                     |
+| a pod comes, leaves, goes |                                          | if both mount a claim                   |
 
 Why any: a refresh that lifts a reservation mostly lowers the number. A reservation that goes without a refresh is told
 as an update of the object to itself. Why not every volume: one is made for every claim that is provisioned, and each
@@ -53,6 +54,7 @@ def volume_binding_events(gates: Gates, *, reserves: bool) -> Iterator[EventHint
         yield ClusterEvent(EventResource.NODE, ActionType.DELETE | ActionType.UPDATE_NODE_TAINT), after_node_leaves
         yield ClusterEvent(EventResource.CSI_DRIVER, _COMES_OR_CHANGES), after_rebuilding_starts
         yield ClusterEvent(EventResource.POD, ActionType.DELETE), after_room_is_given_up
+        yield ClusterEvent(EventResource.POD, ActionType.ALL), after_sharer_changes
 
 
 # -- as upstream ------------------------------------------------------------------------------------------------------
@@ -142,6 +144,20 @@ def after_room_is_given_up(pod: PodInfo, event: ClusterEvent, old: Pod, new: Non
     One that was there gives nothing back by going: its volumes stay.
     """
     return QUEUE if not old.spec.node_name and pod.has_claims and PodInfo(old).has_claims else SKIP
+
+
+def after_sharer_changes(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod | None) -> Hint:
+    """A pod that shares a claim with this one has a node, is being deleted, or is gone: this one may go elsewhere."""
+    known = new or old
+    if known is None or not known.spec.node_name or known.namespace != pod.namespace:
+        return SKIP
+    if old is not None and new is not None and old.metadata.is_terminating == new.metadata.is_terminating:
+        return SKIP
+    for volume in known.spec.volumes:
+        named = volume.persistent_volume_claim
+        if named is not None and f"{known.namespace}/{named.claim_name}" in pod.claim_keys:
+            return QUEUE
+    return SKIP
 
 
 # -- behind them ------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 A pod's `Demand` is judged in upstream's order (FindPodVolumes), each step over all rows:
 
+    shared claims     the pods that have them in use are there       else  a pod that shares a claim is elsewhere
     bound claims      the volume can be reached from the node        else  didn't match PersistentVolume's node affinity
     pinned claims     the node is the one that was selected          else  didn't find available persistent volumes
     loose claims      the smallest free volume that fits, smallest claim first; what finds none is to be made:
@@ -45,8 +46,9 @@ NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
 NOT_ENOUGH_SPACE = "node(s) did not have enough free storage"
 VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-REASONS = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_GONE)
-_NODE, _BIND, _SPACE, _GONE = (1 << place for place in range(len(REASONS)))
+SHARED_ELSEWHERE = "node(s) didn't have the pod(s) that share a ReadWriteOnce PersistentVolumeClaim"
+REASONS = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_GONE, SHARED_ELSEWHERE)
+_NODE, _BIND, _SPACE, _GONE, _SHARED = (1 << place for place in range(len(REASONS)))
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _MOST_BITS = 63
@@ -167,12 +169,14 @@ class VolumeFit:
     def refusals(self, demand: Demand, rows: Rows) -> Bits:
         """What stands against each row, as bits of `REASONS`."""
         bits = self._bound(demand, rows)
-        if demand.is_settled:
-            return bits
-        bits |= self._unbound(demand, demand.rebuilds, rows)
-        for place, row, left in self.own_rows(demand, rows):
-            one = slice(row, row + 1)
-            bits[place] = (self._bound(demand, one) | self._unbound(demand, left, one))[0]
+        if not demand.is_settled:
+            bits |= self._unbound(demand, demand.rebuilds, rows)
+            for place, row, left in self.own_rows(demand, rows):
+                one = slice(row, row + 1)
+                bits[place] = (self._bound(demand, one) | self._unbound(demand, left, one))[0]
+        for _, shared in demand.sharers:
+            # Where the others are not, nothing else matters.
+            bits[~np.isin(row_numbers(rows), list(shared))] = _SHARED
         return bits
 
     def own_rows(self, demand: Demand, rows: Rows) -> Iterator[tuple[int, int, tuple[Rebuild, ...]]]:

@@ -211,6 +211,7 @@ def test_what_was_promised_to_a_claim_is_not_in_its_way_when_it_moves_on():
     rig.put(volume("pv-data", "20Gi", claim="default/data"))
     rig.put(claim("data", "20Gi", volume="pv-data", selected_node="gone"))
     assert rig.place(WEB) == "a"
+    rig.engine.delete(WEB)
     rig.put(node("a", unschedulable=True), node("b"))
     again = pod_with("web-again", "data")
     assert rig.nodes(again) == ["b"]

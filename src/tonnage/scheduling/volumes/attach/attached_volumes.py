@@ -106,6 +106,17 @@ class AttachedVolumes:
         used = self._claims.get(claim)
         return used is not None and not all(mount.is_ephemeral for mount in used.mounts.values())
 
+    def living_rows(self, claim: Key, *, without: str) -> set[int]:
+        """The rows of the residents that mount a claim by name and are not being deleted, but for the pod of a uid."""
+        used = self._claims.get(claim)
+        if used is None:
+            return set()
+        return {
+            mount.row
+            for (uid, is_ephemeral), mount in used.mounts.items()
+            if uid != without and not is_ephemeral and not mount.pod.metadata.is_terminating
+        }
+
     def catch_up(self) -> None:
         """Read the CSINodes and attachments of nodes that came, went, or took another's row. Before any question."""
         changes = self._cluster.node_changes

@@ -89,7 +89,16 @@ class VolumeAccount:
             ClaimAccount(claim.key, STATIC, _bytes(claim), volume.name) for claim, volume in _static(match, place)
         ]
         claims += self._made(row, provisioning, rebuilt)
+        claims = [self._with_sharers(each, row) for each in claims]
         return NodeAccount(tuple(self._with_slots(claims, row)))
+
+    def _with_sharers(self, account: ClaimAccount, row: int) -> ClaimAccount:
+        """A claim that others have in use elsewhere cannot be had here."""
+        for key, rows in self._demand.sharers:
+            if key == account.claim and row not in rows:
+                names = ", ".join(sorted(self._cluster.name(each) for each in rows))
+                return replace(account, miss=elsewhere(f"a pod that shares the claim is on {names}"))
+        return account
 
     # -- volumes that exist -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,62 @@
+"""Pods that share a ReadWriteOnce claim stay together, with KEP-5925's gate.
+
+A volume that one node at a time may have is where the pods are that use it. While its node affinity is set, that holds
+them together; while it is unset, because the volume is on its way to another node, or because it never had one, nothing
+does, and two pods of one claim on two nodes wait for each other for ever ("already exclusively attached"). So a pod
+goes where a living pod of the same claim is
+
+    bound or assumed     it is among the residents of a node
+    expected             it is nominated to a node, and comes before this pod: by priority, then by age
+
+A pod that is being deleted does not hold others: they need not wait for what is about to be given back. Nor does one on
+a node from which the volume cannot be reached: it does not have the volume, and never will. Claims that many nodes may
+have, and claims without a volume (those have a selected node to keep to), are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.meta import Key
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.framework import Cycle
+from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.migrated_affinity import reachable
+
+_ONE_NODE = "ReadWriteOnce"
+_MANY_NODES = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+def rows_of_sharers(
+    cycle: Cycle, bound: Iterable[tuple[PersistentVolumeClaim, PersistentVolume | None]]
+) -> Iterator[tuple[Key, frozenset[int]]]:
+    """The claims that others have in use, each with the rows on which they do: this pod has to go to one of them."""
+    attached = cycle.cluster.index(AttachedVolumes)
+    for claim, volume in bound:
+        if volume is None or not is_of_one_node(claim, volume):
+            continue
+        rows = attached.living_rows(claim.key, without=cycle.pod.uid)
+        for row, expected in cycle.nominated.items():
+            if any(_is_before(each, cycle.pod) and claim.key in each.claim_keys for each in expected):
+                rows.add(row)
+        within_reach = frozenset(row for row in rows if reachable(cycle.cluster, volume, slice(row, row + 1))[0])
+        if within_reach:
+            yield claim.key, within_reach
+
+
+def is_of_one_node(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """Whether one node at a time may have the volume: nothing else was asked for, and it offers nothing else."""
+    modes = {*claim.spec.access_modes, *volume.spec.access_modes}
+    return _ONE_NODE in claim.spec.access_modes and modes.isdisjoint(_MANY_NODES)
+
+
+def _is_before(other: PodInfo, pod: PodInfo) -> bool:
+    """An order in which no two pods wait for each other: priority, age, name."""
+    return not other.is_terminating and _rank(other) < _rank(pod)
+
+
+def _rank(info: PodInfo) -> tuple[int, datetime, str]:
+    return -info.priority, info.pod.metadata.creation_timestamp or _LONG_AGO, info.key
