@@ -23,7 +23,10 @@ class NominationsReport:
         self._engine = engine
 
     def listed(self) -> list[dict[str, Any]]:
-        """Who is expected where, since when, by whom, and whether room is held: what /debug/nominations shows."""
+        """Who is expected where, since when, by whom, and whether room is held: what /debug/nominations shows.
+
+        Sorted by node; on each, those who were nominated first come first, as they go first.
+        """
         found = []
         for each in self._engine.queue.nominator:
             since, by = writer_of(each)
@@ -39,7 +42,7 @@ class NominationsReport:
                     "by": by,
                 }
             )
-        return sorted(found, key=lambda each: (each["node"], each["pod"]))
+        return sorted(found, key=lambda each: str(each["node"]))
 
     def families(self) -> Iterable[Metric]:
         """How many nominations hold room now, and how old the oldest of them is."""

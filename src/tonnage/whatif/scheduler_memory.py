@@ -166,7 +166,7 @@ def _nominate(engine: Engine, nominations: Iterable[NominatedPod], pods: Mapping
     nominator = engine.queue.nominator
     for known in list(nominator):
         nominator.remove(known.info.pod)
-    for each in sorted(nominations, key=lambda each: each.since):
+    for each in nominations:
         pod = pods.get(each.pod)
         if pod is None or pod.uid != each.uid or pod.spec.node_name or engine.cluster.node_of(each.uid) is not None:
             continue

@@ -205,3 +205,10 @@ def test_the_pages_have_the_shape_that_is_documented():
         "default/one",
         {"volume", "uid", "claim", "claimUid"},
     )
+
+
+def test_of_equals_that_were_nominated_in_the_same_second_the_schedulers_order_counts():
+    live = Live(node("a", cpu="1"), first := pod("z-first", cpu="1"), second := pod("a-second", cpu="1"), mode="Ledger")
+    live.engine.queue.nominate(first, "a")
+    live.engine.queue.nominate(second, "a")
+    assert [live.explained(each, memory=live.memory)["node"] for each in (first, second)] == ["a", None]
