@@ -100,6 +100,7 @@ def up(
         secure_port=secure_port,
         gates=gates,
         scheduler_config=scheduler_config,
+        verbosity=verbosity,
     )
     _check(settings)
     asyncio.run(run_until_signalled(_run(settings, [doc for _, _, doc in documents_in(files)])))

@@ -39,6 +39,7 @@ class CommandLines:
         return [
             *("apiserver", "--data-dir", data, "--bind", bind, "--secure-port", str(port)),
             *self._gates(),
+            *self._verbosity(),
             *self.settings.extra.get("apiserver", ()),
         ]
 
@@ -73,9 +74,12 @@ class CommandLines:
             ),
         }
         extra = self.settings.extra.get(name, ())
-        return [name, *server, *flags[name], *self._serving(name, port), *self._gates(), *extra]
+        common = (*self._serving(name, port), *self._gates(), *self._verbosity())
+        return [name, *server, *flags[name], *common, *extra]
 
     def _serving(self, name: str, port: int) -> tuple[str, ...]:
+        if name not in SERVING:
+            return ()
         if name in AUTHORITIES:
             folder = str((self.settings.data_dir / AUTHORITIES[name]).parent)
             return ("--bind-address", LOOPBACK, "--secure-port", str(port), "--cert-dir", folder)
@@ -91,6 +95,9 @@ class CommandLines:
             path = self.settings.data_dir / "scheduler.yaml"
             path.write_text(_SCHEDULER)
         return ("--config", str(path))
+
+    def _verbosity(self) -> tuple[str, ...]:
+        return ("--v", str(self.settings.verbosity)) if self.settings.verbosity else ()
 
     def _gates(self) -> tuple[str, ...]:
         off = [f"{name}=false" for name in Gates.table() if not getattr(self.settings.gates, name)]

@@ -53,6 +53,7 @@ class PlaneSettings:
     secure_port: int = 6443
     gates: Gates = field(default_factory=Gates)
     scheduler_config: Path | None = None
+    verbosity: int = 0
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def node_names(self, kept: Mapping[str, Any]) -> list[str]:

@@ -25,6 +25,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.assumed_state import AssumedState
 from tonnage.scheduler.binding_api import LiveBindingApi
 from tonnage.scheduler.capacity_reservations import CapacityReservations
+from tonnage.scheduler.considered_log import log_considered
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.held_nominations import NominationsReport
 from tonnage.scheduler.loop import SchedulingLoop
@@ -78,6 +79,7 @@ class Program:
                 on_change=self.waits.changed,
                 on_pod_gone=self._waiting_pods.pod_gone,
                 plugin_times=self.metrics.plugin_times,
+                on_decision=log_considered,
             ),
         )
         self.recorder = Recorder(client, configuration.profiles[0].scheduler_name, identity)

@@ -109,7 +109,7 @@ class SchedulerMemory:
     def laid_into(self, engine: Engine, objects: Iterable[Object], asked: Pod) -> None:
         """Let an engine know it, but for what concerns the pod that is asked about: that one is decided as if new."""
         pods = {each.key: each for each in objects if isinstance(each, Pod)}
-        own_claims = {f"{asked.namespace}/{name}" for name in _claim_names(asked)}
+        own_claims = {f"{asked.namespace}/{name}" for name in asked.claim_names()}
         for claim in self.claims:
             if claim.claim not in own_claims:
                 _assume_claim(engine, claim)
@@ -174,14 +174,6 @@ def _nominate(engine: Engine, nominations: Iterable[NominatedPod], pods: Mapping
         made = nominator.get(pod)
         if made is not None:
             made.since, made.holds = each.since, each.holds
-
-
-def _claim_names(pod: Pod) -> Iterable[str]:
-    for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            yield volume.persistent_volume_claim.claim_name
-        elif volume.ephemeral is not None:
-            yield f"{pod.name}-{volume.name}"
 
 
 def _assume_claim(engine: Engine, told: AssumedClaim) -> None:

@@ -34,7 +34,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def up(config: Path) -> Iterator[Up]:
     with tempfile.TemporaryDirectory(prefix="t") as folder:
-        running = start_up(Path(folder) / "c", "--nodes", "1", "--pools", "100Gi", "--scheduler-config", str(config))
+        flags = ("--nodes", "1", "--pools", "100Gi", "--scheduler-config", str(config), "-v", "4")
+        running = start_up(Path(folder) / "c", *flags)
         yield running
         if running.process.poll() is None:
             running.stop()
@@ -97,6 +98,11 @@ def test_explain_agrees_with_the_scheduler_about_what_it_keeps_back(up, config):
     eventually(
         lambda: told["message"] in [each.partition(" preemption:")[0] for each in conditions()], details=conditions
     )
+
+    # At -v 4 the scheduler says the same in its log, by object.
+    considered = [line for line in up.log("scheduler").splitlines() if '"Considered for volumes"' in line]
+    reserved = [line for line in considered if 'pod="default/second"' in line]
+    assert any('reason="reserved by default/first since ' in line and "fits=false" in line for line in reserved)
 
     apart = tonnage("explain", *options, "--scheduler-endpoint", "https://127.0.0.1:1")
     assert apart.returncode == 0

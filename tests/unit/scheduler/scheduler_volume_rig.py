@@ -24,6 +24,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduler.binding_slots import BindingSlots
 from tonnage.scheduler.capacity_reservations import CapacityReservations
+from tonnage.scheduler.considered_log import log_considered
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.held_nominations import NominationsReport
 from tonnage.scheduler.loop import SchedulingLoop
@@ -107,6 +108,7 @@ class Rig:
                 on_change=self.waits.changed,
                 on_pod_gone=self.waiting.pod_gone,
                 plugin_times=metrics.plugin_times,
+                on_decision=log_considered,
             ),
         )
         self.engine.open()

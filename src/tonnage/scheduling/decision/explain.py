@@ -193,6 +193,12 @@ def _plugins(decider: Decider) -> Iterator[Plugin]:
     yield from decider.pipeline.filter
 
 
+def accounts_of(decider: Decider, decision: Decision) -> dict[str, RowAccount]:
+    """By name of the node what the plugin that has one tells about it; empty when the pod concerns none."""
+    found, cluster = _accounts(decider, decision), decision.cycle.cluster
+    return {name: found[row] for name, row in sorted(cluster.row_of.items()) if row in found}
+
+
 def _accounts(decider: Decider, decision: Decision) -> Mapping[int, RowAccount]:
     """What the plugin that has one to give tells about every row: VolumeBinding, of the plugins there are."""
     if decision.cycle.cluster.count:

@@ -212,6 +212,7 @@ class Engine:
             return attempt
         finally:
             attempt.decided_in_s = self.clock.monotonic() - began_at
+        self._hooks.on_decision(profile.decider, decision)
         if explains:
             held_by = profile.rules.pre_enqueue
             attempt.explanation = explanation_of(

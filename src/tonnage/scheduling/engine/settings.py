@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.engine.event_handlers import Handler
 from tonnage.scheduling.framework import PluginTimes
 from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOFF_S
@@ -35,3 +36,5 @@ class EngineHooks:
     on_pod_gone: Callable[[str], None] = lambda uid: None
     plugin_times: Callable[[], PluginTimes | None] = lambda: None
     """Asked at the start of each attempt: who measures its plugins, if anybody does."""
+    on_decision: Callable[[Decider, Decision], object] = lambda decider, decision: None
+    """A decision was made, and nothing is reserved by it yet."""

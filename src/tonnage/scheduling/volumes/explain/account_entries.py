@@ -54,6 +54,8 @@ class Supply:
     miss: Miss | None = None
     group: str = ""
     """The capacity group of its class: others draw from the same pools."""
+    refused: tuple[Supply, ...] = ()
+    """Where no object of a node takes the claims: those that come less near than this one."""
 
 
 NO_SUPPLY = Supply()

@@ -169,7 +169,8 @@ class VolumeAccount:
         if chosen != NOTHING:
             return self._judged(class_name, sizes, sized, chosen, own, is_refused=False)
         refused = [self._judged(class_name, sizes, sized, each, own, is_refused=True) for each in numbers]
-        return min(refused, key=lambda supply: supply.miss or elsewhere(""))
+        nearest = min(refused, key=lambda supply: supply.miss or elsewhere(""))
+        return replace(nearest, refused=tuple(each for each in refused if each is not nearest))
 
     def _own(self, sized: Mapping[Key, int], claims: Mapping[Key, PersistentVolumeClaim]) -> tuple[Key, ...]:
         """As `VolumeFit.own_claims`."""

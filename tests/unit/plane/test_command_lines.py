@@ -1,0 +1,41 @@
+"""The command lines of a cluster's programs: where they serve, and how much they log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.plane.command_lines import PROGRAMS, SERVING, CommandLines
+from tonnage.plane.settings import PlaneSettings
+
+
+def commands(folder: Path, **options: Any) -> CommandLines:
+    settings = PlaneSettings(data_dir=folder, **options)
+    return CommandLines(settings, settings.resolved(), ["node-1"], folder / "run")
+
+
+@pytest.mark.parametrize(
+    ("program", "flags"),
+    [
+        ("scheduler", ["--bind-address", "127.0.0.1", "--secure-port", "20001", "--cert-dir", "{}/tls/scheduler"]),
+        ("controllers", ["--bind-address", "127.0.0.1", "--secure-port", "20001", "--cert-dir", "{}/tls/controllers"]),
+        ("provisioner", ["--http-endpoint", "127.0.0.1:20001"]),
+        ("node", ["--metrics-address", "127.0.0.1:20001"]),
+    ],
+)
+def test_a_program_serves_on_loopback_at_the_port_that_was_chosen(tmp_path, program, flags):
+    words = commands(tmp_path).of(program, 20001)
+    wanted = [flag.format(tmp_path) for flag in flags]
+    at = words.index(wanted[0])
+    assert words[at : at + len(wanted)] == wanted
+
+
+def test_verbosity_reaches_every_program(tmp_path):
+    quiet, loud = commands(tmp_path), commands(tmp_path, verbosity=4)
+    for program in PROGRAMS:
+        port = 20001 if program in SERVING else 0
+        assert "--v" not in quiet.of(program, port)
+        assert loud.of(program, port)[-2:] == ["--v", "4"]
+    assert loud.apiserver(0)[-2:] == ["--v", "4"]
