@@ -48,6 +48,7 @@ FRAMEWORK = {
     "PostFilterResult": "PostFilter's answer: the node and the pods that have to go",
     "Ration": "how an event that cannot help all is shared out among the pods that a plugin refused",
     "SumsAsked": "a filter's word that nothing but sums decides, for preemption",
+    "EventToRecord": "what a plugin tells people about an object, when a pod fits nowhere",
     "PluginCounter": "something a plugin counts, for /metrics",
     "RowAccount": "what a plugin tells people about one node, for explain",
     "Status": "an answer about the pod as a whole, or about one node in the per-node form",

@@ -165,6 +165,8 @@ class SchedulingLoop:
             self._start(self._requeue(queued, (), "SchedulerError", attempt.status.message, nomination=withdrawn))
             return
         self._metrics.attempt(scheduler_name, Status(Code.UNSCHEDULABLE), took_s)
+        for event in self._engine.events_to_record(attempt):
+            self._context.api.event(event.regarding, event.reason, event.action, event.note)
         outcome = self._engine.post_filter(attempt)
         plugins = diagnosis.rejecting_plugins()
         if outcome is None or outcome.plugin is None:

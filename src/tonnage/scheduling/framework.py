@@ -52,6 +52,7 @@ __all__ = [
     "Code",
     "Cycle",
     "EventHint",
+    "EventToRecord",
     "FilterPlugin",
     "Handle",
     "Ints",
@@ -267,6 +268,16 @@ class PluginCounter:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class EventToRecord:
+    """What people are to be told about an object, as a Normal event."""
+
+    regarding: Object
+    reason: str
+    action: str
+    note: str
+
+
 class RowAccount(Protocol):
     """What a plugin has to tell people about one row, beyond its reasons."""
 
@@ -298,6 +309,14 @@ class Plugin(ABC):
 
     def failed(self, point: str) -> None:  # noqa: B027  # most plugins keep no count of it
         """An attempt ended because this plugin failed at an extension point, such as "Reserve"."""
+
+    def events_to_record(self, cycle: Cycle) -> Iterable[EventToRecord]:
+        """After an attempt that found no node: what people are to be told about other objects than the pod.
+
+        Asked by the live scheduler alone, once an attempt: a plugin keeps in mind what it told. PreBind plugins tell
+        by their Api.
+        """
+        return ()
 
     def account(self, cycle: Cycle) -> Mapping[int, RowAccount] | None:
         """For `explain`, after the filters: what it can tell about each row; None when it has nothing to tell."""

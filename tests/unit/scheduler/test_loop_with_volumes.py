@@ -410,3 +410,25 @@ async def test_a_volume_that_is_rebuilt_elsewhere_is_told_of_and_reserved_for(re
         ("Normal", "CapacityAwareRescheduling"),
         ("Normal", "Scheduled"),
     ]
+
+
+async def test_a_reclassified_claim_is_told_of_once_though_its_pod_fits_nowhere():
+    rig = Rig(
+        storage_class(),
+        driver(rebuilding=True),
+        node("b"),
+        capacity("fast", "b", "10Gi"),
+        claim("data", "20Gi", volume="pv-1", selected_node="gone"),
+        volume("pv-1", "20Gi", claim="default/data"),
+        pod_with("web", "data"),
+    )
+    async with rig.running():
+        for free in ("11Gi", "12Gi", "13Gi"):
+            await rig.settle(15.0)
+            rig.change(CSIStorageCapacity, "kube-system/fast-b", {"capacity": free})
+        await rig.settle(15.0)
+        assert rig.metric("volume_binding_rescheduling_events_total") == 1.0
+    notes = [note for _, reason, note in rig.events if reason == "CapacityAwareRescheduling"]
+    assert notes == [
+        "Volume of claim default/data is to be rebuilt on another node: node gone is out of use; no node fits its pod now"
+    ]

@@ -43,7 +43,7 @@ from tonnage.scheduling.engine.post_filter import run_post_filter
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.events import ClusterEvent
-from tonnage.scheduling.framework import Code, Ration, Status
+from tonnage.scheduling.framework import Code, EventToRecord, Ration, Status
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
@@ -288,6 +288,19 @@ class Engine:
         if decision is None or decision.diagnosis is None:
             return None
         return run_post_filter(attempt.profile, decision.cycle, decision.diagnosis)
+
+    def events_to_record(self, attempt: Attempt) -> list[EventToRecord]:
+        """For an attempt that found no node: what its plugins have to tell people beyond why."""
+        found: list[EventToRecord] = []
+        decision = attempt.decision
+        if decision is None:
+            return found
+        for plugin in attempt.profile.plugins:
+            try:
+                found += plugin.events_to_record(decision.cycle)
+            except Exception:
+                _log.exception("A plugin failed", plugin=plugin.name, pod=attempt.pod.key)
+        return found
 
     def explain(self, pod: Pod) -> Explanation:
         """What would be decided about a pod now, node by node. Nothing is kept. A pod that has a node is taken to be

@@ -25,6 +25,7 @@ from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
+from tonnage.scheduling.volumes.told_rebuilds import ToldRebuilds
 
 INDEXES: Final[tuple[type, ...]] = (
     DisruptionBudgets,
@@ -36,6 +37,7 @@ INDEXES: Final[tuple[type, ...]] = (
     StaticVolumes,
     AttachedVolumes,
     RefusedAttachments,
+    ToldRebuilds,
     MountedDisks,
     Reservations,  # read the capacity index, as the next does
     Ledger,

@@ -40,6 +40,7 @@ from tonnage.scheduling.framework import (
     Code,
     Cycle,
     EventHint,
+    EventToRecord,
     FilterPlugin,
     Judgement,
     PluginCounter,
@@ -79,6 +80,7 @@ from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.shared_claims import rows_of_sharers
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
+from tonnage.scheduling.volumes.told_rebuilds import ToldRebuilds
 from tonnage.scheduling.volumes.volume_fit import REASONS, ProvisioningDemand, VolumeFit
 from tonnage.scheduling.volumes.volume_scores import VolumeScores
 
@@ -117,14 +119,15 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self._fit: VolumeFit | None = None
         self._failures: Counter[str] = Counter()
         self.reschedulings_total = 0
-        """How many events told that a volume is going to be rebuilt: what KEP-5925's metric counts."""
+        """How many bound claims were reclassified, each counted once a node: what KEP-5925's metric counts."""
 
     def indexes(self) -> Iterable[type]:
         kept = {Reservation.OBJECT: (Reservations,), Reservation.LEDGER: (Ledger,)}
-        return (CapacityIndex, StaticVolumes, AttachedVolumes, RefusedAttachments, *kept.get(self.reservation, ()))
+        always = (CapacityIndex, StaticVolumes, AttachedVolumes, RefusedAttachments, ToldRebuilds)
+        return (*always, *kept.get(self.reservation, ()))
 
     def counters(self) -> Iterable[PluginCounter]:
-        told = "Bound claims whose volumes are rebuilt on another node (KEP-5925)."
+        told = "Bound claims whose volumes have to be rebuilt on another node (KEP-5925)."
         yield PluginCounter("volume_binding_rescheduling_events", told, self.reschedulings_total)
         told = "Failures of VolumeBinding: predicate is its Filter, assume its Reserve, bind its PreBind."
         for operation, times in self._failures.items():
@@ -310,17 +313,37 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         assumed, plan = notes.assumed, notes.plan
         if assumed is None or plan is None:
             return SUCCESS
+        told = cycle.cluster.index(ToldRebuilds)
+        sent = [each.claim for each in plan.provisions if each.is_rebuild and each.claim.selected_node != node_name]
+        is_counted = [told.has(claim) for claim in sent]
         await bind_volumes.write(api, cycle.cluster.storage, assumed)
-        for each in plan.provisions:
-            if each.is_rebuild:
-                before = each.claim.selected_node
-                note = f"Volume of claim {each.claim.key} will be rebuilt on {node_name}: node {before} is out of use"
-                self.reschedulings_total += 1
-                api.event(each.claim, RESCHEDULING, "Binding", note)
+        for claim in sent:
+            why = self._why_rebuilt(cycle.cluster, claim)
+            note = f"Volume of claim {claim.key} will be rebuilt on {node_name}: {why}"
+            api.event(claim, RESCHEDULING, "Binding", note)
+        self.reschedulings_total += is_counted.count(False)
         status = await api.settled(lambda: bind_volumes.check(cycle.cluster, assumed, api), self._bind_timeout_s)
         if status.is_success:
             return SUCCESS
         return Status(status.code, (f"binding volumes: {status.message}",))
+
+    def events_to_record(self, cycle: Cycle) -> Iterable[EventToRecord]:
+        """The claims that were reclassified though their pod fits nowhere, each once a node that is out of use."""
+        notes: Notes | None = cycle.state.get(self.name)
+        for each in notes.demand.rebuilds if notes is not None else ():
+            claim, told = each.claim, cycle.cluster.index(ToldRebuilds)
+            if told.has(claim) or not _is_out_of_use(cycle.cluster, claim.selected_node):
+                continue
+            told.add(claim)
+            self.reschedulings_total += 1
+            why = self._why_rebuilt(cycle.cluster, claim)
+            note = f"Volume of claim {claim.key} is to be rebuilt on another node: {why}; no node fits its pod now"
+            yield EventToRecord(claim, RESCHEDULING, "Scheduling", note)
+
+    def _why_rebuilt(self, cluster: Cluster, claim: PersistentVolumeClaim) -> str:
+        """A claim as it was before it was sent elsewhere."""
+        before = claim.selected_node
+        return f"node {before} is out of use" if _is_out_of_use(cluster, before) else f"it did not arrive on {before}"
 
     # -- one cluster --------------------------------------------------------------------------------------------------
 
@@ -407,6 +430,11 @@ class CapacityRation:
         room = policy.room_of(capacity)
         free = min(sum(room.pools), room.free_bytes) - sum(policy.promised(capacity, ()) if policy.promised else ())
         return asked_bytes / free if free > 0 else 1.0
+
+
+def _is_out_of_use(cluster: Cluster, node_name: str) -> bool:
+    row = cluster.row_of.get(node_name)
+    return row is None or bool(cluster.unschedulable[row])
 
 
 def _once(listeners: list[Callable[[str], None]], listener: Callable[[str], None]) -> None:

@@ -15,6 +15,8 @@ from volume_rig import ELSEWHERE, FULL, Rig, Server, refused
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET, SELECTED_NODE
 from tonnage.objects.meta import Object
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.volumes.told_rebuilds import ToldRebuilds
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, volume
 
@@ -175,3 +177,81 @@ async def test_a_claim_that_is_sent_to_the_node_it_was_marked_for_is_not_written
     api = Server(rig)
     assert (await rig.plugin.pre_bind(rig.placed["web"].cycle, "large", api)).is_success
     assert api.patches == []
+
+
+# -- people are told of a reclassification ----------------------------------------------------------------------------
+
+
+def told(rig: Rig) -> list[tuple[str, str]]:
+    """What a live scheduler would record for the pod after an attempt that found no node."""
+    attempt = rig.engine.place(PodInfo(WEB))
+    assert attempt.placement is None
+    found = rig.engine.events_to_record(attempt)
+    assert {each.reason for each in found} <= {"CapacityAwareRescheduling"}
+    return [(each.regarding.key, each.note) for each in found]
+
+
+NOWHERE = (
+    "Volume of claim default/data is to be rebuilt on another node: node old is out of use; no node fits its pod now"
+)
+
+
+def test_a_claim_that_is_reclassified_in_vain_is_told_of_once_and_not_once_an_attempt():
+    rig = rig_with(CORDONED, capacity("fast", "large", "1Gi"))
+    assert told(rig) == [("default/data", NOWHERE)]
+    assert told(rig) == [] and rig.plugin.reschedulings_total == 1
+
+
+async def test_where_it_goes_in_the_end_is_told_as_well_and_counts_no_second_time():
+    rig = rig_with(CORDONED, capacity("fast", "large", "1Gi"))
+    told(rig)
+    rig.put(capacity("fast", "large", "20Gi"))
+    assert rig.place(WEB) == "large"
+    api = Server(rig)
+    await rig.plugin.pre_bind(rig.placed["web"].cycle, "large", api)
+    assert [note for _, _, note in api.events] == [
+        "Volume of claim default/data will be rebuilt on large: node old is out of use"
+    ]
+    assert rig.plugin.reschedulings_total == 1
+    assert len(rig.cluster.index(ToldRebuilds)) == 0
+
+
+def test_a_decision_that_is_taken_back_is_no_news():
+    rig = rig_with(CORDONED, capacity("fast", "large", "1Gi"))
+    told(rig)
+    rig.put(capacity("fast", "large", "20Gi"))
+    rig.place(WEB)
+    rig.fail(WEB)
+    rig.put(capacity("fast", "large", "1Gi"))
+    assert told(rig) == []
+
+
+def test_a_claim_that_is_made_anew_is_told_of_again_and_one_that_is_gone_is_forgotten():
+    rig = rig_with(CORDONED, capacity("fast", "large", "1Gi"))
+    told(rig)
+    rig.put(claim("data", "20Gi", volume="pv-data", selected_node="old", metadata={"uid": "another"}))
+    assert len(told(rig)) == 1
+    rig.engine.delete(rig.objects[PersistentVolumeClaim, "default/data"])
+    assert len(rig.cluster.index(ToldRebuilds)) == 0
+
+
+def test_a_volume_on_its_way_was_told_of_when_it_was_sent():
+    rig = rig_with(CORDONED, sent_to("large"), attachment("va", "pv-data", "large", error="busy"))
+    rig.put(capacity("fast", "large", "1Gi"))
+    assert told(rig) == []
+
+
+async def test_a_volume_that_moves_on_says_that_it_did_not_arrive():
+    rig = rig_with(CORDONED, sent_to("small"), attachment("va", "pv-data", "small", error="busy"))
+    assert rig.place(WEB) == "large"
+    api = Server(rig)
+    await rig.plugin.pre_bind(rig.placed["web"].cycle, "large", api)
+    assert [note for _, _, note in api.events] == [
+        "Volume of claim default/data will be rebuilt on large: it did not arrive on small"
+    ]
+
+
+def test_explain_tells_nobody():
+    rig = rig_with(CORDONED, capacity("fast", "large", "1Gi"))
+    rig.engine.explain(WEB)
+    assert rig.plugin.reschedulings_total == 0 and len(rig.cluster.index(ToldRebuilds)) == 0
