@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -76,6 +77,7 @@ def explain(
     for warning in gates.warnings:
         say("warning", warning)
     namespace, name = _split(pod_key)
+    note = partial(say, "note")
     configuration, foreign = configuration_for(config_file, gates)
     if kubeconfig_file is None:
         state = from_files(sources, Creation(gates))
@@ -84,12 +86,12 @@ def explain(
         state = asyncio.run(from_cluster(kubeconfig_file, scheduler))
     say_about(state)
     pod = find_pod(state, f"{namespace}/{name}")
-    profile = profile_for(
-        pod, configuration, is_default=config_file is None, note=lambda sentence: say("note", sentence)
-    )
+    profile = profile_for(pod, configuration, is_default=config_file is None, note=note)
     if remark := remark_on(pod, state.memory):
         say("note", remark)
-    explanation = explain_pod(pod, state.objects, profile, clock=state.clock, foreign=foreign, memory=state.memory)
+    explanation = explain_pod(
+        pod, state.objects, profile, clock=state.clock, foreign=foreign, memory=state.memory, note=note
+    )
     if output == "json":
         written_json(explanation.document())
     else:

@@ -38,10 +38,11 @@ def explain_pod(
     clock: Clock,
     foreign: ForeignPlugins | None = None,
     memory: SchedulerMemory | None = None,
+    note: Callable[[str], object] = lambda sentence: None,
 ) -> Explanation:
     """What the scheduler would decide about a pod, as if it were new, on a cluster of these objects.
 
-    `memory` is what a live scheduler of that cluster knows besides.
+    `memory` is what a live scheduler of that cluster knows besides; where it is configured otherwise, that is noted.
     """
     objects = list(objects)
     settings = EngineSettings(takes_any_pod=True, implies_namespaces=True)
@@ -51,6 +52,10 @@ def explain_pod(
         engine.delete(pod)
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
     if memory is not None:
+        for mode in memory.modes_apart(engine):
+            note(
+                f"the scheduler keeps capacity back in mode {mode}, and this configuration does not; give its --config"
+            )
         memory.laid_into(engine, objects, pod)
     return engine.explain(pod)
 

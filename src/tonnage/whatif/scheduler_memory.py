@@ -106,6 +106,10 @@ class SchedulerMemory:
         """Where the scheduler has sent a pod that the API does not show there yet; empty when it has not."""
         return next((each.node for each in self.pods if each.uid == pod.uid and not pod.spec.node_name), "")
 
+    def modes_apart(self, engine: Engine) -> list[Reservation]:
+        """Modes in which the scheduler keeps capacity back and this engine does not: it is configured otherwise."""
+        return sorted({each.mode for each in self.held} - engine.held.modes.keys())
+
     def laid_into(self, engine: Engine, objects: Iterable[Object], asked: Pod) -> None:
         """Let an engine know it, but for what concerns the pod that is asked about: that one is decided as if new."""
         pods = {each.key: each for each in objects if isinstance(each, Pod)}

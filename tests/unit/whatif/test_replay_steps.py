@@ -239,3 +239,17 @@ def test_a_wrong_value_is_told_with_its_field():
     assert problem(yaml.safe_dump([{"apply": [wrong]}]), BrokenManifest)[0].startswith(
         's.yaml, step 1, apply[0] (Pod x): spec.containers[0].resources.requests.cpu="1 core" is not a quantity'
     )
+
+
+@pytest.mark.parametrize("read", [{"uid": "u-1"}, {"resourceVersion": "7"}])
+def test_an_applied_object_that_was_read_from_a_cluster_is_taken_as_it_stands(read):
+    waiting = {**POD, "metadata": {"name": "x", **read}, "spec": {**POD["spec"], "preemptionPolicy": "Never"}}
+    warnings: list[str] = []
+    (step,) = steps(yaml.safe_dump([{"apply": [waiting]}]), warnings=warnings)
+    assert isinstance(step, Apply)
+    (made,) = step.objects
+    assert isinstance(made, Pod)
+    assert made.spec.preemption_policy == "Never"
+    assert warnings == []
+    with pytest.raises(TonnageError, match="PreemptionPolicy"):
+        steps(yaml.safe_dump([{"apply": [{**waiting, "metadata": {"name": "x"}}]}]))

@@ -180,6 +180,17 @@ def test_a_promise_that_the_scheduler_has_ended_does_not_count():
     assert live.explained(asked, memory=SchedulerMemory())["node"] == "a"
 
 
+def test_a_scheduler_that_is_configured_otherwise_is_noted():
+    live, second = with_volumes("Object")
+    assert live.decide() == "a"
+    ledger = parse(storage_configuration(reservation="Ledger"), source="config.yaml").profiles[0]
+    notes: list[str] = []
+    explain_pod(second, live.objects, ledger, clock=live.clock, memory=live.memory, note=notes.append)
+    assert notes == [
+        "the scheduler keeps capacity back in mode Object, and this configuration does not; give its --config"
+    ]
+
+
 def test_the_pages_have_the_shape_that_is_documented():
     free = volume("free", "60Gi")
     live, _ = with_volumes("Object", free)

@@ -1,4 +1,4 @@
-"""A dump of a cluster is taken as it stands: every kind that decisions read, as our server stores and lists it."""
+"""A dump of a cluster is taken as it stands: every kind that decisions read, as servers store and list it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from tonnage.gates import Gates
 from tonnage.objects import codec
+from tonnage.testing.api_servers import Api
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifests import READ
 from tonnage.whatif.sources import from_files
@@ -104,22 +105,23 @@ def documents(namespace: str) -> list[Doc]:
 
 
 @pytest.fixture(scope="module")
-def dump(cluster: Any) -> list[Doc]:
-    """What the server lists once it has stored them, a bound pod and its nomination among them."""
+def dump(api: Api) -> list[Doc]:
+    """What the server lists of them once it has stored them."""
     namespace = "dumped"
-    assert cluster.post("/api/v1/namespaces", {"metadata": {"name": namespace}}).code == 201
-    for doc in documents(namespace):
+    api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    docs = documents(namespace)
+    for doc in docs:
         resource = READ[doc["apiVersion"], doc["kind"]]
-        made = cluster.post(resource.path(doc["metadata"].get("namespace", "")), doc)
-        assert made.code == 201, made.body
+        made = api.create(resource.path(doc["metadata"].get("namespace", "")), doc)
         if "status" in doc:
             made.body["status"] = doc["status"]
-            assert cluster.put(f"{resource.path('')}/{doc['metadata']['name']}/status", made.body).code == 200
+            assert api.put(f"{resource.path()}/{doc['metadata']['name']}/status", made.body).code == 200
+    ours = {(doc["kind"], doc["metadata"]["name"]) for doc in docs}
     listed: list[Doc] = []
     for (api_version, kind), resource in READ.items():
-        items = cluster.get(resource.path("")).body["items"]
-        assert items, f"no {kind} in the dump: add one to documents()"
-        listed += [{"apiVersion": api_version, "kind": kind, **item} for item in items]
+        found = [each for each in api.get(resource.path()).body["items"] if (kind, each["metadata"]["name"]) in ours]
+        assert found, f"no {kind} in the dump: add one to documents()"
+        listed += [{"apiVersion": api_version, "kind": kind, **each} for each in found]
     return listed
 
 
