@@ -7,6 +7,7 @@ demo` plays the drain with attachments. Pools: node-1 has one of 100Gi, node-2 t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import yaml
@@ -14,7 +15,7 @@ from scene import Scene, whole_cluster
 
 from tonnage.faults import Fault
 from tonnage.objects.document import Doc
-from tonnage.stories.objects import stateful_set
+from tonnage.stories.objects import claim, deployment, pod_spec, stateful_set
 from tonnage.testing.processes import Up
 
 pytestmark = pytest.mark.kubectl
@@ -115,6 +116,47 @@ def test_a_refused_rebuild_is_no_attach_limit_and_goes_on_when_room_comes(scene:
     assert scene.running("db-0")["metadata"]["uid"] == sent["metadata"]["uid"]
     assert note(scene, volume) == "remember me"
     scene.up.patch(csi_driver, {"spec": {"nodeAllocatableUpdatePeriodSeconds": None}})
+
+
+def test_pods_that_share_a_claim_end_up_on_one_node(scene: Scene):
+    shared = deployment("web", pod_spec(["data"]))
+    shared["spec"]["replicas"] = 2
+    scene.apply(claim("data", "80Gi"), shared)
+
+    def together() -> str:
+        """The one node that both run on, and nobody else of them is anywhere."""
+        pods = scene.pods("app=web")
+        nodes = {each["spec"].get("nodeName", "") for each in pods}
+        runs = [each["status"].get("phase") == "Running" for each in pods]
+        return nodes.pop() if len(nodes) == 1 and runs == [True, True] else ""
+
+    home = scene.until("both to run on one node", together)
+    scene.kubectl("drain", home, "--timeout", "30s")
+    node = scene.until(f"both to run elsewhere than on {home}", lambda: (now := together()) != home and now)
+    assert node == ({"node-1", "node-2"} - {home}).pop()
+
+
+def test_a_volume_whose_rebuild_is_refused_goes_nowhere_but_where_there_is_room(scene: Scene):
+    home, volume = started(scene, "80Gi")
+    other = ({"node-1", "node-2"} - {home}).pop()
+    scene.fault(Fault("out-of-space", other))
+    scene.kubectl("drain", home, "--timeout", "30s")
+
+    def placed(before: str) -> Doc | None:
+        found = scene.pod("db-0") or {"metadata": {"uid": before}}
+        return found if found["metadata"]["uid"] != before and found["spec"].get("nodeName") else None
+
+    uid = ""
+    for _ in range(3):
+        pod = scene.until("db-0 to be placed", partial(placed, uid))
+        uid = pod["metadata"]["uid"]
+        assert pod["spec"]["nodeName"] == other  # never node-3, with its disks of 60Gi
+        annotations = (scene.claim("data-db-0") or {})["metadata"]["annotations"]
+        assert annotations["tonnage.dev/rebuild-target"] == annotations["volume.kubernetes.io/selected-node"] == other
+        scene.kubectl("delete", "pod", "db-0", "--force", "--grace-period", "0")
+    scene.fault()
+    assert scene.running("db-0", 60.0)["spec"]["nodeName"] == other
+    assert note(scene, volume) == "remember me"
 
 
 @pytest.fixture

@@ -127,7 +127,10 @@ def is_to_be_rebuilt(seen: Seen, claim: PersistentVolumeClaim, node: Node) -> bo
     required = volume.spec.node_affinity.required
     if required is None and claim.metadata.annotations.get(REBUILD_TARGET) == selected:
         return node.name != selected or (volume.name, node.name) in seen.refused
-    if required is not None and sum(reaches(volume, each) for each in seen.nodes.values()) == 1:
+    admitted = sum(reaches(volume, each) for each in seen.nodes.values())
+    if not admitted:
+        return False
+    if required is not None and admitted == 1:
         is_named = any(
             selected in each.values for term in required.node_selector_terms for each in term.match_expressions
         )

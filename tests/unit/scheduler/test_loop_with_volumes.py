@@ -430,5 +430,6 @@ async def test_a_reclassified_claim_is_told_of_once_though_its_pod_fits_nowhere(
         assert rig.metric("volume_binding_rescheduling_events_total") == 1.0
     notes = [note for _, reason, note in rig.events if reason == "CapacityAwareRescheduling"]
     assert notes == [
-        "Volume of claim default/data is to be rebuilt on another node: node gone is out of use; no node fits its pod now"
+        "Volume of claim default/data is to be rebuilt on another node: node gone is out of use;"
+        " no node fits its pod now"
     ]

@@ -12,6 +12,7 @@ and they are read like this:
     affinity            selected-node        mark               the claim
     ────────            ─────────────        ────               ─────────
     admits one node     any                  any                is bound; its volume is on that node: home needs no room
+    admits no node      any                  any                is bound, and nowhere within reach
     unset               any                  = selected-node    is on its way there: no room needed there, unless its
                                                                 attachment was refused; needed on every other node
     otherwise           takes pods           not so             is bound, and goes wherever the affinity admits
@@ -66,7 +67,7 @@ def rebuilds_of(
         if is_on_its_way(claim, volume):
             is_refused = cluster.index(RefusedAttachments).has(volume.name, claim.selected_node)
             yield Rebuild(claim, -1 if is_refused else row)
-        elif (row < 0 or cluster.unschedulable.item(row)) and not _is_at_home(cluster, volume, claim.selected_node):
+        elif (row < 0 or cluster.unschedulable.item(row)) and _may_move(cluster, volume, claim.selected_node):
             yield Rebuild(claim, row)
 
 
@@ -87,12 +88,16 @@ def progress_of(cluster: Cluster, volume: PersistentVolume, node_name: str) -> P
     return Progress.ARRIVED if is_there else Progress.ELSEWHERE
 
 
-def _is_at_home(cluster: Cluster, volume: PersistentVolume, selected_node: str) -> bool:
-    """Whether the affinity admits one node alone. A node that is gone counts as admitted if the affinity names it."""
+def _may_move(cluster: Cluster, volume: PersistentVolume, selected_node: str) -> bool:
+    """Whether the affinity admits another node than the one that the volume is on.
+
+    Where it admits one node alone, the volume is there; but a node that is gone counts as admitted if it is named.
+    """
     required = volume.spec.node_affinity.required
-    if required is None or np.count_nonzero(reachable(cluster, volume, cluster.all_rows)) != 1:
-        return False
-    if selected_node in cluster.row_of:
+    if required is None:
         return True
+    admitted = int(np.count_nonzero(reachable(cluster, volume, cluster.all_rows)))
+    if admitted != 1:
+        return admitted > 1
     named = {value for term in required.node_selector_terms for each in term.match_expressions for value in each.values}
-    return selected_node not in named
+    return selected_node not in cluster.row_of and selected_node in named

@@ -61,6 +61,12 @@ def test_a_node_that_is_gone_counts_as_admitted_if_the_affinity_names_it():
     assert rig.reasons(WEB) == {"large": (ELSEWHERE,), "small": (FULL,)}
 
 
+def test_a_volume_that_its_driver_has_not_freed_yet_is_not_reclassified():
+    rig = rig_with(pv(on="old"))
+    assert rig.reasons(WEB) == {"large": (ELSEWHERE,), "small": (ELSEWHERE,)}
+    assert told(rig) == []
+
+
 # -- a rebuild takes the volume's size --------------------------------------------------------------------------------
 
 
