@@ -1,8 +1,9 @@
 """The people of a cluster in a storm: what they ask for while `fault_weather` is doing its worst.
 
-StatefulSets, Deployments with volumes of their pods' own, bare pods with claims and whole namespaces come, grow, shrink
-and go; claims are expanded, nodes cordoned and drained. All of it is drawn from one seed, so that it can be had again,
-as far as a real machine allows. They never ask for more than fits: after the storm every pod of theirs can run.
+StatefulSets, Deployments with volumes of their pods' own, bare pods with claims, pods that share their claims and whole
+namespaces come, grow, shrink and go; claims are expanded, nodes cordoned and drained. All of it is drawn from one seed,
+so that it can be had again, as far as a real machine allows. They never ask for more than fits: after the storm every
+pod of theirs can run.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _GROWN: Final = ("4Gi", "5Gi")
 _PEOPLE: Final = 3
 _AS_BLOCKS: Final = 0.25
 """The part of bare pods that want their volumes as blocks."""
-_MAX_SETS, _MAX_DEPLOYMENTS, _MAX_PODS, _MAX_REPLICAS = 3, 2, 5, 3
+_MAX_SETS, _MAX_DEPLOYMENTS, _MAX_PODS, _MAX_REPLICAS, _MAX_TWINS = 3, 2, 5, 3, 2
+_TWIN: Final = "-twin"
+"""How the name of a pod ends that shares the claims of another."""
 
 
 class Load:
@@ -65,6 +68,7 @@ class Load:
             self._new_set: 4,
             self._new_deployment: 3,
             self._new_pod: 6,
+            self._share_claims: 3,
             self._scale_set: 5,
             self._scale_deployment: 4,
             self._roll_deployment: 1,
@@ -146,7 +150,7 @@ class Load:
         await self._create(doc)
 
     async def _new_pod(self) -> None:
-        if len(self.pods) >= _MAX_PODS:
+        if sum(not name.endswith(_TWIN) for name in self.pods) >= _MAX_PODS:
             return
         name = self._name("pod")
         claims = [f"{name}-{number}" for number in range(self._rng.randint(1, 2))]
@@ -160,6 +164,16 @@ class Load:
             container["volumeDevices"] = [{"name": each["name"], "devicePath": each["mountPath"]} for each in mounts]
         for doc in (*docs, self.pods[name]):
             await self._create(doc)
+
+    async def _share_claims(self) -> None:
+        """A second pod for the claims of one that is there: wherever they go, they go together."""
+        alone = [name for name in self.pods if not name.endswith(_TWIN) and f"{name}{_TWIN}" not in self.pods]
+        if alone and sum(name.endswith(_TWIN) for name in self.pods) < _MAX_TWINS:
+            name = self._rng.choice(sorted(alone))
+            first = self.pods[name]
+            twin = {**first, "metadata": {**first["metadata"], "name": f"{name}{_TWIN}"}}
+            self.pods[f"{name}{_TWIN}"] = twin
+            await self._create(twin)
 
     async def _scale_set(self) -> None:
         if self._sets:
@@ -196,11 +210,13 @@ class Load:
 
     async def _delete_pod(self) -> None:
         if self.pods:
-            name = self._rng.choice(sorted(self.pods))
+            name = self._rng.choice(sorted(self.pods)).removesuffix(_TWIN)
             doc = self.pods.pop(name)
             claims = [each["persistentVolumeClaim"]["claimName"] for each in doc["spec"]["volumes"]]
-            # In either order: a claim in use waits for its pod.
+            # In any order: a claim in use waits for its pods.
             keys: list[tuple[type[Object], str]] = [(Pod, name), *((PersistentVolumeClaim, each) for each in claims)]
+            if self.pods.pop(f"{name}{_TWIN}", None) is not None:
+                keys.append((Pod, f"{name}{_TWIN}"))
             self._rng.shuffle(keys)
             for kind, each in keys:
                 await self._delete(kind, f"{HOME}/{each}")

@@ -95,6 +95,7 @@ class Rig:
             known_plugins=map(KnownPlugin.of, foreign.values()),
             gates=Gates().with_(NominatedNodeNameForExpectation=is_shown),
         )
+        (self.resolved,) = configuration.profiles
         self.measures = CollectorRegistry()
         metrics = SchedulerMetrics(self.measures, self.clock)
         self.waits = PreBindWaits(self.clock)

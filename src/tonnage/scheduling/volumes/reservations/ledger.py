@@ -289,6 +289,12 @@ class Ledger:
         if is_on_its_way(claim, volume):
             self._settle(self._open(claim, self._clock.now(), is_rebuild=True))
             return
+        if self._has_just_arrived(claim, volume):
+            promise = self._open(claim, self._clock.now(), is_rebuild=True)
+            promise.made_tick, promise.made_at = tick, self._clock.now()
+            self._waits.begin(claim.key, self._clock.monotonic())
+            self._settle(promise)
+            return
         created_at, age_s = volume.metadata.creation_timestamp, self._age_s(volume)
         if created_at is None or age_s >= self._timeout_s or not claim.selected_node:
             return
@@ -296,6 +302,19 @@ class Ledger:
         promise.made_tick, promise.made_at = tick, created_at
         self._waits.begin(claim.key, self._clock.monotonic() - age_s)
         self._settle(promise)
+
+    def _has_just_arrived(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+        """Whether a volume that was rebuilt on the claim's node may be missing in the figures of that node.
+
+        Nothing tells when it arrived. But versions are given out in one order: an object that is older than the
+        volume's last change may have been measured before it. One that changed since for another reason is held for a
+        while without need.
+        """
+        is_marked = bool(claim.rebuild_target) and claim.rebuild_target == claim.selected_node
+        if not is_marked or self._objects.progress(claim, volume) is not Progress.ARRIVED:
+            return False
+        objects = self._objects.charged_to(Promise(claim, self._clock.now(), is_rebuild=True))
+        return any(each.metadata.revision < volume.metadata.revision for each in objects)
 
     def _age_s(self, volume: PersistentVolume) -> float:
         """Seconds since a volume was created; of one that does not say, for ever."""
