@@ -6,6 +6,9 @@ when it likes; in between they are stale. A claim for which no pool has room whe
 the pod hangs on its node. With the ledger and `poolFit: Guaranteed` that must never happen; how often it does with the
 other settings is printed, and so is how many pods each setting placed.
 
+The same with two classes on the same pools, in one capacity group: each class's figures are published when the driver
+likes, so that they are stale in different ways; and once more without the group, to see what it is good for.
+
 A figure that is published shows every volume that was reported as made before it: that is what "the object has been
 refreshed after" means to the ledger.
 """
@@ -16,12 +19,13 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import msgspec
 import pytest
 
 from tonnage.clock import VirtualClock
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.attempt import Placement
@@ -63,7 +67,9 @@ class Driver:
 class Model:
     """A cluster, a driver, and everything that happens between them, one random step at a time."""
 
-    def __init__(self, seed: int, reservation: str, pool_fit: str) -> None:
+    def __init__(self, seed: int, reservation: str, pool_fit: str, classes: tuple[str, ...], group: str) -> None:
+        self.classes = classes
+        self.class_of: dict[str, str] = {}
         self.rng = random.Random(seed)
         text = storage_configuration(reservation=reservation, poolFit=pool_fit)
         self.clock = VirtualClock()
@@ -78,11 +84,13 @@ class Model:
         self.waiting: dict[str, tuple[Pod, Placement]] = {}  # claim -> the pod it is being made for
         self.settled: list[tuple[Pod, list[str]]] = []
         self.seen: Counter[str] = Counter()
-        self.storage.put(storage_class())
+        for each in classes:
+            self.storage.put(storage_class(each, group=group))
         self.storage.put(driver())
         for name in self.driver.free:
             self.cluster.put_node(node(name))
-            self.publish(name)
+            for each in classes:
+                self.publish(name, each)
 
     def run(self) -> Counter[str]:
         doings: list[tuple[Callable[[], None], int]] = [
@@ -103,7 +111,8 @@ class Model:
         claims = [f"{name}-{i}" for i in range(self.rng.randint(1, 3))]
         for each in claims:
             self.sizes[each] = self.rng.choice((5, 10, 20, 30, 40, 60))
-            self.storage.put(claim(each, f"{self.sizes[each]}Gi"))
+            self.class_of[each] = self.rng.choice(self.classes) if len(self.classes) > 1 else CLASS
+            self.storage.put(self.claim(each))
         pod = pod_with(name, *claims)
         attempt = self.engine.place(PodInfo(pod))
         placement = attempt.placement
@@ -113,7 +122,7 @@ class Model:
             return
         self.seen["placed"] += 1
         for each in claims:  # PreBind writes what Reserve assumed
-            self.storage.put(claim(each, f"{self.sizes[each]}Gi", selected_node=placement.node))
+            self.storage.put(self.claim(each, selected_node=placement.node))
             self.waiting[each] = (pod, placement)
 
     def pod_goes(self) -> None:
@@ -140,10 +149,11 @@ class Model:
             self.seen["refused"] += 1
             self.give_up(pod, placement)
             return
-        made = volume(f"pv-{name}", f"{size}Gi", on=where, claim=f"default/{name}")
+        class_name = self.class_of[name]
+        made = volume(f"pv-{name}", f"{size}Gi", on=where, claim=f"default/{name}", class_name=class_name)
         now = msgspec.structs.replace(made.metadata, creation_timestamp=self.clock.now())
         self.storage.put(msgspec.structs.replace(made, metadata=now))
-        self.storage.put(claim(name, f"{size}Gi", volume=f"pv-{name}", selected_node=where))
+        self.storage.put(self.claim(name, volume=f"pv-{name}", selected_node=where))
         claims = list(pod.claim_names())
         if not any(each in self.waiting for each in claims):
             self.settled.append((pod, claims))
@@ -160,12 +170,16 @@ class Model:
                 self.driver.delete(each)
 
     def driver_publishes(self) -> None:
-        self.publish(self.rng.choice(sorted(self.driver.free)))
+        name = self.rng.choice(sorted(self.driver.free))
+        self.publish(name, self.rng.choice(self.classes) if len(self.classes) > 1 else CLASS)
 
-    def publish(self, name: str) -> None:
+    def publish(self, name: str, class_name: str) -> None:
         free = self.driver.free[name]
         pools = [f"{each}Gi" for each in free]
-        self.storage.put(capacity(CLASS, name, free=f"{sum(free)}Gi", pools=pools))
+        self.storage.put(capacity(class_name, name, free=f"{sum(free)}Gi", pools=pools))
+
+    def claim(self, name: str, **options: Any) -> PersistentVolumeClaim:
+        return claim(name, f"{self.sizes[name]}Gi", class_name=self.class_of[name], **options)
 
 
 SETTINGS = [
@@ -177,11 +191,13 @@ SETTINGS = [
 ]
 
 
-def played(reservation: str, pool_fit: str) -> Counter[str]:
+def played(
+    reservation: str, pool_fit: str, classes: tuple[str, ...] = (CLASS,), group: str = "", seeds: range = SEEDS
+) -> Counter[str]:
     """All seeds together."""
     total: Counter[str] = Counter()
-    for seed in SEEDS:
-        total += Model(seed, reservation, pool_fit).run()
+    for seed in seeds:
+        total += Model(seed, reservation, pool_fit, classes, group).run()
     return total
 
 
@@ -198,3 +214,12 @@ def test_with_the_ledger_and_guaranteed_fits_a_driver_never_has_to_refuse(capsys
     # The model has teeth: without reservations the same driver refuses plenty, and the safe setting is no idle one.
     assert blind["refused"] > 100
     assert safe["placed"] > 300
+
+
+def test_two_classes_on_the_same_pools_never_make_a_driver_refuse_if_they_are_a_group() -> None:
+    few, classes = range(8), (CLASS, "slow")
+    grouped = played("Ledger", "Guaranteed", classes, "disks", few)
+    apart = played("Ledger", "Guaranteed", classes, "", few)
+    assert grouped["refused"] == 0
+    assert apart["refused"] > 20  # the model has teeth
+    assert grouped["placed"] > 100
