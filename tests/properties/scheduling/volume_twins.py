@@ -27,6 +27,7 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 POOLS = "tonnage.dev/available-capacities"
 REBUILDING = "tonnage.dev/volume-rebuilding"
+GROUP = "tonnage.dev/capacity-group"
 REBUILD_TARGET = "tonnage.dev/rebuild-target"
 ZERO = Quantity.from_int(0)
 
@@ -71,7 +72,7 @@ class Outcome:
     static: list[tuple[PersistentVolumeClaim, PersistentVolume]] = field(default_factory=list)
     provisions: list[tuple[PersistentVolumeClaim, CSIStorageCapacity | None, bool]] = field(default_factory=list)
     scored_bytes: dict[str, int] = field(default_factory=dict)
-    """With the gate, by class: the most that an object which would do has free, less what is promised of it."""
+    """With the gate, by class or group: the most that an object which would do has free, less what is promised."""
 
 
 # -- one node ---------------------------------------------------------------------------------------------------------
@@ -206,30 +207,54 @@ def _make_jointly(
     node: Node,
     outcome: Outcome,
 ) -> set[str]:
-    """All claims of a class in one object that is not held; what was promised to these very claims is theirs."""
+    """All claims of a class, or of a group of classes, in one object that is not held, or in one of each class.
+
+    What was promised to these very claims is theirs.
+    """
     if not all(may_be_made(seen, claim, node) for claim in claims):
         return {BIND_CONFLICT}
     own = {claim.key for claim in claims}
-    chosen: dict[str, CSIStorageCapacity] = {}
-    for name in {class_name(claim) for claim in claims}:
-        sized = {claim.key: counted(seen, claim) for claim in claims if class_name(claim) == name}
-        group = [key for key, size in sized.items() if size is not None]
-        sizes = [size for claim in claims if class_name(claim) == name and (size := counted(seen, claim)) is not None]
-        if not sizes:
-            continue
-        for capacity in objects_at(seen, name, node):
-            others = [size for key, size in seen.promised(capacity).items() if key not in own]
-            if not seen.is_reserved(capacity, group) and holds(rules, capacity, sizes, others):
-                chosen.setdefault(name, capacity)
-                told = free_bytes(rules, capacity)
+    units: dict[str, list[tuple[PersistentVolumeClaim, int]]] = {}
+    for claim in claims:
+        size = counted(seen, claim)
+        if size is not None:
+            units.setdefault(unit_of(seen, class_name(claim)), []).append((claim, size))
+    chosen: dict[tuple[str, str], CSIStorageCapacity] = {}
+    for unit, sized in units.items():
+        group, sizes = [claim.key for claim, _ in sized], [size for _, size in sized]
+        for members in combinations_at(seen, sorted({class_name(claim) for claim, _ in sized}), node):
+            promises: dict[str, int] = {}
+            for each in members:
+                promises |= {key: size for key, size in seen.promised(each).items() if key not in own}
+            others = list(promises.values())
+            if any(seen.is_reserved(each, group) for each in members):
+                continue
+            if holds(rules, members, sizes, others):
+                for each in members:
+                    chosen.setdefault((unit, each.storage_class_name), each)
+                told = min(free_bytes(rules, each) for each in members)
                 left = max(told - sum(others), 0) if others else told
-                outcome.scored_bytes[name] = max(outcome.scored_bytes.get(name, left), left)
-        if name not in chosen:
+                outcome.scored_bytes[unit] = max(outcome.scored_bytes.get(unit, left), left)
+        if unit not in outcome.scored_bytes:
             return {NOT_ENOUGH_SPACE}
     for claim in claims:
-        of = chosen.get(class_name(claim)) if counted(seen, claim) is not None else None
-        outcome.provisions.append((claim, of, claim in rebuilt))
+        of = chosen.get((unit_of(seen, class_name(claim)), class_name(claim)))
+        outcome.provisions.append((claim, of if counted(seen, claim) is not None else None, claim in rebuilt))
     return set()
+
+
+def unit_of(seen: Seen, name: str) -> str:
+    """What claims of a class are packed with: those of its class, or of all classes that share its pools."""
+    of_class = seen.classes.get(name)
+    group = of_class.metadata.annotations.get(GROUP, "") if of_class is not None else ""
+    return f"{of_class.provisioner}/{group}" if of_class is not None and group else name
+
+
+def combinations_at(seen: Seen, names: Sequence[str], node: Node) -> list[tuple[CSIStorageCapacity, ...]]:
+    """An object of each class that reaches the node: those of one topology, or if there are none, any."""
+    found = list(product(*(list(objects_at(seen, name, node)) for name in names)))
+    siblings = [each for each in found if all(one.node_topology == each[0].node_topology for one in each)]
+    return sorted(siblings or found, key=lambda members: " + ".join(each.key for each in members))
 
 
 # -- room -------------------------------------------------------------------------------------------------------------
@@ -256,7 +281,21 @@ def listed_pools(capacity: CSIStorageCapacity) -> list[int]:
         return []
 
 
-def holds(rules: Rules, capacity: CSIStorageCapacity, sizes: Sequence[int], promised: Sequence[int]) -> bool:
+def holds(rules: Rules, members: Sequence[CSIStorageCapacity], sizes: Sequence[int], promised: Sequence[int]) -> bool:
+    """Of several objects that are the same pools, the least of each pool is there."""
+    rooms = [room_of(rules, each, promised) for each in members]
+    if not all(pools for pools, _ in rooms):
+        return False
+    pools: Pools = tuple(min(each) for each in zip(*(sorted(each, reverse=True) for each, _ in rooms), strict=False))
+    if max(sizes) > min(largest for _, largest in rooms):
+        return False
+    if rules.must_be_sure:
+        return cannot_go_wrong(pools, (*sizes, *promised))
+    return all(is_packed(state, sizes) for state in after(pools, tuple(promised)))
+
+
+def room_of(rules: Rules, capacity: CSIStorageCapacity, promised: Sequence[int]) -> tuple[Pools, float]:
+    """An object's pools, and how large a claim may be; no pools where it does not say."""
     pools: Pools = tuple(listed_pools(capacity))
     largest: float = inf
     if pools and capacity.maximum_volume_size is not None:
@@ -264,7 +303,7 @@ def holds(rules: Rules, capacity: CSIStorageCapacity, sizes: Sequence[int], prom
     if not pools:
         limit = volume_limit(capacity)
         if limit is None:
-            return False
+            return (), inf
         if rules.legacy == "Strict":
             pools = (limit,)
         elif rules.legacy == "Bounded":
@@ -272,12 +311,8 @@ def holds(rules: Rules, capacity: CSIStorageCapacity, sizes: Sequence[int], prom
         else:
             pools, largest = (inf,), limit
         if rules.legacy == "Independent" and promised and capacity.capacity is not None:
-            largest = min(largest, capacity.capacity.value() - sum(promised))
-    if max(sizes) > largest:
-        return False
-    if rules.must_be_sure:
-        return cannot_go_wrong(pools, (*sizes, *promised))
-    return all(is_packed(state, sizes) for state in after(pools, tuple(promised)))
+            largest = min(largest, max(capacity.capacity.value() - sum(promised), 0))
+    return pools, largest
 
 
 def is_packed(state: Pools | None, sizes: Sequence[int]) -> bool:
@@ -407,9 +442,10 @@ def score(shape: Shape, rules: Rules, seen: Seen, outcome: Outcome) -> int:
     else:
         for claim, capacity, _ in outcome.provisions:
             if capacity is not None:
-                resource = resources.setdefault(class_name(claim), [0, 0])
+                unit = unit_of(seen, class_name(claim)) if rules.is_joint else class_name(claim)
+                resource = resources.setdefault(unit, [0, 0])
                 resource[0] += size_of_volume(seen, claim) or 0
-                best = outcome.scored_bytes.get(class_name(claim))
+                best = outcome.scored_bytes.get(unit)
                 resource[1] = best if best is not None else free_bytes(rules, capacity)
     if not resources:
         return 0
