@@ -281,7 +281,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if self.reservation is Reservation.NONE:
             return
         is_object = self.reservation is Reservation.OBJECT
-        kept: Reservations | Ledger = cycle.cluster.index(Reservations) if is_object else cycle.cluster.index(Ledger)
         groups = cycle.cluster.index(CapacityIndex).groups
         by_object: dict[Key, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
         for each in plan.provisions:
@@ -290,8 +289,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
                 siblings = groups.siblings(each.capacity) if is_object else ()
                 for capacity in (each.capacity, *siblings):
                     by_object.setdefault(capacity.key, (capacity, []))[1].append(each.claim)
-        for capacity, claims in by_object.values():
-            kept.reserve(capacity, cycle.pod, claims)
+        chosen = {each.capacity.key for each in plan.provisions if each.capacity is not None}
+        for key, (capacity, claims) in by_object.items():
+            if is_object:
+                is_sibling = key not in chosen
+                cycle.cluster.index(Reservations).reserve(capacity, cycle.pod, claims, is_sibling=is_sibling)
+            else:
+                cycle.cluster.index(Ledger).reserve(capacity, cycle.pod, claims)
 
     def unreserve(self, cycle: Cycle, node_name: str) -> None:
         notes: Notes | None = cycle.state.get(self.name)

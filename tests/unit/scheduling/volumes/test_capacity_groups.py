@@ -176,6 +176,18 @@ def test_a_pod_that_tries_again_is_not_refused_by_what_is_held_for_it(reservatio
 
 
 @HOLDING_MODE
+def test_an_object_that_is_held_for_one_pod_stays_so_when_a_sibling_is_given_to_another(reservation: str):
+    rig = Rig(node("a"), *GROUPED, *rooms(["100Gi"], "a"), reservation=reservation)
+    assert rig.place(rig.pod("web", "10Gi")) == "a"
+    refreshed(rig, "slow", "100Gi")  # knows nothing of the first pod's volume, which is not made yet
+    second = rig.pod("db", "10Gi", class_name="slow")
+    assert rig.place(second) == "a"
+    rig.fail(second)
+    # The first pod's claim is still to be made of the other class's object.
+    assert rig.message(rig.pod("kv", "95Gi")) == refused({FULL: 1}, 1)
+
+
+@HOLDING_MODE
 def test_a_class_that_joins_a_group_shares_what_is_held_already_and_one_that_leaves_does_not(reservation: str):
     rig = Rig(node("a"), GROUPED[0], storage_class("slow"), *rooms(["100Gi"], "a"), reservation=reservation)
     assert rig.place(rig.pod("web", "80Gi")) == "a"
@@ -284,3 +296,13 @@ def test_a_figure_that_is_refreshed_is_seen_in_what_is_joined():
     refreshed(rig, "slow", "60Gi", "60Gi")
     assert rig.nodes(pod) == ["a"]
     assert rig.cluster.index(CapacityIndex).of("fast,slow").numbers_at(rig.cluster.row_of["a"]) == [0]
+
+
+def test_an_object_that_goes_and_comes_back_with_other_figures_is_joined_anew():
+    rig = Rig(node("a"), *GROUPED, *rooms(["100Gi"], "a"), reservation="None")
+    pod = mixed(rig, "web", "60Gi", "60Gi")
+    assert rig.nodes(pod) == []
+    for name in ("fast", "slow"):
+        rig.put(capacity(name, name=f"{name}-a", topology={"matchLabels": {"zone": "none"}}, pools=["1Gi"]))
+        rig.put(capacity(name, "a", pools=["60Gi", "60Gi"]))
+    assert rig.nodes(pod) == ["a"]

@@ -99,9 +99,13 @@ class JointCapacity(ClassCapacity):
             self.take_out(self._joined.pop(uids))
         for uids, (members, rows) in wanted.items():
             entry = self._joined.get(uids)
+            now = [each.capacity for each in members]
             if entry is None:
-                entry = self._joined[uids] = Entry(_joined([each.capacity for each in members]), rows)
+                entry = self._joined[uids] = Entry(_joined(now), rows)
                 self.put_in(entry)
+            elif any(each is not known for each, known in zip(now, members_of(entry.capacity), strict=True)):
+                entry.capacity = _joined(now)  # an object that went came back, with other figures
+                self.rewrite(entry)
             entry.rows = rows
         self._by_member = {}
         for uids in self._joined:

@@ -113,12 +113,20 @@ class Reservations:
 
     # -- a pod's way --------------------------------------------------------------------------------------------------
 
-    def reserve(self, capacity: CSIStorageCapacity, pod: PodInfo, claims: Sequence[PersistentVolumeClaim]) -> None:
+    def reserve(
+        self,
+        capacity: CSIStorageCapacity,
+        pod: PodInfo,
+        claims: Sequence[PersistentVolumeClaim],
+        *,
+        is_sibling: bool = False,
+    ) -> None:
         """Keep an object back for the claims whose volumes are to be made of it.
 
         The claims are assumed already. Whoever held the object before does no more, unless for a claim that both pods
-        have: then it is held for all their claims. An object that was refreshed after the decision looked at it is held
-        as it is now: it cannot know of this pod.
+        have: then it is held for all their claims. So it is with `is_sibling`, when the volumes are made of an object
+        of the same pools and nobody asked whether this one is free. An object that was refreshed after the decision
+        looked at it is held as it is now: it cannot know of this pod.
         """
         now = self._storage.capacities.get(capacity.key)
         known = now if now is not None and identity(now) == identity(capacity) else capacity
@@ -126,7 +134,8 @@ class Reservations:
         pods, since = [pod], self._clock.now()
         assumed = [as_assumed(each, self._storage) for each in claims]
         if before is not None:
-            if before.version == known.metadata.resource_version and before.shares_claims_with(assumed):
+            is_shared = is_sibling or before.shares_claims_with(assumed)
+            if before.version == known.metadata.resource_version and is_shared:
                 pods, since = [*before.pods.values(), pod], before.since
                 named = {each.key for each in assumed}
                 assumed += [each for each in before.claims if each.key in before.waited and each.key not in named]
@@ -270,7 +279,8 @@ class Reservations:
         under_way = []
         for key in held.rebuilds & held.waited.keys():
             volume = self._storage.volumes.get(claims[key].spec.volume_name)
-            progress = progress_of(self._cluster, volume, held.node_name) if volume is not None else Progress.UNDER_WAY
+            node_name = held.node_of[key]
+            progress = progress_of(self._cluster, volume, node_name) if volume is not None else Progress.UNDER_WAY
             if progress is Progress.ELSEWHERE and self._lose(held, key, FAILURE):
                 return
             if progress is Progress.UNDER_WAY:
@@ -293,7 +303,7 @@ class Reservations:
 
     def _is_hopeless(self, held: ReservedObject, claim: PersistentVolumeClaim) -> bool:
         """A rebuild that was refused, and does not fit as the object stands."""
-        if not self._cluster.index(RefusedAttachments).has(claim.spec.volume_name, held.node_name):
+        if not self._cluster.index(RefusedAttachments).has(claim.spec.volume_name, held.node_of[claim.key]):
             return False
         size, now = size_to_make(claim, self._storage, is_rebuild=True), self._storage.capacities.get(held.capacity.key)
         return size is not None and largest_volume(now or held.capacity) < size.value()

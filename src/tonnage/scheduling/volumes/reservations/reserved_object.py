@@ -24,7 +24,7 @@ class ReservedObject:
         "claims",
         "is_bound",
         "is_under_way",
-        "node_name",
+        "node_of",
         "pods",
         "rebuilds",
         "since",
@@ -53,7 +53,9 @@ class ReservedObject:
         self.since = since
         self.waited = {each.key: each.uid for each in claims}
         """The claims that are still on their way or bound, with their uids; those that were given back are not."""
-        self.node_name = next((each.selected_node for each in claims if each.selected_node), "")
+        any_node = next((each.selected_node for each in claims if each.selected_node), "")
+        self.node_of = {each.key: each.selected_node or any_node for each in claims}
+        """Where each claim is going to be made. An object may reach several nodes, and be held for claims on them."""
         self.is_bound = False
         self.rebuilds = {each.key for each in claims if each.is_bound}
         self.is_under_way = False
@@ -65,14 +67,16 @@ class ReservedObject:
 
     def shares_claims_with(self, claims: Sequence[PersistentVolumeClaim]) -> bool:
         return any(
-            self.waited.get(each.key) == each.uid and each.selected_node in ("", self.node_name) for each in claims
+            self.waited.get(each.key) == each.uid and each.selected_node in ("", self.node_of[each.key])
+            for each in claims
         )
 
     def is_lost(self, claim: PersistentVolumeClaim | None) -> bool:
         """Whether a claim, as it is now, is no longer going to be made there."""
         if claim is None or claim.uid != self.waited[claim.key]:
             return True
-        return bool(self.node_name) and claim.selected_node != self.node_name
+        node_name = self.node_of[claim.key]
+        return bool(node_name) and claim.selected_node != node_name
 
     def as_hold(self) -> Hold:
         why = "waits for its claims to be bound"
