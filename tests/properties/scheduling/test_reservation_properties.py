@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import product
 
 import msgspec
 from hypothesis import settings
@@ -180,6 +181,21 @@ class LedgerModel:
         reaching = [each for each in of_class if selects(each.node_topology, labels)]
         return [each for each in reaching if each.uid == record.named] or reaching
 
+    def _with_siblings(self, objects: list[CSIStorageCapacity]) -> list[CSIStorageCapacity]:
+        """And those of other classes of the same capacity group for the same topology."""
+        storage = self.cluster.storage
+        found = {each.uid: each for each in objects}
+        for each, other in product(objects, storage.capacities.values()):
+            groups = {self._group(each.storage_class_name), self._group(other.storage_class_name)}
+            is_other = each.storage_class_name != other.storage_class_name
+            if is_other and len(groups) == 1 and "" not in groups and each.node_topology == other.node_topology:
+                found.setdefault(other.uid, other)
+        return list(found.values()) if objects and objects[0].node_topology is not None else objects
+
+    def _group(self, class_name: str) -> str:
+        found = self.cluster.storage.classes.get(class_name)
+        return found.capacity_group if found is not None else ""
+
     def _is_shown(self, record: Record, each: CSIStorageCapacity) -> bool:
         if record.made_step is None or record.made_at is None:
             return False
@@ -189,7 +205,8 @@ class LedgerModel:
 
     def _end_if_shown(self, key: str) -> None:
         record, objects = self.records[key], self._objects(key)
-        if [each.uid for each in objects] == [record.named] and self._is_shown(record, objects[0]):
+        is_named = [each.uid for each in objects] == [record.named]
+        if is_named and all(self._is_shown(record, each) for each in self._with_siblings(objects)):
             del self.records[key]
 
     def promises(self) -> dict[str, dict[str, int]]:
@@ -206,7 +223,7 @@ class LedgerModel:
                 size = made.spec.capacity["storage"]
             if size is None or not keeps_count:
                 continue
-            for each in self._objects(key):
+            for each in self._with_siblings(self._objects(key)):
                 if not self._is_shown(record, each):
                     found.setdefault(each.uid, {})[key] = size.value()
         return found
@@ -403,7 +420,19 @@ class LedgerMachine(World):
         end = self.ledger.pod_gone if is_deleted else self.ledger.release
         end(PodInfo(pod(by)).uid)
 
-    @rule(change=st.sampled_from([driver(), driver(), storage_class("slow"), None, driver(capacity=False)]))
+    @rule(
+        change=st.sampled_from(
+            [
+                driver(),
+                driver(),
+                storage_class("slow"),
+                None,
+                driver(capacity=False),
+                *[storage_class(name, group="disks") for name in ("fast", "slow", "fast", "slow")],
+                storage_class("fast"),
+            ]
+        )
+    )
     def change_rules(self, change: CSIDriver | StorageClass | None) -> None:
         if change is None:
             self.storage.remove(storage_class("slow"))
