@@ -15,7 +15,7 @@ from tonnage.client.owner_references import controller_ref
 from tonnage.controllers.workloads.pod_templates import REVISION_HASH, revision_hash
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, StatefulSet
 from tonnage.objects.codec import to_doc
-from tonnage.objects.document import Doc, copy, dig, same
+from tonnage.objects.document import Doc, dig, same
 
 Versioned = StatefulSet | DaemonSet
 """What keeps its history in ControllerRevisions."""
@@ -42,8 +42,19 @@ def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision
 
 
 def data_of(owner: Versioned) -> Doc:
-    """The patch that puts the owner's present template back."""
-    return {"spec": {"template": {**copy(dict(owner.spec.template)), "$patch": "replace"}}}
+    """The patch that puts the owner's present template back, its fields in the order in which Go writes maps.
+
+    Upstream's clients find the revision of a template by comparing bytes.
+    """
+    patch: Doc = _sorted({"spec": {"template": {**dict(owner.spec.template), "$patch": "replace"}}})
+    return patch
+
+
+def _sorted(value: Any) -> Any:
+    """A deep copy with the keys of every map in order."""
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def template_of(revision: ControllerRevision) -> Mapping[str, Any]:
