@@ -440,6 +440,15 @@ class LedgerMachine(World):
             self.storage.put(change)
         self.happened()
 
+    @rule(where=st.sampled_from(["n1", "z1"]))
+    def share_disks(self, where: str) -> None:
+        """Both classes draw from the same pools, and each has an object for them."""
+        for name in ("fast", "slow"):
+            self.storage.put(storage_class(name, group="disks"))
+            self.happened()
+        self.storage.put(capacity("slow", name="o3", topology=TOPOLOGIES[where], free="9Gi", metadata={"uid": "o3"}))
+        self.happened()
+
     @rule()
     def expire(self) -> None:
         self.ledger.expire(self.clock.monotonic())

@@ -128,13 +128,17 @@ class ClassCapacity:
         Made once for each object, however many rows it reaches.
         """
         reading = self._reading(policy)
-        numbers = self.scored_choices(policy, sizes, rows, own)
-        free_bytes = reading.scored_by_object(self._others(reading, own))
-        if len(numbers) * 4 < len(self.entries):
+        others = self._others(reading, own)
+        free_bytes = reading.scored_by_object(others)
+        if row_count(rows) * 4 < len(self.entries):
+            numbers = self.scored_choices(policy, sizes, rows, own)
             return np.where(numbers != NOTHING, value_of(free_bytes[numbers]), 0)
         values = np.zeros(len(self.entries) + 1, dtype=np.int64)  # the last is that of `NOTHING`
         values[:-1] = value_of(free_bytes[: len(self.entries)])
-        return values[numbers]
+        if len(self.layers) != 1:
+            return values[self.scored_choices(policy, sizes, rows, own)]
+        values[~self._by_object(reading, sizes, others)] = 0
+        return values[self.layers[0][rows]]
 
     def scored_choices(self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Numbers:
         """By row, the object that is scored, of those that would hold a group: that with most free bytes, or the first.
