@@ -31,6 +31,8 @@ T = TypeVar("T", bound=Object)
 
 HOME: Final = "storm"
 _SIZES: Final = ("1Gi", "2Gi", "3Gi")
+_CLASSES: Final = ("pools", "pools-2")
+"""They draw from the same pools, and say so by their capacity group."""
 _GROWN: Final = ("4Gi", "5Gi")
 _PEOPLE: Final = 3
 _AS_BLOCKS: Final = 0.25
@@ -156,6 +158,8 @@ class Load:
         claims = [f"{name}-{number}" for number in range(self._rng.randint(1, 2))]
         self.pods[name] = objects.pod(name, claims)
         docs = [objects.claim(each, self._rng.choice(_SIZES)) for each in claims]
+        for doc in docs:
+            doc["spec"]["storageClassName"] = self._rng.choice(_CLASSES)
         if self._rng.random() < _AS_BLOCKS:
             for doc in docs:
                 doc["spec"]["volumeMode"] = "Block"
@@ -278,7 +282,7 @@ class Load:
 
     def _stateful_set(self, name: str, replicas: int) -> Doc:
         templates = [
-            {"metadata": {"name": volume}, "spec": claim_spec(self._rng.choice(_SIZES))}
+            {"metadata": {"name": volume}, "spec": self._claim_spec()}
             for volume in ("data", "log")[: self._rng.randint(1, 2)]
         ]
         mounts = [{"name": each["metadata"]["name"], "mountPath": f"/{each['metadata']['name']}"} for each in templates]
@@ -303,6 +307,9 @@ class Load:
                 "volumeClaimTemplates": templates,
             },
         }
+
+    def _claim_spec(self) -> Doc:
+        return {**claim_spec(self._rng.choice(_SIZES)), "storageClassName": self._rng.choice(_CLASSES)}
 
     def _name(self, kind: str) -> str:
         self._numbers += 1

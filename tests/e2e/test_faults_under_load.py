@@ -35,7 +35,7 @@ POOLS = {
     "node-3": (40 * GI, 40 * GI, 40 * GI),
     "node-4": (60 * GI, 20 * GI),
 }
-FLAGS = ("--nodes", "4", "--pools", "3x40Gi", "--pools", "node-4=60Gi,20Gi", "--max-volumes", "32")
+FLAGS = ("--nodes", "4", "--pools", "3x40Gi", "--pools", "node-4=60Gi,20Gi", "--max-volumes", "32", "--classes", "2")
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ async def play(up: Up, client: Client, storm: Storm) -> None:
         f"at rest after {rested_at - started_at:.1f} s, empty after {loop.time() - rested_at:.1f} s"
     )
     for program in PROGRAMS:
-        assert "Traceback" not in up.log(program)
+        before, found, after = up.log(program).partition("Traceback")
+        assert not found, f"{program}: {before[-300:]}{found}{after[:3000]}"
 
 
 def kill_and_start_again(up: Up) -> None:

@@ -79,7 +79,7 @@ class Registration:
         waits_s = await self._ensure_drivers(node)
         if has_polled and not waits_s:
             self.is_complete.set()
-        return min(self._settings.status_update_s, *waits_s)
+        return min((self._settings.status_update_s, *waits_s))
 
     async def put(self, driver: Driver) -> bool:
         """Write what a driver says of itself into its CSINode entry. Raises NotFound while there is no Node."""

@@ -9,6 +9,7 @@ A problem is one sentence that names the objects. No problems is an empty list.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
@@ -108,23 +109,24 @@ def every_volume_has_an_owner(sight: Sight) -> Iterator[str]:
 
 
 def capacity_is_told_as_it_is(sight: Sight) -> Iterator[str]:
-    """There is one object a node, and it says what the driver has free, pool by pool."""
+    """There is one object a node and class, and it says what the driver has free, pool by pool."""
     told = defaultdict(list)
     for capacity in sight.capacities:
         labels = capacity.node_topology.match_labels if capacity.node_topology else {}
-        told[labels.get(TOPOLOGY_KEY, "")].append(capacity)
+        told[labels.get(TOPOLOGY_KEY, ""), capacity.storage_class_name].append(capacity)
+    classes = {class_name for _, class_name in told}
     used = sight.used_bytes()
-    for node, sizes in sight.pools.items():
-        free = sorted(size - used[PoolId(node, number)] for number, size in enumerate(sizes))
-        objects = told.pop(node, [])
+    for node, class_name in itertools.product(sight.pools, sorted(classes) or [""]):
+        free = sorted(size - used[PoolId(node, number)] for number, size in enumerate(sight.pools[node]))
+        objects = told.pop((node, class_name), [])
         if len(objects) != 1:
-            yield f"{node} has {len(objects)} CSIStorageCapacity objects"
+            yield f"{node} has {len(objects)} CSIStorageCapacity objects of class {class_name}"
             continue
         said = sorted(pool.value() for pool in objects[0].available_capacities)
         total = objects[0].capacity.value() if objects[0].capacity is not None else None
         if said != free or total != sum(free):
             yield f"{node} has {free} bytes free, and {objects[0].name} says {said}, in all {total}"
-    for node, objects in told.items():
+    for (node, _), objects in told.items():
         yield f"{', '.join(each.name for each in objects)} speak of {node!r}, which is no node"
 
 

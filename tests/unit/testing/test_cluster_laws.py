@@ -221,7 +221,10 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         "node-1 has [6442450944, 10737418240] bytes free, and c-node-1 says [6442450944, 10737418240], "
         "in all 21474836480",
     ),
-    "figures twice": ({"capacities": (ROOM_1, ROOM_1, ROOM_2)}, "node-1 has 2 CSIStorageCapacity objects"),
+    "figures twice": (
+        {"capacities": (ROOM_1, ROOM_1, ROOM_2)},
+        "node-1 has 2 CSIStorageCapacity objects of class fast",
+    ),
     "figures of nobody": (
         {"capacities": (ROOM_1, ROOM_2, room("node-9", total="1Gi"))},
         "c-node-9 speak of 'node-9', which is no node",
