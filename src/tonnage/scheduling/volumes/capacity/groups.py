@@ -45,6 +45,8 @@ class CapacityGroups:
         self._group_of: dict[str, GroupName] = {}
         self._classes_of: dict[GroupName, set[str]] = {}
         self._objects: dict[tuple[str, Topology], dict[Key, CSIStorageCapacity]] = {}
+        """By class and topology."""
+        self._place_of: dict[Key, tuple[str, Topology]] = {}
         self._warned: set[str] = set()
         for each in storage.classes.values():
             self._class_changed(None, each)
@@ -115,15 +117,19 @@ class CapacityGroups:
         )
 
     def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
-        if old is not None and old.node_topology is not None:
-            place = (old.storage_class_name, canonical(old.node_topology))
-            objects = self._objects[place]
-            objects.pop(old.key, None)
-            if not objects:
+        key = new.key if new is not None else old.key if old is not None else ""
+        place = self._place_of.get(key)
+        if place is not None and old is not None and new is not None and _is_same_place(old, new):
+            self._objects[place][key] = new  # a refresh: nearly always
+            return
+        if place is not None:
+            del self._place_of[key]
+            del self._objects[place][key]
+            if not self._objects[place]:
                 del self._objects[place]
         if new is not None and new.node_topology is not None:
-            place = (new.storage_class_name, canonical(new.node_topology))
-            self._objects.setdefault(place, {})[new.key] = new
+            place = self._place_of[key] = (new.storage_class_name, canonical(new.node_topology))
+            self._objects.setdefault(place, {})[key] = new
 
 
 def canonical(topology: LabelSelector) -> Topology:
@@ -131,6 +137,10 @@ def canonical(topology: LabelSelector) -> Topology:
     labels = [(key, "In", (value,)) for key, value in topology.match_labels.items()]
     others = [(each.key, each.operator, tuple(sorted(set(each.values)))) for each in topology.match_expressions]
     return tuple(sorted({*labels, *others}))
+
+
+def _is_same_place(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
+    return old.storage_class_name == new.storage_class_name and old.node_topology == new.node_topology
 
 
 def _group_of(found: StorageClass | None) -> GroupName | None:

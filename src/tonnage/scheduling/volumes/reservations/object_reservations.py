@@ -341,8 +341,11 @@ class Reservations:
 
 def _is_elsewhere(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
     """Another object, or one for other nodes or another class than before."""
-    places = [(identity(each), each.storage_class_name, each.node_topology) for each in (old, new)]
-    return places[0] != places[1]
+    return (
+        old.node_topology != new.node_topology
+        or old.storage_class_name != new.storage_class_name
+        or identity(old) != identity(new)
+    )
 
 
 def _unfile(index: dict[str, dict[str, ReservedObject]], name: str, held: ReservedObject) -> None:
