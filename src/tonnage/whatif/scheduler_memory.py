@@ -113,7 +113,7 @@ class SchedulerMemory:
     def laid_into(self, engine: Engine, objects: Iterable[Object], asked: Pod) -> None:
         """Let an engine know it, but for what concerns the pod that is asked about: that one is decided as if new."""
         pods = {each.key: each for each in objects if isinstance(each, Pod)}
-        own_claims = {f"{asked.namespace}/{name}" for name in asked.claim_names()}
+        own_claims = self._own_claims(asked, pods)
         for claim in self.claims:
             if claim.claim not in own_claims:
                 _assume_claim(engine, claim)
@@ -137,6 +137,13 @@ class SchedulerMemory:
                 continue
             holds.setdefault(held.mode, []).append(held.as_hold)
         engine.held.agree_with(holds, {key: PodInfo(pod) for key, pod in pods.items()})
+
+    def _own_claims(self, asked: Pod, pods: Mapping[Key, Pod]) -> set[Key]:
+        """Claims that are on their way because the pod itself is, and no other pod with it."""
+        if not self.node_of(asked):
+            return set()
+        others = [pods[each.pod] for each in self.pods if each.uid != asked.uid and each.pod in pods]
+        return _claims_of(asked).difference(*map(_claims_of, others))
 
 
 async def memory_of(endpoint: Endpoint, *, clock: Clock) -> SchedulerMemory:
@@ -178,6 +185,10 @@ def _nominate(engine: Engine, nominations: Iterable[NominatedPod], pods: Mapping
         made = nominator.get(pod)
         if made is not None:
             made.since, made.holds = each.since, each.holds
+
+
+def _claims_of(pod: Pod) -> set[Key]:
+    return {f"{pod.namespace}/{name}" for name in pod.claim_names()}
 
 
 def _assume_claim(engine: Engine, told: AssumedClaim) -> None:
