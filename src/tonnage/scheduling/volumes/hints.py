@@ -43,7 +43,7 @@ def volume_binding_events(gates: Gates, *, reserves: bool) -> Iterator[EventHint
         capacity_hint = after_reserved_capacity_change if reserves else after_pools_change
     yield ClusterEvent(EventResource.STORAGE_CLASS, _COMES_OR_CHANGES), after_class_change
     if enhanced:
-        yield ClusterEvent(EventResource.STORAGE_CLASS, ActionType.UPDATE), after_group_change
+        yield ClusterEvent(EventResource.STORAGE_CLASS, ActionType.UPDATE | ActionType.DELETE), after_group_change
     yield ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _COMES_OR_CHANGES), after_claim_change
     yield ClusterEvent(EventResource.PERSISTENT_VOLUME, _COMES_OR_CHANGES), after_volume_change
     yield ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL), None
@@ -122,9 +122,10 @@ def after_reserved_capacity_change(
     return QUEUE if _may_use(pod, new.storage_class_name) else SKIP
 
 
-def after_group_change(pod: PodInfo, event: ClusterEvent, old: StorageClass, new: StorageClass) -> Hint:
+def after_group_change(pod: PodInfo, event: ClusterEvent, old: StorageClass, new: StorageClass | None) -> Hint:
     """A class shares its pools with others than before: what was held of theirs may be free for it, and for them."""
-    return QUEUE if pod.has_claims and old.capacity_group != new.capacity_group else SKIP
+    now = new.capacity_group if new is not None else ""
+    return QUEUE if pod.has_claims and old.capacity_group != now else SKIP
 
 
 def after_node_leaves(pod: PodInfo, event: ClusterEvent, old: Node, new: Node | None) -> Hint:

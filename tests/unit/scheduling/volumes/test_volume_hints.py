@@ -84,6 +84,22 @@ def test_a_class_wakes_a_pod_when_it_comes_or_reaches_other_nodes():
     assert not woken(here, storage_class(topologies=[{"zone": ["z1"]}]), gates=OFF)
 
 
+def test_a_class_that_joins_or_leaves_a_capacity_group_wakes_pods_of_all_classes():
+    scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "other"}}}}
+    other = PodInfo(pod_with("web", volumes=[scratch]))
+    shared, alone = storage_class(group="disks"), storage_class()
+    for pod in (WEB, other):
+        assert woken(shared, alone, pod=pod) and woken(alone, shared, pod=pod) and woken(shared, None, pod=pod)
+        assert not woken(shared, storage_class(group="disks"), pod=pod)
+    assert not woken(shared, alone, gates=OFF)
+    assert not woken(shared, alone, pod=PodInfo(pod_with("idle")))
+
+
+def test_a_maximum_beside_pools_that_is_no_longer_told_wakes_a_pod():
+    assert woken(room(pools=["50Gi"], maximum="5Gi"), room(pools=["50Gi"]))
+    assert not woken(room(pools=["50Gi"], maximum="9Gi"), room(pools=["50Gi"], maximum="5Gi"))
+
+
 def test_a_pod_whose_every_claim_is_made_for_it_is_not_woken_by_other_classes():
     template = {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}
     scratch = PodInfo(pod_with("web", volumes=[{"name": "scratch", "ephemeral": template}]))
