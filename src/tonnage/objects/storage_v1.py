@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from datetime import datetime
 
 import msgspec
 
-from tonnage.objects.meta import Object, Record, Time
+from tonnage.objects.meta import Object, ObjectMeta, Record, Time
 from tonnage.objects.node_selectors import TopologySelectorTerm
 from tonnage.objects.selectors import LabelSelector
 from tonnage.quantity import Quantity
@@ -111,6 +112,23 @@ class CSINode(Object):
         return next((driver for driver in self.spec.drivers if driver.name == name), None)
 
 
+class ManagedFieldsEntry(Record):
+    """One writer's share of an object, as far as we read it: when it wrote last."""
+
+    time: Time | None = None
+
+
+class StampedMeta(ObjectMeta):
+    """Metadata that tells when an object was last written, where the server keeps that."""
+
+    managed_fields: tuple[ManagedFieldsEntry, ...] = ()
+
+    @property
+    def updated_at(self) -> datetime | None:
+        """The last write by anybody; None when it is not told."""
+        return max((each.time for each in self.managed_fields if each.time is not None), default=None)
+
+
 class CSIStorageCapacity(Object):
     """Room for one class on the nodes that `node_topology` selects.
 
@@ -118,6 +136,7 @@ class CSIStorageCapacity(Object):
     not zero. `available_capacities` lists the free bytes of each pool; empty, the driver does not say.
     """
 
+    metadata: StampedMeta = StampedMeta()
     storage_class_name: str
     node_topology: LabelSelector | None = None
     capacity: Quantity | None = None

@@ -34,6 +34,7 @@ from tonnage.objects.storage_v1 import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
+    StampedMeta,
     VolumeAttachment,
     VolumeAttachmentSpec,
     VolumeError,
@@ -298,7 +299,7 @@ def test_an_object_is_written_with_its_kind_and_without_defaults() -> None:
 
 def test_what_was_written_reads_the_same_again() -> None:
     capacity = CSIStorageCapacity(
-        metadata=ObjectMeta(name="c1", namespace="kube-system", labels={"a": "b"}),
+        metadata=StampedMeta(name="c1", namespace="kube-system", labels={"a": "b"}),
         storage_class_name="pools",
         node_topology=LabelSelector.parse("topology.tonnage.dev/node=n1"),
         capacity=Quantity.parse("1024Mi"),

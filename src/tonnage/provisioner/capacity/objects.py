@@ -28,9 +28,15 @@ from tonnage.errors import TonnageError
 from tonnage.fnv import fnv1a
 from tonnage.objects import codec
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Key, ObjectMeta, OwnerReference
+from tonnage.objects.meta import Key, OwnerReference
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, INCLUDED_CLAIMS, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import (
+    AVAILABLE_CAPACITIES,
+    INCLUDED_CLAIMS,
+    CSIStorageCapacity,
+    StampedMeta,
+    StorageClass,
+)
 from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.quantity import Quantity
 
@@ -172,7 +178,7 @@ def new_object(
 ) -> CSIStorageCapacity:
     """An object to be made; `is_dropped` says that the server is known not to keep the field of pools."""
     return CSIStorageCapacity(
-        metadata=ObjectMeta(
+        metadata=StampedMeta(
             generate_name=NAME_PREFIX,
             namespace=namespace,
             labels=labels,

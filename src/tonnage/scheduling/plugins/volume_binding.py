@@ -112,6 +112,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self._gates = gates
         self._bind_timeout_s = float(args.bind_timeout_seconds)
         self._capacity = capacity_args
+        self._reservation_timeout_s = float(capacity_args.reservation_timeout_seconds)
         self.is_joint = gates.CSIStorageCapacityV2
         self.reservation = capacity_args.reservation if self.is_joint else Reservation.NONE
         shape = shape_of(args.shape or ())
@@ -289,13 +290,15 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
                 siblings = groups.siblings(each.capacity) if is_object else ()
                 for capacity in (each.capacity, *siblings):
                     by_object.setdefault(capacity.key, (capacity, []))[1].append(each.claim)
+        timeout_s = self._reservation_timeout_s
         chosen = {each.capacity.key for each in plan.provisions if each.capacity is not None}
         for key, (capacity, claims) in by_object.items():
             if is_object:
                 is_sibling = key not in chosen
-                cycle.cluster.index(Reservations).reserve(capacity, cycle.pod, claims, is_sibling=is_sibling)
+                reservations = cycle.cluster.index(Reservations)
+                reservations.reserve(capacity, cycle.pod, claims, timeout_s, is_sibling=is_sibling)
             else:
-                cycle.cluster.index(Ledger).reserve(capacity, cycle.pod, claims)
+                cycle.cluster.index(Ledger).reserve(capacity, cycle.pod, claims, timeout_s)
 
     def unreserve(self, cycle: Cycle, node_name: str) -> None:
         notes: Notes | None = cycle.state.get(self.name)
@@ -365,7 +368,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         promised: Callable[[CSIStorageCapacity, Collection[Key]], Sizes] | None = None
         if self.reservation is Reservation.OBJECT:
             reservations = cluster.index(Reservations)
-            reservations.timeout_s = float(self._capacity.reservation_timeout_seconds)
+            reservations.tell_timeout(self._reservation_timeout_s)
             _once(reservations.on_change, index.held_differs)
 
             def is_reserved(capacity: CSIStorageCapacity, own: Collection[Key]) -> bool:
@@ -373,7 +376,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
         elif self.reservation is Reservation.LEDGER:
             ledger = cluster.index(Ledger)
-            ledger.timeout_s = float(self._capacity.reservation_timeout_seconds)
+            ledger.tell_timeout(self._reservation_timeout_s)
             _once(ledger.on_change, index.held_differs)
 
             def promised(capacity: CSIStorageCapacity, own: Collection[Key]) -> Sizes:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from ledger_rig import NODE_1, NODE_2, ZONE, Rig, bound, made, marked, written
 
+from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.testing.builders import node
@@ -82,6 +85,93 @@ def test_what_a_refresh_said_of_a_volume_when_it_was_made_says_nothing_of_where_
     assert rig.gibs(NODE_2) == [20]
 
 
+def test_a_provisioner_that_names_claims_is_believed_in_what_it_leaves_out(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(bound("data"))
+    rig.put(including("other"), including("other"))
+    assert rig.gibs() == [20]
+    rig.put(including("other", "data"))
+    assert rig.gibs() == []
+
+
+# -- provisioners that do not say what their figures include ----------------------------------------------------------
+
+
+def test_a_figure_measured_before_the_volume_was_made_and_arriving_late_frees_nothing(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(bound("data"))
+    rig.refresh(free="100Gi")  # written again, by whomever, or measured before: it does not show the 20Gi
+    assert rig.gibs() == [20]
+    rig.refresh(free="80Gi")
+    assert rig.gibs() == []
+
+
+def test_a_figure_shows_as_many_volumes_as_it_fell_by_those_made_first(rig: Rig) -> None:
+    for name in ("a", "b", "c"):
+        rig.reserve(rig.pod(f"web-{name}", name))
+    rig.put(bound("b"))
+    rig.refresh(node_name="node-2")  # time passes
+    rig.put(bound("a"), bound("c"))
+    # Measured when two of the three were made: 100 - 2 * 20
+    rig.refresh(free="60Gi")
+    assert [hold.claims for hold in rig.ledger.holds()] == [("default/c",)]
+    rig.refresh(free="40Gi")
+    assert rig.gibs() == []
+
+
+def test_a_figure_that_fell_by_less_than_the_volume_takes_does_not_show_it(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(bound("data"))
+    rig.refresh(free="81Gi")
+    assert rig.gibs() == [20]
+
+
+def test_pools_count_by_their_sum(rig: Rig) -> None:
+    rig.put(capacity("fast", "node-1", pools=["60Gi", "40Gi"]))
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(bound("data"))
+    rig.put(capacity("fast", "node-1", pools=["60Gi", "20Gi"]))
+    assert rig.gibs() == []
+
+
+def test_the_second_refresh_after_the_volume_shows_it_whatever_the_figures_say(rig: Rig) -> None:
+    # Another volume was deleted meanwhile, or the driver is thin. The second was measured after the first was written.
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(bound("data"))
+    rig.refresh(free="100Gi")
+    rig.refresh(free="101Gi")
+    assert rig.gibs() == []
+
+
+def at(rig: Rig, seconds: float, free: str) -> CSIStorageCapacity:
+    """The object of node-1 as it was written so many seconds from now, by the server's clock."""
+    stamp = rfc3339(rig.clock.now() + timedelta(seconds=seconds))
+    metadata = {"managedFields": [{"manager": "csi-provisioner", "operation": "Update", "time": stamp}]}
+    return capacity("fast", "node-1", free, metadata=metadata)
+
+
+def test_a_figure_written_before_the_volume_was_frees_nothing_though_it_fell(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(made("data", rig, age_s=0), bound("data"))
+    rig.put(at(rig, -2, "80Gi"))  # somebody else's 20Gi
+    assert rig.gibs() == [20]
+    # The one before it was written before the volume as well: this one may have been measured before it, too.
+    rig.put(at(rig, +1, "80Gi"))
+    assert rig.gibs() == [20]
+    rig.put(at(rig, +2, "80Gi"))
+    assert rig.gibs() == []
+
+
+def test_a_figure_that_fell_and_was_written_after_the_volume_shows_it(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(made("data", rig, age_s=0), bound("data"))
+    rig.put(at(rig, 0, "80Gi"))  # in the same second: the fall decides
+    assert rig.gibs() == []
+
+
+# -- what ends a promise besides --------------------------------------------------------------------------------------
+
+
 def test_a_promise_that_counts_for_nothing_ends_like_any_other(rig: Rig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(driver(capacity=False), bound("data"))
@@ -122,6 +212,25 @@ def test_without_a_refresh_a_promise_ends_a_timeout_after_it_was_bound(rig: Rig)
     assert rig.gibs() == []
     assert rig.released[-1:] == [NODE_1]
     assert rig.ledger.next_expiry_at() is None
+
+
+def test_each_promise_lasts_as_long_as_the_profile_of_its_pod_has_it(rig: Rig) -> None:
+    # Two profiles, whichever of them was made last.
+    for timeouts in ((30.0, 300.0), (300.0, 30.0)):
+        for each in timeouts:
+            rig.ledger.tell_timeout(each)
+    room = rig.storage.capacities["kube-system/fast-node-1"]
+    for name, size, timeout_s in (("short", "1Gi", 30.0), ("long", "2Gi", 300.0)):
+        rig.ledger.reserve(room, rig.pod(f"web-{name}", name, size=size), [written(name, size)], timeout_s)
+        rig.put(bound(name, size))
+    rig.put(written("nobodys", "3Gi"), bound("nobodys", "3Gi"))
+    assert rig.ledger.next_expiry_at() == 30
+    rig.wait(30)
+    assert rig.gibs() == [3, 2]
+    rig.wait(269)
+    assert rig.gibs() == [3, 2]
+    rig.wait(1)
+    assert rig.gibs() == []
 
 
 def test_objects_that_were_not_named_are_let_go_one_by_one(rig: Rig) -> None:

@@ -467,8 +467,22 @@ def test_a_rebuild_under_way_is_found_again_by_a_scheduler_that_starts(rig: Rig)
     assert [(hold.pod, hold.claims, hold.bytes) for hold in fresh.holds()] == [("", ("default/data",), 20 * GI)]
 
 
+def test_each_reservation_lasts_as_long_as_the_profile_of_its_pod_has_it(rig: Rig) -> None:
+    for each in (30.0, 300.0, 30.0):
+        rig.reservations.tell_timeout(each)
+    for name, room, timeout_s in (("short", rig.room, 30.0), ("long", rig.other, 300.0)):
+        web = rig.pod(f"web-{name}", name)
+        rig.storage.claims.assume(asking_for(rig.claim(f"default/{name}"), "node-1"))
+        rig.reservations.reserve(room, web, [rig.claim(f"default/{name}")], timeout_s)
+        rig.bind(name)
+    rig.wait(30)
+    assert [hold.pod for hold in rig.reservations.holds()] == ["default/web-long"]
+    rig.wait(270)
+    assert rig.reservations.holds() == []
+
+
 def test_the_timeout_is_the_one_that_was_set(rig: Rig) -> None:
-    rig.reservations.timeout_s = 5
+    rig.reservations.tell_timeout(5)
     rig.reserve(rig.pod("web", "data"))
     rig.bind("data")
     rig.wait(5)

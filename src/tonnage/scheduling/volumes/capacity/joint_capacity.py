@@ -19,8 +19,8 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.objects.meta import Key, ObjectMeta
-from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity, StampedMeta
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.class_capacity import ClassCapacity, Entry, identity
 from tonnage.scheduling.volumes.capacity.groups import Topology, canonical
@@ -162,7 +162,7 @@ def _uids(members: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def _joined(members: Sequence[CSIStorageCapacity]) -> JoinedCapacity:
-    metadata = ObjectMeta(name=" + ".join(each.key for each in members), uid="+".join(map(identity, members)))
+    metadata = StampedMeta(name=" + ".join(each.key for each in members), uid="+".join(map(identity, members)))
     return JoinedCapacity(
         metadata=metadata,
         storage_class_name=joint_name([each.storage_class_name for each in members]),

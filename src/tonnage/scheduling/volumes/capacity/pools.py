@@ -103,6 +103,14 @@ def largest_volume(capacity: CSIStorageCapacity) -> int:
     return pools[0] if capacity.maximum_volume_size is None or limit is None else min(pools[0], limit)
 
 
+def free_bytes(capacity: CSIStorageCapacity) -> int | None:
+    """All that an object says is free: its pools together, else its sum, else the largest volume; None: it does not."""
+    pools = listed_pools(capacity)
+    if pools:
+        return sum(pools)
+    return capacity.capacity.value() if capacity.capacity is not None else volume_limit(capacity)
+
+
 def scored_capacity(capacity: CSIStorageCapacity, *, with_pools: bool) -> int:
     """The free bytes a score is made of (KEP-4049): `capacity`, else the sum of the pools, else the largest volume."""
     if capacity.capacity is not None:

@@ -6,9 +6,10 @@ was refreshed, and both by the clock when its driver never does. A rebuild has t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from tonnage.keyed_heap import KeyedHeap
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, PodMeta
@@ -57,26 +58,61 @@ def as_assumed(claim: PersistentVolumeClaim, storage: Storage) -> PersistentVolu
     return known or claim
 
 
-class Timeouts:
-    """What ends by the clock, by name: when each wait began. All of them last equally long."""
+class Wait(NamedTuple):
+    name: str
+    since_s: float
+    end_s: float
 
-    def __init__(self) -> None:
-        self._heap: KeyedHeap[tuple[float, str]] = KeyedHeap()
+
+class Timeouts:
+    """What ends by the clock, by name: when each wait began, and when it is over. `timeout_of` says how long one lasts:
+    profiles differ in that, and a hold lasts as long as the profile has it whose pod it is for.
+    """
+
+    def __init__(self, timeout_of: Callable[[str], float]) -> None:
+        self._heap: KeyedHeap[Wait] = KeyedHeap()
+        self._timeout_of = timeout_of
 
     def begin(self, name: str, at_s: float) -> None:
-        self._heap.put(name, at_s, (at_s, name))
+        end_s = at_s + self._timeout_of(name)
+        self._heap.put(name, end_s, Wait(name, at_s, end_s))
+
+    def renew(self, name: str) -> None:
+        """How long a wait lasts may have changed; when it began has not."""
+        found = self._heap.get(name)
+        if found is not None:
+            self.begin(name, found.since_s)
+
+    def renew_all(self) -> None:
+        for each in list(self._heap):
+            self.begin(each.name, each.since_s)
 
     def stop(self, name: str) -> None:
         self._heap.remove(name)
 
-    def first_end(self, timeout_s: float) -> float | None:
+    def first_end(self) -> float | None:
         """When the next one is over."""
         first = self._heap.peek()
-        return None if first is None else first[0] + timeout_s
+        return None if first is None else first.end_s
 
-    def ended(self, timeout_s: float, now_s: float) -> Iterator[str]:
-        """Take out, one by one, those that are over, the oldest first."""
-        while (end_s := self.first_end(timeout_s)) is not None and end_s <= now_s:
+    def ended(self, now_s: float) -> Iterator[str]:
+        """Take out, one by one, those that are over, the one that ended first first."""
+        while (end_s := self.first_end()) is not None and end_s <= now_s:
             first = self._heap.pop()
             if first is not None:
-                yield first[1]
+                yield first.name
+
+
+class LongestTimeout:
+    """How long a hold lasts of which it is not known whose it is: as long as the most patient profile has it."""
+
+    def __init__(self) -> None:
+        self._told: set[float] = set()
+
+    def tell(self, timeout_s: float) -> None:
+        """A profile decides by this timeout."""
+        self._told.add(timeout_s)
+
+    @property
+    def timeout_s(self) -> float:
+        return max(self._told, default=DEFAULT_TIMEOUT_S)

@@ -3,7 +3,7 @@
 A claim with a selected-node is a promise: its volume is going to be made there, of room that the object still shows as
 free. The ledger keeps the bytes, claim by claim, so that the next pod is judged by what is left.
 
-    selected-node, not bound ──► bound ──► its object is refreshed after that, or `timeout_s` passed
+    selected-node, not bound ──► bound ──► its object is refreshed and shows it, or the timeout passed
                  └──────────────────► its object says that it includes the claim (`promised_objects`)
     rebuilt (bound all along) ──► the volume's node affinity admits the new node ──► as above, from "bound" on
                  └──────────────────► its affinity is set and admits other nodes only: it went elsewhere
@@ -35,7 +35,7 @@ from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import largest_volume
 from tonnage.scheduling.volumes.demand import counted_bytes
 from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way
-from tonnage.scheduling.volumes.reservations.holds import DEFAULT_TIMEOUT_S, Hold, Timeouts, as_assumed
+from tonnage.scheduling.volumes.reservations.holds import Hold, LongestTimeout, Timeouts, as_assumed
 from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
 from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_still
 
@@ -47,7 +47,7 @@ class Ledger:
         self._storage = cluster.storage
         self._clock = cluster.clock
         self._objects = PromisedObjects(cluster)
-        self._timeout_s = DEFAULT_TIMEOUT_S
+        self._longest = LongestTimeout()
         self.on_change: list[Callable[[str], None]] = []
         """Called with the uid of an object after what is promised of it changed."""
         self.on_released: list[Callable[[CSIStorageCapacity], None]] = []
@@ -58,7 +58,7 @@ class Ledger:
         """How many promises ended because their object was published again."""
         self._promises = Promises()
         self._charges = Charges()
-        self._waits = Timeouts()
+        self._waits = Timeouts(self._timeout_of)
         self._unseen_volumes: dict[str, tuple[Key, int]] = {}
         """Volumes that a bound claim named before they came, with that claim and the tick it was met at."""
         self._stale_classes: set[str] = set()
@@ -95,17 +95,16 @@ class Ledger:
 
     def next_expiry_at(self) -> float | None:
         """When `expire` has something to do, in the clock's monotonic seconds."""
-        return self._waits.first_end(self._timeout_s)
+        return self._waits.first_end()
 
-    @property
-    def timeout_s(self) -> float:
-        """How long a promise is kept after its volume was made, if the object is not refreshed."""
-        return self._timeout_s
-
-    @timeout_s.setter
-    def timeout_s(self, timeout_s: float) -> None:
-        before, self._timeout_s = self._timeout_s, timeout_s
-        if timeout_s > before:
+    def tell_timeout(self, timeout_s: float) -> None:
+        """A profile decides by this timeout: so long promises for its pods are kept after their volumes were made, if
+        the object does not show them. Promises that are nobody's are kept for the longest that was told.
+        """
+        before = self._longest.timeout_s
+        self._longest.tell(timeout_s)
+        self._waits.renew_all()
+        if self._longest.timeout_s > before:
             # Volumes that were too old when their claims were met may be young enough now.
             for claim in self._storage.claims:
                 if claim.is_bound and self._promises.get(claim.key) is None:
@@ -114,10 +113,21 @@ class Ledger:
                         self._meet(claim)
             self._tell()
 
+    def _timeout_of(self, key: Key) -> float:
+        promise = self._promises.get(key)
+        told = promise.timeout_s if promise is not None else None
+        return self._longest.timeout_s if told is None else told
+
     # -- a pod's way --------------------------------------------------------------------------------------------------
 
-    def reserve(self, capacity: CSIStorageCapacity, pod: PodInfo, claims: Sequence[PersistentVolumeClaim]) -> None:
-        """Say which object the promises of these claims are charged to, and for which pod.
+    def reserve(
+        self,
+        capacity: CSIStorageCapacity,
+        pod: PodInfo,
+        claims: Sequence[PersistentVolumeClaim],
+        timeout_s: float | None = None,
+    ) -> None:
+        """Say which object the promises of these claims are charged to, for which pod and by its profile's timeout.
 
         The claims are assumed already. One that is bound is to be rebuilt.
         """
@@ -132,6 +142,8 @@ class Ledger:
             if promise is None:
                 promise = self._open(claim, self._clock.now(), is_rebuild=claim.is_bound)
             promise.since = self._clock.now()
+            promise.timeout_s = timeout_s
+            self._waits.renew(promise.key)
             self._promises.name(promise, identity(capacity))
             self._promises.give_to(promise, pod)
             self._settle(promise)
@@ -176,7 +188,7 @@ class Ledger:
     def expire(self, now_s: float) -> None:
         """End what is overdue at this time of the monotonic clock."""
         self.catch_up()
-        for key in self._waits.ended(self._timeout_s, now_s):
+        for key in self._waits.ended(now_s):
             promise = self._promises.get(key)
             if promise is not None:
                 self._drop(promise)
@@ -220,6 +232,8 @@ class Ledger:
         known = new or old
         if known is None:
             return
+        met = self._unseen_volumes.pop(known.name, None) if new is not None else None
+        is_kept = met is not None and self._promises.get(met[0]) is not None  # by a rebuild that may end just now
         for promise in self._promises.rebuilds_of(known.name):
             self._settle(promise)
             if new is None and self._promises.get(promise.key) is promise:
@@ -230,12 +244,11 @@ class Ledger:
             # It was elsewhere and may move again. One that had arrived and may move is where it is.
             if claim is not None and is_free and self._objects.progress(claim, old) is Progress.ELSEWHERE:
                 self._meet(claim)
-        if new is not None and new.name in self._unseen_volumes:
-            key, tick = self._unseen_volumes.pop(new.name)
-            claim = self._storage.claims.get(key)
-            is_known = self._promises.get(key) is not None
+        if new is not None and met is not None and not is_kept:
+            claim = self._storage.claims.get(met[0])
+            is_known = self._promises.get(met[0]) is not None
             if claim is not None and claim.is_bound and claim.spec.volume_name == new.name and not is_known:
-                self._meet_bound(claim, new, tick)
+                self._meet_bound(claim, new, met[1])
         self._tell()
 
     def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
@@ -246,8 +259,11 @@ class Ledger:
             self._objects.remove(identity(gone))
             self._settle_on(identity(gone))
         if new is not None:
+            tick = self._objects.tick
             if self._objects.put(new):
                 self._stale_classes.update(self._objects.classes_with(new.storage_class_name))
+            if self._objects.tick > tick:
+                self._show(new)
             self._settle_on(identity(new))
         self._tell(gone)
 
@@ -296,7 +312,7 @@ class Ledger:
             self._settle(promise)
             return
         created_at, age_s = volume.metadata.creation_timestamp, self._age_s(volume)
-        if created_at is None or age_s >= self._timeout_s or not claim.selected_node:
+        if created_at is None or age_s >= self._longest.timeout_s or not claim.selected_node:
             return
         promise = self._open(claim, created_at)
         promise.made_tick, promise.made_at = tick, created_at
@@ -327,11 +343,25 @@ class Ledger:
         return promise
 
     def _settle_on(self, uid: str) -> None:
-        """Settle what is charged to an object, and what is to be once it counts: its driver may not publish now."""
+        for promise in self._promises_on(uid):
+            self._settle(promise)
+
+    def _show(self, capacity: CSIStorageCapacity) -> None:
+        """An object was refreshed: note whose volumes it shows now."""
+        uid = identity(capacity)
+        made = [
+            (each, counted_bytes(each.claim, self._storage, is_rebuild=each.is_rebuild))
+            for each in self._promises_on(uid)
+            if each.made_tick is not None and uid not in each.shown_by
+        ]
+        for promise in self._objects.shown_by_refresh(capacity, made):
+            promise.shown_by.add(uid)
+
+    def _promises_on(self, uid: str) -> list[Promise]:
+        """What is charged to an object, and what is to be once it counts: its driver may not publish now."""
         charged = [self._promises.get(key) for key in self._charges.of(uid)]
-        for promise in dict.fromkeys([*charged, *self._promises.naming(uid)]):
-            if promise is not None:
-                self._settle(promise)
+        found = dict.fromkeys([*charged, *self._promises.naming(uid)])
+        return [each for each in found if each is not None]
 
     def _settle(self, promise: Promise) -> None:
         """Charge a promise to the objects it is to be charged to now; end it if the one it was charged to shows it, and
@@ -343,6 +373,7 @@ class Ledger:
                 return
             if progress is Progress.UNDER_WAY:
                 promise.made_tick = None
+                promise.shown_by.clear()
                 self._waits.stop(promise.key)
             elif promise.made_tick is None:
                 promise.made_tick, promise.made_at = self._objects.tick, self._clock.now()
@@ -366,7 +397,9 @@ class Ledger:
         # What was said of a volume when it was made says nothing about where it is rebuilt.
         if not promise.is_rebuild and self._objects.includes(capacity, promise.claim.uid):
             return True
-        return promise.made_tick is not None and self._objects.shows(capacity, promise.made_tick, promise.made_at)
+        if promise.made_tick is None:
+            return False
+        return identity(capacity) in promise.shown_by or self._objects.is_newer(capacity, promise.made_at)
 
     def _drop(self, promise: Promise) -> None:
         self._charges.charge(promise, {})

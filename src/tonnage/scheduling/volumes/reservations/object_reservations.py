@@ -9,7 +9,7 @@ Until then the object is out of bounds: nobody can tell what is left of it.
     refresh    the object was published again, whatever it says now
     failure    the pod's attempt failed, or the provisioner gave its claims back (removed their selected-node)
     deletion   the object, the pod or all of the claims are gone
-    timeout    all claims have been bound for `timeout_s`. Upstream's provisioner does not write an unchanged figure,
+    timeout    all claims have been bound for the profile's timeout. Upstream's provisioner writes no unchanged figure,
                so that the object of a thin-provisioning driver might never be refreshed
 
 Where classes share their pools (`capacity/groups.py`), the objects of the other classes for the same topology are held
@@ -43,8 +43,8 @@ from tonnage.scheduling.volumes.capacity.pools import largest_volume
 from tonnage.scheduling.volumes.demand import size_to_make
 from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way, progress_of
 from tonnage.scheduling.volumes.reservations.holds import (
-    DEFAULT_TIMEOUT_S,
     Hold,
+    LongestTimeout,
     Timeouts,
     as_assumed,
     is_refresh,
@@ -62,7 +62,7 @@ class Reservations:
         self._cluster = cluster
         self._storage = cluster.storage
         self._clock = cluster.clock
-        self.timeout_s = DEFAULT_TIMEOUT_S
+        self._longest = LongestTimeout()
         self.on_change: list[Callable[[str], None]] = []
         """Called with the uid of an object after it was reserved or set free."""
         self.on_released: list[Callable[[CSIStorageCapacity], None]] = []
@@ -73,7 +73,7 @@ class Reservations:
         self._by_object: dict[str, ReservedObject] = {}
         self._by_pod: dict[str, dict[str, ReservedObject]] = {}
         self._by_claim: dict[Key, dict[str, ReservedObject]] = {}
-        self._bound = Timeouts()
+        self._bound = Timeouts(self._timeout_of)
         self._storage.on_change(CSIStorageCapacity, self._capacity_changed)
         self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
         self._groups = cluster.index(CapacityIndex).groups
@@ -109,7 +109,16 @@ class Reservations:
 
     def next_expiry_at(self) -> float | None:
         """When `expire` has something to do, in the clock's monotonic seconds."""
-        return self._bound.first_end(self.timeout_s)
+        return self._bound.first_end()
+
+    def tell_timeout(self, timeout_s: float) -> None:
+        """A profile decides by this timeout. It counts for what is reserved for its pods."""
+        self._longest.tell(timeout_s)
+        self._bound.renew_all()
+
+    def _timeout_of(self, uid: str) -> float:
+        told = self._by_object[uid].timeout_s
+        return self._longest.timeout_s if told is None else told
 
     # -- a pod's way --------------------------------------------------------------------------------------------------
 
@@ -118,10 +127,11 @@ class Reservations:
         capacity: CSIStorageCapacity,
         pod: PodInfo,
         claims: Sequence[PersistentVolumeClaim],
+        timeout_s: float | None = None,
         *,
         is_sibling: bool = False,
     ) -> None:
-        """Keep an object back for the claims whose volumes are to be made of it.
+        """Keep an object back for the claims whose volumes are to be made of it, by the timeout of the pod's profile.
 
         The claims are assumed already. Whoever held the object before does no more, unless for a claim that both pods
         have: then it is held for all their claims. So it is with `is_sibling`, when the volumes are made of an object
@@ -137,12 +147,13 @@ class Reservations:
             is_shared = is_sibling or before.shares_claims_with(assumed)
             if before.version == known.metadata.resource_version and is_shared:
                 pods, since = [*before.pods.values(), pod], before.since
+                if timeout_s is not None and before.timeout_s is not None:
+                    timeout_s = max(timeout_s, before.timeout_s)
                 named = {each.key for each in assumed}
                 assumed += [each for each in before.claims if each.key in before.waited and each.key not in named]
             self._forget(before)
-        self._record(
-            ReservedObject(capacity, known.metadata.resource_version, pods, assumed, since, self._taken(assumed))
-        )
+        version, taken_bytes = known.metadata.resource_version, self._taken(assumed)
+        self._record(ReservedObject(capacity, version, pods, assumed, since, taken_bytes, timeout_s))
         self.reservations_total += 1
 
     def _find_rebuilds(self) -> None:
@@ -196,7 +207,7 @@ class Reservations:
 
     def expire(self, now_s: float) -> None:
         """End what is overdue at this time of the monotonic clock."""
-        for uid in self._bound.ended(self.timeout_s, now_s):
+        for uid in self._bound.ended(now_s):
             self._end(self._by_object[uid], TIMEOUT)
 
     # -- what storage tells -------------------------------------------------------------------------------------------

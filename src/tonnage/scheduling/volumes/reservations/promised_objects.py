@@ -1,17 +1,25 @@
 """Which capacity objects a promise is charged to, which of them show it already, and what may have changed that.
 
 The object that Reserve named is charged as long as it reaches the node; a promise without a name is charged to every
-object of its class that does, because any of them may be what the driver takes from. Once the volume is made, an object
-that is refreshed or created later shows what the volume took, and is charged no more. Refreshes are counted here, so
-that "later" means what it says however coarse the clock is. A provisioner that says which claims its figures include
-(`tonnage.dev/included-claims`) is believed, whatever has been seen of the claim. Objects of other classes that draw
-from the same pools (`capacity/groups.py`) are charged as well, each until it shows the volume itself.
+object of its class that does, because any of them may be what the driver takes from. An object that shows what a volume
+took is charged no more. A provisioner that says which claims its figures include (`tonnage.dev/included-claims`) is
+believed in what it says and in what it leaves out. Others say nothing, and a figure may have been measured before a
+volume was made and arrive after its claim was seen bound. So such a refresh shows a volume
+
+    that was made, and seen bound, before it came    (counted in refreshes, however coarse the clock is)
+    unless it was written before the volume's object was    (managedFields, creationTimestamp: the server's clock)
+    and only if the figure fell by as much, the volumes that were made first being shown first,
+    or the refresh before it came after the volume as well: a provisioner measures again after it has written
+
+or, of course, if the object was created after the volume. What none of this shows is let go by the clock. Objects of
+other classes that draw from the same pools (`capacity/groups.py`) are charged too, each until it shows the volume.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import INCLUDED_CLAIMS, CSIStorageCapacity
@@ -20,9 +28,31 @@ from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.volumes.attach.refused_attachments import RefusedAttachments
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.capacity.pools import free_bytes
 from tonnage.scheduling.volumes.rebuilds import Progress, progress_of
 from tonnage.scheduling.volumes.reservations.holds import is_refresh
 from tonnage.scheduling.volumes.reservations.promises import Promise
+
+
+class Refresh(NamedTuple):
+    """An object was published again."""
+
+    tick: int
+    """How many refreshes of any object there had been by then."""
+    updated_at: datetime | None
+    """When it was written; None when it does not say."""
+    fell_by: int = 0
+    """By how many bytes there is less free than before."""
+    before: Refresh | None = None
+    """The one before it; the one before that is forgotten."""
+
+    def comes_after(self, made_tick: int, created_at: datetime | None) -> bool:
+        """Whether it came and was written after a volume was made that was seen at this tick, created then."""
+        is_late = self.updated_at is None or created_at is None or self.updated_at > created_at
+        return self.tick > made_tick and is_late
+
+    def is_too_early(self, created_at: datetime | None) -> bool:
+        return self.updated_at is not None and created_at is not None and self.updated_at < created_at
 
 
 class PromisedObjects:
@@ -34,14 +64,17 @@ class PromisedObjects:
         self._by_uid = {identity(each): each for each in cluster.storage.capacities.values()}
         self.tick = 0
         """Moves with every refresh of an object."""
-        self._refreshed: dict[str, int] = {}
-        """By object, the tick of its last refresh."""
+        self._refreshed: dict[str, Refresh] = {}
+        """By object, its last refresh."""
         self._node_tick = cluster.node_changes.tick
         self._node_names = {row: name for name, row in cluster.row_of.items()}
         """As of that tick: a row says which node it is now, not which it was."""
 
     def get(self, uid: str) -> CSIStorageCapacity | None:
         return self._by_uid.get(uid)
+
+    def last_refresh(self, uid: str) -> Refresh | None:
+        return self._refreshed.get(uid)
 
     def put(self, new: CSIStorageCapacity) -> bool:
         """An object came or changed. Tells whether it may reach nodes that it did not reach before."""
@@ -52,7 +85,10 @@ class PromisedObjects:
             return True
         if is_refresh(before.metadata.resource_version, new):
             self.tick += 1
-            self._refreshed[uid] = self.tick
+            last, free, free_before = self._refreshed.get(uid), free_bytes(new), free_bytes(before)
+            fell_by = max(free_before - free, 0) if free is not None and free_before is not None else 0
+            earlier = last._replace(before=None) if last is not None else None
+            self._refreshed[uid] = Refresh(self.tick, new.metadata.updated_at, fell_by, earlier)
         return (before.storage_class_name, before.node_topology) != (new.storage_class_name, new.node_topology)
 
     def remove(self, uid: str) -> None:
@@ -97,10 +133,35 @@ class PromisedObjects:
         """Tell of the classes whose objects share their pools with others than before."""
         self._index.groups.on_change.append(listener)
 
-    def shows(self, capacity: CSIStorageCapacity, made_tick: int, made_at: datetime) -> bool:
-        """Whether an object tells of what a volume took that was made then."""
-        if self._refreshed.get(identity(capacity), 0) > made_tick:
-            return True
+    def shown_by_refresh(
+        self, capacity: CSIStorageCapacity, made: Sequence[tuple[Promise, int | None]]
+    ) -> list[Promise]:
+        """Which volumes the last refresh of an object shows, of promises that it does not show yet, with their sizes.
+
+        All of them were made; what is not counted, or is a rebuild, is shown by whatever comes after it.
+        """
+        refresh, shown = self._refreshed[identity(capacity)], []
+        left = refresh.fell_by
+        for promise, size in sorted(made, key=lambda each: (each[0].made_tick or 0, each[0].key)):
+            made_tick = promise.made_tick
+            if made_tick is None or refresh.tick <= made_tick:
+                continue
+            if size is None or promise.is_rebuild:
+                shown.append(promise)
+                continue
+            volume = self._cluster.storage.volumes.get(promise.claim.spec.volume_name)
+            created_at = volume.metadata.creation_timestamp if volume is not None else None
+            if INCLUDED_CLAIMS in capacity.metadata.annotations or refresh.is_too_early(created_at):
+                continue
+            if size <= left:
+                left -= size
+                shown.append(promise)
+            elif refresh.before is not None and refresh.before.comes_after(made_tick, created_at):
+                shown.append(promise)
+        return shown
+
+    def is_newer(self, capacity: CSIStorageCapacity, made_at: datetime) -> bool:
+        """Whether an object was created after a volume was made."""
         created_at = capacity.metadata.creation_timestamp
         return created_at is not None and created_at > made_at
 

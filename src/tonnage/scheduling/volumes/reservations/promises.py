@@ -24,7 +24,18 @@ _REBUILDING = "waits for its volume to be rebuilt"
 class Promise:
     """A volume that is going to be made for a claim on a node, or was made and need not show yet."""
 
-    __slots__ = ("charged", "claim", "is_rebuild", "made_at", "made_tick", "named", "pod", "since")
+    __slots__ = (
+        "charged",
+        "claim",
+        "is_rebuild",
+        "made_at",
+        "made_tick",
+        "named",
+        "pod",
+        "shown_by",
+        "since",
+        "timeout_s",
+    )
 
     def __init__(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> None:
         self.claim = claim
@@ -40,6 +51,10 @@ class Promise:
         """The same by the clock: an object that is created later than that knows of it as well."""
         self.charged: Mapping[str, int] = _NOTHING
         """Bytes by object."""
+        self.shown_by: set[str] = set()
+        """The objects whose refreshes show the volume, by uid."""
+        self.timeout_s: float | None = None
+        """How long it is kept after its volume was made, as the profile has it that placed the pod; None: not known."""
 
     @property
     def key(self) -> Key:

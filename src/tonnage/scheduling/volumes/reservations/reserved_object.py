@@ -29,6 +29,7 @@ class ReservedObject:
         "rebuilds",
         "since",
         "taken_bytes",
+        "timeout_s",
         "uid",
         "version",
         "waited",
@@ -42,6 +43,7 @@ class ReservedObject:
         claims: Sequence[PersistentVolumeClaim],
         since: datetime,
         taken_bytes: int,
+        timeout_s: float | None = None,
     ) -> None:
         self.capacity = capacity
         self.taken_bytes = taken_bytes
@@ -51,6 +53,8 @@ class ReservedObject:
         """Who holds it, by uid; the first of them is told. Nobody, for a rebuild that outlives its pod."""
         self.claims = tuple(claims)
         self.since = since
+        self.timeout_s = timeout_s
+        """How long it is kept after its claims are bound, as the profile of its pods has it; None: not known."""
         self.waited = {each.key: each.uid for each in claims}
         """The claims that are still on their way or bound, with their uids; those that were given back are not."""
         any_node = next((each.selected_node for each in claims if each.selected_node), "")
