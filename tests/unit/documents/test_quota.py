@@ -149,6 +149,19 @@ def test_a_scope_selector_selects_by_priority_class(operator: str, values: list[
     assert is_about(scoped, PODS, pod(container(), priorityClassName=name)) is holds
 
 
+def test_a_scope_selects_claims_by_the_class_they_want_have_or_go_to() -> None:
+    requirement = {"scopeName": "VolumeAttributesClass", "operator": "In", "values": ["gold"]}
+    scoped = quota({"persistentvolumeclaims": "1"}, scopeSelector={"matchExpressions": [requirement]})
+    wants = claim("1Gi")
+    wants["spec"]["volumeAttributesClassName"] = "gold"
+    assert is_about(scoped, CLAIMS, wants)
+    assert is_about(scoped, CLAIMS, claim("1Gi", currentVolumeAttributesClassName="gold"))
+    assert is_about(scoped, CLAIMS, claim("1Gi", modifyVolumeStatus={"targetVolumeAttributesClassName": "gold"}))
+    assert not is_about(scoped, CLAIMS, claim("1Gi", currentVolumeAttributesClassName="silver"))
+    assert not is_about(scoped, CLAIMS, claim("1Gi"))
+    assert is_about(quota({"persistentvolumeclaims": "1"}, scopes=[]), CLAIMS, claim("1Gi"))
+
+
 def test_a_quota_is_charged_what_it_counts() -> None:
     limited = quota({"pods": "2", "requests.cpu": "1"}, {"pods": "1", "requests.cpu": "750m"})
     delta = charge(limited, PODS, pod(container(requests={"cpu": "250m"})), None, NOW)

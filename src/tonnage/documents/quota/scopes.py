@@ -1,12 +1,12 @@
-"""Whom a quota is about: its scopes and its scope selector, all of which must hold. Mirrors podMatchesScopeFunc.
+"""Whom a quota is about: its scopes and its scope selector, all of which must hold.
 
-Only pods have scopes here; a quota with any is about no other kind. (Upstream's scope VolumeAttributesClass selects
-claims by a kind that is not served here.)
+Pods have scopes of their own (podMatchesScopeFunc), claims have one (pvcMatchesScopeFunc); a quota with any is about no
+other kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tonnage.documents.pod_resources import qos_class
 from tonnage.objects.document import Doc, dig
@@ -31,8 +31,8 @@ _WISHES = "preferredDuringSchedulingIgnoredDuringExecution"
 
 def is_about(quota: Doc, resource: Resource, doc: Doc) -> bool:
     """Do all scopes of a quota hold for an object? One without scopes is about every object."""
-    is_pod = (resource.group, resource.plural) == ("", "pods")
-    return all(is_pod and _holds(requirement, doc) for requirement in _requirements(quota))
+    holds = _HOLDS.get((resource.group, resource.plural))
+    return all(holds is not None and holds(requirement, doc) for requirement in _requirements(quota))
 
 
 def is_terminating(pod: Doc) -> bool:
@@ -46,7 +46,7 @@ def _requirements(quota: Doc) -> Iterator[Doc]:
     yield from spec.get("scopeSelector", {}).get("matchExpressions", ())
 
 
-def _holds(requirement: Doc, pod: Doc) -> bool:
+def _holds_for_pod(requirement: Doc, pod: Doc) -> bool:
     match requirement.get("scopeName"):
         case "Terminating":
             return is_terminating(pod)
@@ -62,6 +62,26 @@ def _holds(requirement: Doc, pod: Doc) -> bool:
             return any("namespaces" in term or "namespaceSelector" in term for term in _affinity_terms(pod))
         case _:
             return False
+
+
+def _holds_for_claim(requirement: Doc, claim: Doc) -> bool:
+    """Does one of the classes fit that a claim wants, has, or is on its way to?"""
+    if requirement.get("scopeName") != VOLUME_ATTRIBUTES_CLASS:
+        return False
+    status = claim.get("status", {})
+    found = {
+        claim["spec"].get("volumeAttributesClassName"),
+        status.get("currentVolumeAttributesClassName"),
+        status.get("modifyVolumeStatus", {}).get("targetVolumeAttributesClassName"),
+    }
+    names = sorted(name for name in found if name) or [""]
+    return any(_selects(requirement, name) for name in names)
+
+
+_HOLDS: dict[tuple[str, str], Callable[[Doc, Doc], bool]] = {
+    ("", "persistentvolumeclaims"): _holds_for_claim,
+    ("", "pods"): _holds_for_pod,
+}
 
 
 def _qos(pod: Doc) -> str:
