@@ -8,7 +8,7 @@ So a promise that is lost, one that leaks, and an object of which nobody was tol
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import product
 
@@ -67,6 +67,10 @@ class Record:
     shown_by: set[str] = field(default_factory=set)
     made_at: datetime | None = None
     wait_s: float | None = None
+    arrived: tuple[int, datetime, int] | None = None
+    is_left_behind: bool = False
+    size: Quantity | None = None
+    """Of what was left behind; of others it is read off their claims."""
 
 
 class LedgerModel:
@@ -131,6 +135,8 @@ class LedgerModel:
     def _look_at(self, key: str, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         record = self.records.get(key)
         if record is not None and (new is None or not _is_same(record, new)):
+            if old is not None and new is not None:
+                self._leave_behind(key, record, old, new)
             del self.records[key]
             record = None
         if (
@@ -175,7 +181,28 @@ class LedgerModel:
             elif record.made_step is None:
                 record.made_step, record.made_at = self.step, self.cluster.clock.now()
                 record.made_tick = self.tick
+                record.arrived = record.made_step, record.made_at, record.made_tick
                 record.wait_s = self.cluster.clock.monotonic()
+
+    def _leave_behind(self, key: str, record: Record, old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
+        """A volume that was made is where it is, though its claim is sent elsewhere."""
+        since = record.arrived
+        if record.made_step is not None and record.made_at is not None:
+            since = record.made_step, record.made_at, record.made_tick
+        is_same = new.is_bound and (new.uid, new.spec.volume_name) == (record.uid, record.volume)
+        if since is not None and is_same and new.selected_node not in ("", record.node):
+            made = self.cluster.storage.volumes.get(record.volume) if record.is_rebuild else None
+            self.records[f"{key} (still on {record.node})"] = replace(
+                record,
+                is_rebuild=False,
+                made_step=since[0],
+                made_at=since[1],
+                made_tick=since[2],
+                shown_by=set(record.shown_by),
+                wait_s=self.cluster.clock.monotonic(),
+                size=made.spec.capacity["storage"] if made is not None else old.requested,
+                is_left_behind=True,
+            )
 
     def _age_s(self, created_at: datetime) -> float:
         return (self.cluster.clock.now() - created_at).total_seconds()
@@ -207,7 +234,7 @@ class LedgerModel:
 
     def _objects(self, key: str) -> list[CSIStorageCapacity]:
         """Where a record is charged, whatever shows it."""
-        record, class_name = self.records[key], CLASS_OF[key.removeprefix("default/")]
+        record, class_name = self.records[key], CLASS_OF[key.removeprefix("default/").split()[0]]
         labels = self._labels(record.node)
         of_class = [each for each in self.cluster.storage.capacities.values() if each.storage_class_name == class_name]
         if labels is None:
@@ -256,9 +283,9 @@ class LedgerModel:
     def _size(self, key: str) -> int | None:
         storage, record = self.cluster.storage, self.records[key]
         now = storage.claims.get(key)
-        of_class = storage.classes.get(CLASS_OF[key.removeprefix("default/")])
+        of_class = storage.classes.get(CLASS_OF[key.removeprefix("default/").split()[0]])
         keeps_count = of_class is not None and storage.drivers[of_class.provisioner].spec.storage_capacity
-        size = now.requested if now is not None else None
+        size = now.requested if now is not None else record.size
         made = storage.volumes.get(record.volume) if record.is_rebuild else None
         if made is not None:
             size = made.spec.capacity["storage"]

@@ -87,7 +87,7 @@ class World:
         self.reserved: dict[str, Reserved] = {}
         """In mode Object: by object, as the KEP's ReservedCapacity has it."""
         self.refused: set[tuple[str, str]] = set()
-        """Volumes with the nodes that they were not attached to."""
+        """Volumes with the nodes where they did not arrive."""
         self.users: dict[str, tuple[str, str]] = {}
         """Living pods by name, each with the claim that it mounts and its node."""
         rng = self.rng
@@ -261,6 +261,12 @@ class World:
         self.cluster.storage.put(made)
         if made.spec.node_affinity.required is not None:
             self.refused -= {each for each in self.refused if each[0] == made.name}
+            owner = made.spec.claim_ref
+            known = self.cluster.storage.claims.get(owner.key) if owner is not None else None
+            if known is not None and known.selected_node == known.metadata.annotations.get(twins.REBUILD_TARGET, ""):
+                target = self.nodes.get(known.selected_node)
+                if target is None or not made.spec.node_affinity.required.matches(target.name, target.metadata.labels):
+                    self.refused.add((made.name, known.selected_node))  # it was elsewhere since it was sent there
 
     def remove_volume(self, name: str) -> None:
         self.cluster.storage.remove(volume(name))
@@ -287,7 +293,7 @@ class World:
         storage.put(attachment(f"{name}-{where}", name, where, attached=not error, error=error))
         known = storage.volumes.get(name)
         if not error:
-            self.refused -= {each for each in self.refused if each[0] == name}
+            self.refused.discard((name, where))
         elif known is None or known.spec.node_affinity.required is None:
             self.refused.add((name, where))
 

@@ -55,6 +55,8 @@ class Story:
         self.claims_of: dict[str, str] = {}
         """By pod; two pods may have the same."""
         self.was_refused: set[str] = set()
+        self.missed: set[str] = set()
+        """Claims whose volumes did not arrive where they were sent last."""
         self.binding: dict[str, Placement] = {}
         """Pods that wait in PreBind for their volume to be made."""
         self.uids = count(1)
@@ -111,6 +113,7 @@ class Story:
         known, size = self.claim(name), self.claim(name).requested
         kept = {**known.metadata.annotations, **annotations}
         self.put(claim(name, str(size), volume=known.spec.volume_name, metadata={"annotations": kept}))
+        self.missed.discard(name)
 
     def is_cordoned(self, name: str) -> bool:
         found = self.objects[Node, name]
@@ -158,7 +161,13 @@ class Story:
         return [each for each in self.binding if self.claims_of[each] == of]
 
     def restart(self) -> None:
-        """What was made meanwhile and is in no figure yet cannot be known to a scheduler that starts."""
+        """What was made meanwhile and is in no figure yet cannot be known to a scheduler that starts.
+
+        Nor can it be known that a volume was elsewhere since it was sent to a node, or refused by attachments that are
+        gone: while there are such, nobody starts it anew.
+        """
+        if self.missed:
+            return
         for name in NODES:
             self.refresh(name)
         self.engine = self.new_engine()
@@ -180,6 +189,8 @@ class Story:
         if known is not None and known.metadata.creation_timestamp is not None:
             made_at = {"creationTimestamp": rfc3339(known.metadata.creation_timestamp)}
         on = None if is_free else self.home[name]
+        if on is not None and on != self.claim(name).selected_node:
+            self.missed.add(name)
         self.put(volume(f"pv-{name}", f"{self.sizes[name]}Gi", on=on, claim=f"default/{name}", metadata=made_at))
 
     def work(self, name: str, *, may_refuse: bool) -> None:
@@ -197,12 +208,14 @@ class Story:
         assert has_room or name in self.was_refused, f"{name} was sent to {where}, which has no room"
         if not has_room or (may_refuse and self.rng.random() < 0.5):
             self.was_refused.add(name)
+            self.missed.add(name)
             self.put(attachment(f"va-{name}-{where}", f"pv-{name}", where, error="no pool has room"))
             self.met.add("refused")
             return
         self.put(attachment(f"va-{name}-{where}", f"pv-{name}", where))
         self.home[name] = where
         self.was_refused.discard(name)
+        self.missed.discard(name)
         self.show(name, is_free=self.is_cordoned(where))
         self.met.add("rebuilt")
 

@@ -19,8 +19,8 @@ from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.scheduling.spread.affinity_terms import CarriedTerms
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
 from tonnage.scheduling.volumes.attach.mounted_disks import MountedDisks
-from tonnage.scheduling.volumes.attach.refused_attachments import RefusedAttachments
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
@@ -36,7 +36,7 @@ INDEXES: Final[tuple[type, ...]] = (
     CapacityIndex,
     StaticVolumes,
     AttachedVolumes,
-    RefusedAttachments,
+    MissedTargets,
     ToldRebuilds,
     MountedDisks,
     Reservations,  # read the capacity index, as the next does

@@ -56,7 +56,7 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.volumes import bind_volumes
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.attach.refused_attachments import RefusedAttachments
+from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
 from tonnage.scheduling.volumes.bind_volumes import Assumed
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
@@ -124,7 +124,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def indexes(self) -> Iterable[type]:
         kept = {Reservation.OBJECT: (Reservations,), Reservation.LEDGER: (Ledger,)}
-        always = (CapacityIndex, StaticVolumes, AttachedVolumes, RefusedAttachments, ToldRebuilds)
+        always = (CapacityIndex, StaticVolumes, AttachedVolumes, MissedTargets, ToldRebuilds)
         return (*always, *kept.get(self.reservation, ()))
 
     def counters(self) -> Iterable[PluginCounter]:

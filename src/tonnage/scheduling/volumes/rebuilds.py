@@ -13,8 +13,9 @@ and they are read like this:
     ────────            ─────────────        ────               ─────────
     admits one node     any                  any                is bound; its volume is on that node: home needs no room
     admits no node      any                  any                is bound, and nowhere within reach
-    unset               any                  = selected-node    is on its way there: no room needed there, unless its
-                                                                attachment was refused; needed on every other node
+    unset               any                  = selected-node    is on its way there: no room needed there, unless it did
+                                                                not arrive (`attach/missed_targets.py`: refused, or
+                                                                elsewhere meanwhile); needed on every other node
     otherwise           takes pods           not so             is bound, and goes wherever the affinity admits
     otherwise           cordoned or gone     not so             is rebuilt on every node but that one
 
@@ -32,7 +33,7 @@ import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.volumes.attach.refused_attachments import RefusedAttachments
+from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.scheduling.volumes.migrated_affinity import reachable
 
@@ -65,8 +66,8 @@ def rebuilds_of(
             continue
         row = cluster.row_of.get(claim.selected_node, -1)
         if is_on_its_way(claim, volume):
-            is_refused = cluster.index(RefusedAttachments).has(volume.name, claim.selected_node)
-            yield Rebuild(claim, -1 if is_refused else row)
+            is_missed = cluster.index(MissedTargets).has(volume.name, claim.selected_node)
+            yield Rebuild(claim, -1 if is_missed else row)
         elif (row < 0 or cluster.unschedulable.item(row)) and _may_move(cluster, volume, claim.selected_node):
             yield Rebuild(claim, row)
 

@@ -483,3 +483,23 @@ def test_a_refresh_counts_after_what_nodes_did_before_it() -> None:
     rig.cluster.put_node(node("node-1", labels={"disk": "yes"}))  # now the affinity admits it, and nobody has asked yet
     rig.refresh()
     assert rig.gibs() == []
+
+
+def test_a_volume_that_is_sent_elsewhere_before_its_object_shows_it_is_still_where_it_was_made() -> None:
+    rig = Rig()
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(bound("data"), volume("pv-data", "20Gi", claim="default/data"))
+    rig.put(marked("data", "node-2"))
+    assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([20], [20])
+    assert [hold.claims for hold in rig.ledger.holds_on(NODE_1)] == [("default/data (still on node-1)",)]
+    rig.refresh("node-1")
+    assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([], [20])
+
+
+def test_what_is_left_behind_ends_by_the_clock_where_nothing_is_refreshed() -> None:
+    rig = Rig()
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(bound("data"), volume("pv-data", "20Gi", claim="default/data"))
+    rig.put(marked("data", "node-2"))
+    rig.wait(60)
+    assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([], [20])

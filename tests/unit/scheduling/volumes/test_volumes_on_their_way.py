@@ -159,6 +159,14 @@ def test_a_refusal_is_remembered_when_the_attachment_goes_with_its_pod():
     assert rig.nodes(WEB) == ["large", "small"]
 
 
+def test_a_volume_that_was_elsewhere_since_it_was_sent_is_not_on_its_way_any_more():
+    """It went home, and what was kept for it on small was given back."""
+    rig = rig_with(node("old"), sent_to("small"))
+    rig.put(pv(on="old"), attachment("va", "pv-data", "old"))
+    rig.put(CORDONED, pv())
+    assert rig.nodes(WEB) == ["large"] and rig.reasons(WEB)["small"] == (FULL,)
+
+
 def test_a_refusal_elsewhere_and_one_from_before_the_volume_had_a_home_are_of_no_account():
     rig = rig_with(CORDONED, sent_to("small"), attachment("va", "pv-data", "old", error="busy"))
     assert rig.nodes(WEB) == ["large", "small"]

@@ -214,6 +214,7 @@ class Ledger:
             return
         promise = self._promises.get(known.key)
         if promise is not None and not promise.stands(new):
+            self._leave_behind(promise, new)
             self._drop(promise)
             promise = None
         if old is not None and old.is_bound and not is_still(old, new):
@@ -342,6 +343,25 @@ class Ledger:
         self._promises.add(promise)
         return promise
 
+    def _leave_behind(self, promise: Promise, claim: PersistentVolumeClaim | None) -> None:
+        """A bound claim is sent elsewhere: its volume is where it was made, whether or not the object there shows it.
+
+        What the volume takes there stays promised, under a name of its own, until the object is refreshed.
+        """
+        made = promise.arrived if promise.made_tick is None else (promise.made_tick, promise.made_at)
+        if claim is None or made is None or not _is_sent_elsewhere(promise.claim, claim):
+            return
+        behind = promise.as_left_behind(self._storage)
+        before = self._promises.get(behind.key)
+        if before is not None:
+            self._drop(before)
+        left = self._open(behind, promise.since)
+        left.made_tick, left.made_at = made
+        left.shown_by, left.timeout_s = set(promise.shown_by), promise.timeout_s
+        self._promises.name(left, promise.named)
+        self._waits.begin(left.key, self._clock.monotonic())
+        self._settle(left)
+
     def _settle_on(self, uid: str) -> None:
         for promise in self._promises_on(uid):
             self._settle(promise)
@@ -376,7 +396,7 @@ class Ledger:
                 promise.shown_by.clear()
                 self._waits.stop(promise.key)
             elif promise.made_tick is None:
-                promise.made_tick, promise.made_at = self._objects.tick, self._clock.now()
+                promise.made_tick, promise.made_at = promise.arrived = self._objects.tick, self._clock.now()
                 self._waits.begin(promise.key, self._clock.monotonic())
         of_class = self._objects.charged_to(promise)
         objects = [*of_class, *self._objects.shared_with(of_class)]
@@ -419,6 +439,11 @@ class Ledger:
             if is_released and capacity is not None:
                 for released in self.on_released:
                     released(capacity)
+
+
+def _is_sent_elsewhere(before: PersistentVolumeClaim, now: PersistentVolumeClaim) -> bool:
+    is_same = (now.uid, now.spec.volume_name, now.is_bound) == (before.uid, before.spec.volume_name, before.is_bound)
+    return is_same and now.is_bound and now.selected_node not in ("", before.selected_node)
 
 
 def _is_news(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:

@@ -25,7 +25,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import INCLUDED_CLAIMS, CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import row_numbers
-from tonnage.scheduling.volumes.attach.refused_attachments import RefusedAttachments
+from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import free_bytes
@@ -177,4 +177,4 @@ class PromisedObjects:
 
     def is_refused(self, claim: PersistentVolumeClaim) -> bool:
         """Whether the node that a claim's volume is on its way to could not attach it."""
-        return self._cluster.index(RefusedAttachments).has(claim.spec.volume_name, claim.selected_node)
+        return self._cluster.index(MissedTargets).has(claim.spec.volume_name, claim.selected_node)

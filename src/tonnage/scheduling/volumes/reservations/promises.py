@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+import msgspec
+
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.reservations.holds import WAITS_FOR_REFRESH, Hold
 
@@ -25,6 +28,7 @@ class Promise:
     """A volume that is going to be made for a claim on a node, or was made and need not show yet."""
 
     __slots__ = (
+        "arrived",
         "charged",
         "claim",
         "is_rebuild",
@@ -49,6 +53,8 @@ class Promise:
         """When the volume was seen to be made, in refreshes: an object refreshed later than that knows of it."""
         self.made_at = since
         """The same by the clock: an object that is created later than that knows of it as well."""
+        self.arrived: tuple[int, datetime] | None = None
+        """Of a rebuild, the same two from when it was first over, also if the volume may move again since."""
         self.charged: Mapping[str, int] = _NOTHING
         """Bytes by object."""
         self.shown_by: set[str] = set()
@@ -79,6 +85,18 @@ class Promise:
         uid = identity(capacity)
         who = self.pod.key if self.pod is not None else ""
         return Hold(capacity.key, uid, who, (self.key,), self.charged[uid], self.since, self.why)
+
+    def as_left_behind(self, storage: Storage) -> PersistentVolumeClaim:
+        """The claim as what its volume takes where it is, while it is sent elsewhere: by another name, of its size."""
+        claim = self.claim
+        name = f"{claim.name} (still on {claim.selected_node})"
+        metadata = msgspec.structs.replace(claim.metadata, name=name)
+        left = msgspec.structs.replace(claim, metadata=metadata)
+        volume = storage.volumes.get(claim.spec.volume_name) if self.is_rebuild else None
+        if volume is None:
+            return left
+        resources = msgspec.structs.replace(claim.spec.resources, requests={"storage": volume.size})
+        return msgspec.structs.replace(left, spec=msgspec.structs.replace(claim.spec, resources=resources))
 
     def stands(self, claim: PersistentVolumeClaim | None) -> bool:
         return is_still(self.claim, claim)
