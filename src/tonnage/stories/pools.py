@@ -45,8 +45,17 @@ async def claims_are_packed_jointly(runner: StoryRunner) -> None:
 
 async def old_figures_are_not_used_twice(runner: StoryRunner) -> None:
     """KEP-5925, story 2: ten pods of 20Gi on a disk of 100Gi, with a slow driver"""
+    await _five_of_ten_run(runner, "")
+
+
+async def old_figures_are_not_used_twice_by_the_letter(runner: StoryRunner) -> None:
+    """KEP-5925, story 2 by the letter (reservation: Object): the same, one pod for each refresh of the figures"""
+    await _five_of_ten_run(runner, "by-the-letter")
+
+
+async def _five_of_ten_run(runner: StoryRunner, profile: str) -> None:
     runner.faults(Fault("slow", value=0.3))
-    docs = ten_pods("node-1")
+    docs = ten_pods("node-1", scheduler=profile)
     runner.console.print("  + 10 pods, each with a claim of 20Gi, only on node-1 (100Gi)", style="cyan")
     await runner.create(*docs)
 
@@ -66,10 +75,11 @@ async def old_figures_are_not_used_twice(runner: StoryRunner) -> None:
     runner.check("not one volume was refused by the driver", not failed, f"{len(failed)} x ProvisioningFailed")
 
 
-def ten_pods(node: str) -> list[Doc]:
+def ten_pods(node: str, *, scheduler: str = "") -> list[Doc]:
     docs = []
     for number in range(10):
-        docs += [claim(f"data-{number}", "20Gi"), pod(f"batch-{number}", [f"data-{number}"], node=node)]
+        asking = pod(f"batch-{number}", [f"data-{number}"], node=node, scheduler=scheduler)
+        docs += [claim(f"data-{number}", "20Gi"), asking]
     return docs
 
 

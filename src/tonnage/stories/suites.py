@@ -23,8 +23,13 @@ profiles:
       shape:
       - {utilization: 0, score: 0}
       - {utilization: 100, score: 10}
+- schedulerName: by-the-letter
+  pluginConfig:
+  - name: StorageCapacity
+    args: {apiVersion: tonnage.dev/v1alpha1, kind: StorageCapacityArgs, reservation: Object, legacyPools: Strict}
 """
-"""The default profile prefers the most free storage; the second one prefers the least that is enough."""
+"""The default profile prefers the most free storage and keeps count of bytes; the second one prefers the least storage
+that is enough; the third reserves whole capacity objects, as KEP-5925 is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ SUITES: tuple[Suite, ...] = (
         (
             pools.claims_are_packed_jointly,
             pools.old_figures_are_not_used_twice,
+            pools.old_figures_are_not_used_twice_by_the_letter,
             pools.a_drained_node_gives_its_volumes_away,
             scoring.most_free_first,
             scoring.least_free_first,

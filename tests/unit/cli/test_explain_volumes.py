@@ -158,6 +158,7 @@ def test_slots_and_holds_have_columns_of_their_own_when_there_are_any():
         claim("d", "9Gi"),
         pod_with("x", "data"),
         claim("data", "1Gi"),
+        config=storage_configuration(reservation="Object"),
     )
     run.schedule("default/y")
     assert storage(run.schedule("default/x")) == (

@@ -18,16 +18,18 @@ from tonnage.whatif.replay_report import MAX_LINES
 
 Doc = dict[str, Any]
 
-LEDGER = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "profiles": [
-        {
-            "schedulerName": "default-scheduler",
-            "pluginConfig": [{"name": "StorageCapacity", "args": {"reservation": "Ledger"}}],
-        }
-    ],
-}
+
+def configured(reservation: str) -> Doc:
+    args = {"reservation": reservation}
+    profile = {"schedulerName": "default-scheduler", "pluginConfig": [{"name": "StorageCapacity", "args": args}]}
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+
+
+OBJECT, LEDGER = configured("Object"), configured("Ledger")
 
 
 def node(name: str, cpu: str = "4") -> Doc:
@@ -291,7 +293,9 @@ def test_story_2_object_admits_one_per_refresh_and_none_too_many():
     for placed in range(1, 6):  # after each refresh all that wait try again, in order: the first of them goes
         steps += [{"apply": [room("a", capacity=f"{100 - 20 * placed}Gi")]}]
         steps += schedule(*(f"job-{i}" for i in range(placed, 10)))
-    went = [each["pod"] for each in answers(jobs(), steps) if each["schedulable"]]
+    went = [
+        each["pod"] for each in answers(jobs(), steps, "--config", write("object.yaml", OBJECT)) if each["schedulable"]
+    ]
     assert went == [f"shop/job-{i}" for i in range(5)]  # 5 * 20Gi = 100Gi
 
 

@@ -20,6 +20,7 @@ from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, 
 from tonnage.whatif.replay import Replay, ReplayError
 
 LEDGER = storage_configuration(reservation="Ledger")
+OBJECT = storage_configuration(reservation="Object")
 NOT_ENOUGH = "0/1 nodes are available: 1 node(s) did not have enough free storage."
 
 
@@ -65,7 +66,7 @@ def test_the_answer_is_that_of_explain():
 
 
 def test_a_failed_binding_gives_everything_back():
-    run = replay(*one_node("x", "y"))
+    run = replay(*one_node("x", "y"), config=OBJECT)
     run.schedule("default/x")
     assert refusal(run, "y") == (NOT_ENOUGH, "reserved by default/x since 2000-01-01T00:00:00Z")
     assert run.fail_binding("default/x") == "a"
@@ -316,7 +317,7 @@ def test_nodes_come_and_go():
 
 
 def test_a_refresh_frees_a_reserved_object_also_when_less_is_left():
-    run = replay(*one_node("x", "y"))
+    run = replay(*one_node("x", "y"), config=OBJECT)
     run.schedule("default/x")
     run.apply(room("100Gi"))  # published again as it was: an API server keeps the version, and nobody is told
     assert run.schedule("default/y").node == ""
@@ -325,7 +326,7 @@ def test_a_refresh_frees_a_reserved_object_also_when_less_is_left():
 
 
 def test_time_alone_frees_what_is_bound_and_never_refreshed():
-    run = replay(*one_node("x", "y"))
+    run = replay(*one_node("x", "y"), config=OBJECT)
     run.schedule("default/x")
     run.advance(3600)
     assert refusal(run, "y")[1] == "reserved by default/x since 2000-01-01T00:00:00Z"
@@ -338,7 +339,7 @@ def test_time_alone_frees_what_is_bound_and_never_refreshed():
 
 
 def test_a_restart_forgets_reservations_and_assumed_pods():
-    run = replay(*one_node("x", "y"))
+    run = replay(*one_node("x", "y"), config=OBJECT)
     run.schedule("default/x")
     assert run.restart() == [("default/x", "a")]
     assert run.schedule("default/x").node == "a"
@@ -376,7 +377,7 @@ JOBS = [f"job-{i}" for i in range(10)]
 
 
 def test_story_2_object_lets_one_pod_in_per_refresh_and_never_too_many():
-    run = replay(*one_node(*JOBS))
+    run = replay(*one_node(*JOBS), config=OBJECT)
     waiting, placed, free_gi = list(JOBS), [], 100
     for _ in range(8):
         went = [name for name in waiting if run.schedule(f"default/{name}").node]

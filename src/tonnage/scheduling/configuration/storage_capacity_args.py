@@ -5,7 +5,10 @@ kube-scheduler ignores the entry and one file can serve both:
 
     pluginConfig:
     - name: StorageCapacity
-      args: {apiVersion: tonnage.dev/v1alpha1, kind: StorageCapacityArgs, reservation: Ledger}
+      args: {apiVersion: tonnage.dev/v1alpha1, kind: StorageCapacityArgs, reservation: Object, legacyPools: Strict}
+
+These two are the letter of KEP-5925. The defaults are `Ledger` and `Bounded`: they wait for no refresh, and turn
+nothing away that runs today (docs/decisions/004 and 005).
 """
 
 from __future__ import annotations
@@ -49,10 +52,10 @@ class StorageCapacityArgs(PluginArgs):
     plugin = "StorageCapacity"
     api_version = "tonnage.dev/v1alpha1"
 
-    reservation: Reservation = Reservation.OBJECT
+    reservation: Reservation = Reservation.LEDGER
     reservation_timeout_seconds: Int64 = 60
     pool_fit: PoolFit = PoolFit.POSSIBLE
-    legacy_pools: LegacyPools = LegacyPools.STRICT
+    legacy_pools: LegacyPools = LegacyPools.BOUNDED
 
     def errors(self, path: str, gates: Gates) -> Errors:
         if self.reservation_timeout_seconds >= 0:

@@ -212,12 +212,12 @@ def storage_args(args: str) -> StorageCapacityArgs:
     return profile("{}", plugin_config=f"[{{name: StorageCapacity, args: {args}}}]").args_of(StorageCapacityArgs)
 
 
-def test_our_own_settings_have_the_keps_defaults() -> None:
+def test_our_own_settings_have_their_defaults() -> None:
     assert default_configuration().profiles[0].args_of(StorageCapacityArgs) == StorageCapacityArgs(
-        reservation=Reservation.OBJECT,
+        reservation=Reservation.LEDGER,
         reservation_timeout_seconds=60,
         pool_fit=PoolFit.POSSIBLE,
-        legacy_pools=LegacyPools.STRICT,
+        legacy_pools=LegacyPools.BOUNDED,
     )
 
 

@@ -20,14 +20,14 @@ LOCAL = storage_class("local", provisioner="kubernetes.io/no-provisioner")
 
 
 def test_scores_for_dynamic_provisioning_are_appropriate_for_the_amount_of_free_space():
-    rig = Rig(*(node(name) for name in "abcd"))
+    rig = Rig(*(node(name) for name in "abcd"), reservation="Object")
     rig.put(
         *(capacity("fast", name, free) for name, free in (("a", "10Gi"), ("b", "20Gi"), ("c", "100Gi"), ("d", "7Ti")))
     )
     # 10 of 10, 20 and 100 Gi are 100, 50 and 10 %, of 7 Ti 0.1, floored: 100 - each.
     assert rig.scores(rig.pod("web", "10Gi")) == {"a": 0, "b": 50, "c": 90, "d": 100}
     assert rig.place(rig.pod("db", "10Gi")) == "d"
-    rig.use(shape=LEAST_FREE_SHAPE)
+    rig.use(shape=LEAST_FREE_SHAPE, reservation="Object")
     assert rig.place(rig.pod("mq", "10Gi", node_selector={"kubernetes.io/hostname": "d"})) == "d"
     assert rig.scores(rig.pod("kv", "10Gi")) == {"a": 100, "b": 50, "c": 10}  # d is reserved
     assert rig.place(rig.pod("fs", "10Gi")) == "a"

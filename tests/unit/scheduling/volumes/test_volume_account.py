@@ -196,19 +196,20 @@ def test_of_several_objects_the_nearest_is_told():
 
 def test_strict_says_when_bounded_would_take_it():
     legacy = capacity(node="a", free="300Gi", maximum="100Gi")
-    answer = explained(node("a"), legacy, *claims_of("60Gi", "60Gi"))
+    answer = explained(node("a"), legacy, *claims_of("60Gi", "60Gi"), args="legacyPools: Strict")
     assert told(answer) == (
         "100Gi free, needs 120Gi together; legacyPools: Bounded would take it (each at most 100Gi, 300Gi together)"
     )
     # 120Gi is more than any volume may be: no reading helps.
-    assert told(explained(node("a"), legacy, *claims_of("120Gi"))) == "largest free pool 100Gi, needs 120Gi"
+    refused = explained(node("a"), legacy, *claims_of("120Gi"), args="legacyPools: Strict")
+    assert told(refused) == "largest free pool 100Gi, needs 120Gi"
 
 
 def test_bounded_tells_the_limit_of_one_volume():
     legacy = capacity(node="a", free="300Gi", maximum="100Gi")
-    taken = explained(node("a"), legacy, *claims_of("60Gi", "60Gi"), args="legacyPools: Bounded")
+    taken = explained(node("a"), legacy, *claims_of("60Gi", "60Gi"))
     assert [(each["pools"], each["maximumVolumeSize"]) for each in entries(taken)] == [(["300Gi"], "100Gi")] * 2
-    refused = explained(node("a"), legacy, *claims_of("120Gi"), args="legacyPools: Bounded")
+    refused = explained(node("a"), legacy, *claims_of("120Gi"))
     assert told(refused) == "largest volume 100Gi, needs 120Gi"
 
 
@@ -265,7 +266,8 @@ def test_without_the_gate_each_claim_is_on_its_own():
 
 
 def test_a_reserved_object_tells_by_whom_and_since_when():
-    run = replay(node("a"), capacity(node="a", free="90Gi"), pod_with("y", "d"), claim("d", "9Gi"), *claims_of("9Gi"))
+    room, theirs = capacity(node="a", free="90Gi"), (pod_with("y", "d"), claim("d", "9Gi"))
+    run = replay(node("a"), room, *theirs, *claims_of("9Gi"), args="reservation: Object")
     run.advance(5)
     run.schedule("default/y")
     answer = run.schedule("default/x")
@@ -276,7 +278,8 @@ def test_a_reserved_object_tells_by_whom_and_since_when():
 
 
 def test_an_object_too_small_is_told_so_even_while_it_is_reserved():
-    run = replay(node("a"), capacity(node="a", free="90Gi"), pod_with("y", "d"), claim("d", "9Gi"), *claims_of("99Gi"))
+    room, theirs = capacity(node="a", free="90Gi"), (pod_with("y", "d"), claim("d", "9Gi"))
+    run = replay(node("a"), room, *theirs, *claims_of("99Gi"), args="reservation: Object")
     run.schedule("default/y")
     assert told(run.schedule("default/x")) == "largest free pool 90Gi, needs 99Gi"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from volume_rig import ALL_OFF, ELSEWHERE, FULL, GONE, UNBINDABLE, Rig, refused
+from volume_rig import ALL_OFF, BOTH, ELSEWHERE, FULL, GONE, UNBINDABLE, Rig, refused
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.framework import Code
@@ -17,6 +17,12 @@ from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 
 IN_ZONE = {"matchLabels": {"zone": "z1"}}
+
+
+@pytest.fixture(autouse=True, params=BOTH)
+def settings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything here holds by our defaults and by the KEP's letter, unless a test names a setting."""
+    monkeypatch.setattr(Rig, "settings", request.param)
 
 
 # -- KEP-5925, enhancement 1: the unit tests it lists -----------------------------------------------------------------
@@ -125,6 +131,7 @@ def test_an_object_of_a_zone_is_shared_by_its_nodes():
     rig = Rig(
         *(node(name, labels={"zone": zone}) for name, zone in (("a", "z1"), ("b", "z1"), ("c", "z2"))),
         capacity(name="zonal", free="100Gi", topology=IN_ZONE),
+        reservation="Object",
     )
     web = rig.pod("web", "60Gi")
     assert rig.nodes(web) == ["a", "b"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from volume_rig import ELSEWHERE, FULL, UNBINDABLE, Rig, Server, refused
+from volume_rig import BOTH, ELSEWHERE, FULL, UNBINDABLE, Rig, Server, refused
 
 from tonnage.objects import codec
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET, SELECTED_NODE
@@ -34,6 +34,12 @@ def rig_with(*objects: Object, rebuilding: bool = True, selected_node: str = "ol
     rig.put(driver(rebuilding=rebuilding), volume("pv-data", "20Gi", claim="default/data"))
     rig.put(claim("data", "20Gi", volume="pv-data", selected_node=selected_node), *objects)
     return rig
+
+
+@pytest.fixture(autouse=True, params=BOTH)
+def settings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything here holds by our defaults and by the KEP's letter, unless a test names a setting."""
+    monkeypatch.setattr(Rig, "settings", request.param)
 
 
 # -- KEP-5925, enhancement 3: the unit tests it lists -----------------------------------------------------------------
@@ -188,7 +194,7 @@ def test_without_the_gate_a_bound_claim_stays_bound():
 
 
 def test_rebuilding_reserves_the_object_and_failing_gives_it_back():
-    rig = rig_with()
+    rig = rig_with(reservation="Object")
     assert rig.place(WEB) == "large"
     assert [hold.capacity for hold in rig.cluster.index(Reservations).holds()] == ["kube-system/fast-large"]
     assert rig.message(rig.pod("db", "20Gi")) == refused({FULL: 2}, 2)

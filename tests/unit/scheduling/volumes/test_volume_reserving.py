@@ -68,7 +68,8 @@ def test_a_restarted_scheduler_has_no_reservations():
 
 
 def test_of_two_decisions_the_first_reserves_and_the_second_sees_it_reserved():
-    rig = Rig(node("a"), node("b"), capacity("fast", "a", "100Gi"), capacity("fast", "b", "50Gi"))
+    rig = one_node()
+    rig.put(node("b"), capacity("fast", "b", "50Gi"))
     assert [rig.place(rig.pod(name, "20Gi")) for name in ("web", "db", "kv")] == ["a", "b", refused({FULL: 2}, 2)]
 
 
@@ -232,19 +233,22 @@ def test_what_the_provisioner_gives_back_is_free_again():
 
 
 def test_a_pod_with_claims_of_two_classes_reserves_an_object_of_each():
-    rig = Rig(node("a"), storage_class("slow"), capacity("fast", "a", "9Gi"), capacity("slow", "a", "9Gi"))
+    rig = one_node("9Gi")
+    rig.put(storage_class("slow"), capacity("slow", "a", "9Gi"))
     rig.put(claim("one", "1Gi"), claim("two", "1Gi", class_name="slow"), claim("three", "1Gi"))
     assert rig.place(pod_with("web", "one", "two", "three")) == "a"
     assert sorted(reserved(rig)) == ["kube-system/fast-a", "kube-system/slow-a"]
 
 
 def test_what_nobody_keeps_count_of_is_not_reserved():
-    rig = Rig(node("a"), driver(capacity=False), capacity("fast", "a", "9Gi"))
+    rig = one_node("9Gi")
+    rig.put(driver(capacity=False))
     assert rig.place(rig.pod("web", "1Ei")) == "a" and reserved(rig) == []
 
 
 def test_a_reserved_object_leaves_another_that_reaches_the_node():
-    rig = Rig(node("a"), node("b"), capacity("fast", "a", "30Gi"), capacity(name="shared", free="20Gi", topology={}))
+    rig = one_node("30Gi")
+    rig.put(node("b"), capacity(name="shared", free="20Gi", topology={}))
     # Objects are met in order of their keys: fast-a, then shared; b has only what is shared.
     assert rig.planned(rig.pod("web", "20Gi"), "a") == {"web-0": "made of fast-a"}
     rig.cluster.put_node(node("b", unschedulable=True))
@@ -281,7 +285,7 @@ def test_a_promise_follows_its_node_to_other_objects():
 
 def test_equal_pods_see_at_once_what_the_one_before_them_reserved():
     """The answer is remembered; the rows that a reservation touches are asked again."""
-    rig = Rig(*(node(f"n{i}") for i in range(4)))
+    rig = Rig(*(node(f"n{i}") for i in range(4)), reservation="Object")
     rig.put(*(capacity("fast", f"n{i}", "100Gi") for i in range(4)))
     answers = [rig.place(rig.pod(f"web-{i}", "20Gi")) for i in range(5)]
     assert sorted(answers[:4]) == ["n0", "n1", "n2", "n3"] and answers[4] == refused({FULL: 4}, 4)

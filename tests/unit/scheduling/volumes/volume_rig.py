@@ -12,6 +12,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import pytest
+
 from tonnage.clock import VirtualClock
 from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.gates import Gates
@@ -35,6 +37,9 @@ FULL = "node(s) did not have enough free storage"
 UNBINDABLE = "node(s) didn't find available persistent volumes to bind"
 ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
 GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+THE_LETTER = {"reservation": "Object", "legacyPools": "Strict"}
+BOTH = [pytest.param({}, id="our defaults"), pytest.param(THE_LETTER, id="the KEP's letter")]
+"""For a fixture that sets `Rig.settings`."""
 ALL_OFF = {"CSIStorageCapacityV2": False, "StorageCapacityScoring": False}
 
 
@@ -44,7 +49,10 @@ def refused(counts: Mapping[str, int], nodes: int) -> str:
 
 
 class Rig:
-    """A cluster, a profile, and the pods that were decided."""
+    """A cluster, a profile, and the pods that were decided. What a test does not set is as `settings` say: by default
+    ours; tests of what the KEP lists run with its letter as well (`BOTH`)."""
+
+    settings: Mapping[str, Any] = {}
 
     def __init__(self, *objects: Object, gates: Mapping[str, bool] | None = None, **settings: Any) -> None:
         self.objects: dict[tuple[type[Object], str], Object] = {}
@@ -66,7 +74,12 @@ class Rig:
         **storage_capacity: Any,
     ) -> None:
         """Go on with a new engine that knows the same objects. Settings are spelt as in files."""
-        ours = {"apiVersion": "tonnage.dev/v1alpha1", "kind": "StorageCapacityArgs", **storage_capacity}
+        ours = {
+            "apiVersion": "tonnage.dev/v1alpha1",
+            "kind": "StorageCapacityArgs",
+            **self.settings,
+            **storage_capacity,
+        }
         entries = [f"{{name: StorageCapacity, args: {_flow(ours)}}}"]
         if shape:
             entries.append(f"{{name: VolumeBinding, args: {{shape: {shape}}}}}")

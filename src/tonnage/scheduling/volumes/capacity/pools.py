@@ -79,7 +79,8 @@ def room_of(capacity: CSIStorageCapacity, legacy: LegacyPools) -> Room:
     if legacy is LegacyPools.STRICT:
         return Room((limit,))
     if legacy is LegacyPools.BOUNDED:
-        return Room((UNBOUNDED if capacity.capacity is None else capacity.capacity.value(),), limit)
+        free = UNBOUNDED if capacity.capacity is None else capacity.capacity.value()
+        return Room((free,), limit if limit < free else UNBOUNDED)
     return Room((UNBOUNDED,), limit, UNBOUNDED if capacity.capacity is None else capacity.capacity.value())
 
 
