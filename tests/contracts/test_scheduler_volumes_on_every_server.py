@@ -126,11 +126,11 @@ def test_claims_are_packed_into_pools_reserved_for_and_waited_for(api: Api, ns: 
     stage.node(first, "60Gi,60Gi")
     stage.claim("one", "50Gi")
     stage.claim("two", "50Gi")
-    stage.claim("three", "10Gi")
+    stage.claim("three", "20Gi")
     stage.pod("db", "one", "two")
     with scheduler(api, tmp_path, ns):
         stage.eventually(lambda: stage.selected("one") == stage.selected("two") == first)
-        # The object is reserved for the first pod until it is refreshed.
+        # 50 Gi of each pool are promised to the first pod until the figures show them.
         stage.pod("web", "three")
         told = stage.eventually(lambda: api.get(f"{stage.pods}/web").body["status"].get("conditions"))
         assert "node(s) did not have enough free storage" in told[0]["message"]
@@ -138,9 +138,10 @@ def test_claims_are_packed_into_pools_reserved_for_and_waited_for(api: Api, ns: 
         stage.provision("one", "50Gi")
         stage.provision("two", "50Gi")
         stage.eventually(lambda: stage.node_of("db") == first)
-        api.patch(f"{stage.capacity}/{first}", {"metadata": {"annotations": {POOLS: "10Gi,10Gi"}}})
+        for pools in ("10Gi,10Gi", "10Gi,30Gi"):  # the figures show them; then somebody adds a disk
+            api.patch(f"{stage.capacity}/{first}", {"metadata": {"annotations": {POOLS: pools}}})
         stage.eventually(lambda: stage.selected("three") == first)
-        stage.provision("three", "10Gi")
+        stage.provision("three", "20Gi")
         stage.eventually(lambda: stage.node_of("web") == first)
         # The node goes away: the driver rebuilds the volume where there is room.
         api.delete(f"{stage.pods}/web?gracePeriodSeconds=0")

@@ -11,7 +11,7 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "03-replay"
 CLUSTER, BURST = str(EXAMPLE / "cluster.yaml"), str(EXAMPLE / "steps" / "burst.yaml")
-LEDGER = ("--config", str(EXAMPLE / "config" / "ledger.yaml"))
+OBJECT = ("--config", str(EXAMPLE / "config" / "object.yaml"))
 
 
 def tonnage(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -31,8 +31,8 @@ def placed(*options: str) -> list[str]:
 
 
 def test_the_burst_ends_as_story_2_says():
-    assert placed() == ["batch/job-0", "batch/job-9"]
-    assert placed(*LEDGER) == [f"batch/job-{number}" for number in range(5)]
+    assert placed(*OBJECT) == ["batch/job-0", "batch/job-9"]
+    assert placed() == [f"batch/job-{number}" for number in range(5)]
 
 
 def test_without_the_gate_ten_jobs_share_the_room_of_five(tmp_path):
@@ -49,7 +49,7 @@ def test_the_first_answer_is_that_of_explain():
 
 
 def test_two_runs_are_the_same_to_the_letter():
-    first, second = (replayed("-f", CLUSTER, "--steps", BURST, *LEDGER) for _ in range(2))
+    first, second = (replayed("-f", CLUSTER, "--steps", BURST, *OBJECT) for _ in range(2))
     assert first.stdout == second.stdout != ""
 
 
