@@ -2,7 +2,8 @@
 
 An old driver does not tell its pools, an old provisioner does not write them, an old scheduler does not read them, and
 an old API server does not keep them. None of it is an error: with the first two a node counts as one pool, the third
-works as it did before, and for the last the figures go in an annotation and everything works as if it were new.
+works as it did before, and for the last the figures go in an annotation and everything works as if it were new. One
+pool is what the KEP says (`legacyPools: Strict`), so that this is what the scheduler is told here.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tonnage.plane import Plane, PlaneSettings
 from tonnage.stories import gates_off, pools
 from tonnage.stories.objects import claim, pod
 from tonnage.stories.story_runner import StoryRunner
+from tonnage.testing.configurations import storage_configuration
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -83,7 +85,10 @@ class Skewed:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def skewed() -> AsyncIterator[Skewed]:
     with tempfile.TemporaryDirectory(prefix="t") as folder:
+        config = Path(folder) / "scheduler.yaml"
+        config.write_text(storage_configuration(legacyPools="Strict"))
         settings = PlaneSettings(
+            scheduler_config=config,
             data_dir=Path(folder) / "c",
             pools=("node-1=100Gi", "node-2=3x100Gi", "node-3=2x60Gi"),
             secure_port=0,

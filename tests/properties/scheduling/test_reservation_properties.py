@@ -108,6 +108,13 @@ class LedgerModel:
         for key in {*self.before, *claims}:
             self._look_at(key, self.before.get(key), claims.get(key))
         self.before = claims
+        for key, record in list(self.records.items()):
+            found, before = storage.volumes.get(record.volume), self.volumes_before.get(record.volume)
+            is_gone = (found is None and before is not None) or (
+                found is not None and self._is_elsewhere(found, record.node)
+            )
+            if record.is_left_behind and is_gone:
+                del self.records[key]
         self.volumes_before = {each.name: each for each in storage.volumes}
         for key in list(self.records):
             self._end_if_shown(key)

@@ -346,7 +346,8 @@ class Ledger:
     def _leave_behind(self, promise: Promise, claim: PersistentVolumeClaim | None) -> None:
         """A bound claim is sent elsewhere: its volume is where it was made, whether or not the object there shows it.
 
-        What the volume takes there stays promised, under a name of its own, until the object is refreshed.
+        What the volume takes there stays promised, under a name of its own, until the object shows it or the volume has
+        gone from there.
         """
         made = promise.arrived if promise.made_tick is None else (promise.made_tick, promise.made_at)
         if claim is None or made is None or not _is_sent_elsewhere(promise.claim, claim):
@@ -355,7 +356,8 @@ class Ledger:
         before = self._promises.get(behind.key)
         if before is not None:
             self._drop(before)
-        left = self._open(behind, promise.since)
+        left = Promise(behind, promise.since, is_left_behind=True)
+        self._promises.add(left)
         left.made_tick, left.made_at = made
         left.shown_by, left.timeout_s = set(promise.shown_by), promise.timeout_s
         self._promises.name(left, promise.named)
@@ -386,6 +388,9 @@ class Ledger:
     def _settle(self, promise: Promise) -> None:
         """Charge a promise to the objects it is to be charged to now; end it if the one it was charged to shows it, and
         those that draw from the same pools do too."""
+        if promise.is_left_behind and self._objects.progress(promise.claim) is Progress.ELSEWHERE:
+            self._drop(promise)
+            return
         if promise.is_rebuild:
             progress = self._objects.progress(promise.claim)
             if progress is Progress.ELSEWHERE:

@@ -151,7 +151,9 @@ class PromisedObjects:
                 continue
             volume = self._cluster.storage.volumes.get(promise.claim.spec.volume_name)
             created_at = volume.metadata.creation_timestamp if volume is not None else None
-            if INCLUDED_CLAIMS in capacity.metadata.annotations or refresh.is_too_early(created_at):
+            # Of a volume that is sent elsewhere a provisioner no longer says that it is where it was.
+            names_claims = INCLUDED_CLAIMS in capacity.metadata.annotations and not promise.is_left_behind
+            if names_claims or refresh.is_too_early(created_at):
                 continue
             if size <= left:
                 left -= size

@@ -31,6 +31,7 @@ class Promise:
         "arrived",
         "charged",
         "claim",
+        "is_left_behind",
         "is_rebuild",
         "made_at",
         "made_tick",
@@ -41,11 +42,20 @@ class Promise:
         "timeout_s",
     )
 
-    def __init__(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> None:
+    def __init__(
+        self,
+        claim: PersistentVolumeClaim,
+        since: datetime,
+        *,
+        is_rebuild: bool = False,
+        is_left_behind: bool = False,
+    ) -> None:
         self.claim = claim
         """As it was last seen. Uid, node and class are the same for as long as the promise stands."""
         self.since = since
         self.is_rebuild = is_rebuild
+        self.is_left_behind = is_left_behind
+        """It is for what a volume takes where it was, while its claim is sent elsewhere."""
         self.named = ""
         """The object that Reserve charged it to, by uid."""
         self.pod: PodInfo | None = None
@@ -142,14 +152,14 @@ class Promises:
         return list(self._naming.get(uid, {}).values())
 
     def rebuilds_of(self, volume_name: str) -> list[Promise]:
-        """Those that wait for this volume to be elsewhere."""
+        """Those that wait for this volume to be elsewhere, where it goes and where it is."""
         return list(self._rebuilds_of.get(volume_name, {}).values())
 
     def add(self, promise: Promise) -> None:
         self._by_claim[promise.key] = promise
         _file(self._of_class, promise.class_name, promise)
         _file(self._at_node, promise.node_name, promise)
-        if promise.is_rebuild:
+        if promise.is_rebuild or promise.is_left_behind:
             _file(self._rebuilds_of, promise.claim.spec.volume_name, promise)
 
     def remove(self, promise: Promise) -> None:
@@ -158,7 +168,7 @@ class Promises:
         del self._by_claim[promise.key]
         _unfile(self._of_class, promise.class_name, promise)
         _unfile(self._at_node, promise.node_name, promise)
-        if promise.is_rebuild:
+        if promise.is_rebuild or promise.is_left_behind:
             _unfile(self._rebuilds_of, promise.claim.spec.volume_name, promise)
 
     def give_to(self, promise: Promise, pod: PodInfo | None) -> None:
