@@ -9,6 +9,7 @@ serviceaccounts_controller.go and rootcacertpublisher/publisher.go.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Final, Generic, TypeVar
 
 from tonnage import logs
@@ -78,7 +79,7 @@ def correction(found: Object, wanted: Doc) -> Doc | None:
     }
 
 
-class NamespaceObjectController(Generic[T]):
+class NamespaceObjectController(ABC, Generic[T]):
     """Keeps one object in each active namespace."""
 
     def __init__(self, context: ControllerContext, cls: type[T], name: str) -> None:
@@ -96,9 +97,9 @@ class NamespaceObjectController(Generic[T]):
         await self._informers.wait_synced()
         await self._reconciler.run()
 
+    @abstractmethod
     def wanted(self, namespace: str) -> Doc:
         """The object as it should be."""
-        raise NotImplementedError
 
     async def _reconcile(self, namespace: Key) -> float | None:
         shown = self._namespaces.get(namespace)
