@@ -7,18 +7,24 @@ with a class of its own as well as for one without; what it skips is never kept 
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 from functools import cache
 from typing import Final
 
+from tonnage import logs
+from tonnage.backoff import Backoff
 from tonnage.client.http import Client
-from tonnage.errors import NotFound
+from tonnage.clock import Clock
+from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.document import decode
 from tonnage.objects.meta import Object, RecordMeta
 from tonnage.objects.resources import RESOURCES, Resource, group_versions
 from tonnage.objects.scheme import RESOURCE_BY_HEAD
 
 _NEEDED: Final = frozenset(("list", "watch", "delete"))
+
+_log = logs.logger("tonnage.client.discovery")
 
 
 @cache
@@ -34,6 +40,17 @@ def metadata_class(resource: Resource) -> type[Object]:
 async def served_resources(client: Client) -> tuple[Resource, ...]:
     """What this server has, of all we know, that can be listed, watched and deleted. Raises TonnageError."""
     return tuple([row async for row in _served(client)])
+
+
+async def wait_for_served_resources(client: Client, *, clock: Clock, rng: random.Random) -> tuple[Resource, ...]:
+    """The same; a server that is away is waited for."""
+    backoff = Backoff(clock=clock, rng=rng)
+    while True:
+        try:
+            return await served_resources(client)
+        except TonnageError as exc:
+            _log.warning("Cannot find out what is served; it is tried again", error=exc.message)
+            await clock.sleep(backoff.next_s())
 
 
 async def _served(client: Client) -> AsyncIterator[Resource]:

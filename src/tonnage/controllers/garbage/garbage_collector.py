@@ -21,14 +21,13 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage import logs
-from tonnage.backoff import Backoff
 from tonnage.client.cache import Cache
-from tonnage.client.metadata_only import metadata_class, served_resources
+from tonnage.client.metadata_only import metadata_class, wait_for_served_resources
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.dependency_graph import FOREGROUND, ORPHAN, DependencyGraph, Item
 from tonnage.controllers.garbage.garbage_rules import Delete, OwnerState, decide
-from tonnage.errors import NotFound, TonnageError
+from tonnage.errors import NotFound
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import (
@@ -99,23 +98,13 @@ class GarbageCollector:
         """Collect until cancelled. Nothing is processed before every informer is synced."""
         whole = {resource_of(cls): cls for cls in SHARED}
         followed = []
-        for resource in await self._discover():
+        for resource in await wait_for_served_resources(self._client, clock=self._clock, rng=self._rng):
             if resource.plural not in _IGNORED:
                 followed.append(self._follow(resource, whole.get(resource) or metadata_class(resource)))
         await self._informers.wait_synced()
         self.start_processing()
         _log.info("In step", kinds=len(followed), objects=len(self.graph))
         await self._reconciler.run()
-
-    async def _discover(self) -> tuple[Resource, ...]:
-        """The kinds that are served; a server that is away is waited for."""
-        backoff = Backoff(clock=self._clock, rng=self._rng)
-        while True:
-            try:
-                return await served_resources(self._client)
-            except TonnageError as exc:
-                _log.warning("Cannot find out what is served; it is tried again", error=exc.message)
-                await self._clock.sleep(backoff.next_s())
 
     def start_processing(self) -> None:
         """The graph is complete: process what may need it, and from now on whatever changes."""

@@ -13,13 +13,12 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage import logs
-from tonnage.backoff import Backoff
-from tonnage.client.metadata_only import metadata_class, served_resources
+from tonnage.client.metadata_only import metadata_class, wait_for_served_resources
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.documents.quota.charging import is_same_status, recounted
 from tonnage.documents.quota.usage import is_counted, names_for
-from tonnage.errors import NotFound, TonnageError
+from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, ResourceQuota, Service
 from tonnage.objects.document import Doc, same
 from tonnage.objects.meta import Key, Object
@@ -53,7 +52,9 @@ class ResourceQuotaController:
 
     async def run(self) -> None:
         """Count until cancelled. Nothing is counted before every informer is synced."""
-        self._counted = tuple(filter(is_counted, await self._discover()))
+        self._counted = tuple(
+            filter(is_counted, await wait_for_served_resources(self._client, clock=self._clock, rng=self._rng))
+        )
         whole = {resource_of(cls): cls for cls in _WHOLE}
         for resource in self._counted:
             if resource != _QUOTAS:
@@ -64,16 +65,6 @@ class ResourceQuotaController:
         for namespace in self._limited:  # what went while nobody counted
             self._reconciler.add(namespace)
         await self._reconciler.run()
-
-    async def _discover(self) -> tuple[Resource, ...]:
-        """The kinds that are served; a server that is away is waited for."""
-        backoff = Backoff(clock=self._clock, rng=self._rng)
-        while True:
-            try:
-                return await served_resources(self._client)
-            except TonnageError as exc:
-                _log.warning("Cannot find out what is served; it is tried again", error=exc.message)
-                await self._clock.sleep(backoff.next_s())
 
     def _quota_added(self, quota: Object) -> None:
         self._limited[quota.namespace] = self._limited.get(quota.namespace, 0) + 1
