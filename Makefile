@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 UNIT_TESTS := tests/unit tests/parity tests/properties $(filter-out %/test_examples_run.py,$(wildcard tests/test_*.py))
 
-.PHONY: help setup test test-unit test-all check fix package proto demo perf ci
+.PHONY: help setup test test-unit test-all soak check fix package proto demo perf ci
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -19,6 +19,11 @@ test: setup  ## the fast suite (a few minutes on two cores)
 
 test-all: setup  ## the slow ones as well
 	$(PY) -m pytest -n 2
+
+MINUTES ?= 60
+
+soak: setup  ## a cluster under load, faults and restarts for MINUTES=60; prints what it used
+	SOAK_MINUTES=$(MINUTES) $(PY) -m pytest -s tests/e2e/test_soak.py
 
 check: setup  ## format, lint, types (src and tests), layers
 	$(PY) -m ruff format --check .

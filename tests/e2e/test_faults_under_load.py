@@ -10,32 +10,20 @@ import asyncio
 import random
 import signal
 import tempfile
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fault_load import Load
 from fault_weather import PROGRAMS, Faults, Keepsakes, Killer
+from storm import FLAGS, POOLS, problems_at_rest, until_over, watch
 
 from tonnage.client.config import kubeconfig
-from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.faults import FaultFile
-from tonnage.testing.cluster_laws import EMPTY, LAWS, SAFETY, Law, problems_of
+from tonnage.testing.cluster_laws import EMPTY, LAWS
 from tonnage.testing.cluster_sight import look
 from tonnage.testing.processes import Up, start_up
-
-GI = 1 << 30
-POOLS = {
-    "node-1": (40 * GI, 40 * GI, 40 * GI),
-    "node-2": (40 * GI, 40 * GI, 40 * GI),
-    "node-3": (40 * GI, 40 * GI, 40 * GI),
-    "node-4": (60 * GI, 20 * GI),
-}
-FLAGS = ("--nodes", "4", "--pools", "3x40Gi", "--pools", "node-4=60Gi,20Gi", "--max-volumes", "32", "--classes", "2")
 
 
 @dataclass(frozen=True)
@@ -117,42 +105,3 @@ def kill_and_start_again(up: Up) -> None:
     """The supervisor dies as well, and with it all that it started; the next one finds the port and the folder."""
     assert up.stop(signal.SIGKILL) == -signal.SIGKILL
     up.process = start_up(up.folder, "--secure-port", up.url.rpartition(":")[2]).process
-
-
-async def until_over(lasts_s: float, *works: Coroutine[Any, Any, None]) -> None:
-    """Run these side by side for so long; one that fails ends the storm with its error."""
-    tasks = [asyncio.create_task(work) for work in works]
-    await asyncio.wait(tasks, timeout=lasts_s, return_when=asyncio.FIRST_EXCEPTION)
-    for task in tasks:
-        task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def watch(up: Up, client: Client, keepsakes: Keepsakes, broken: set[str]) -> None:
-    """Look again and again at what must never happen."""
-    while True:
-        with suppress(Disconnected):
-            sight = await look(client, up.folder, POOLS)
-            broken.update(problems_of(sight, SAFETY))
-            keepsakes.leave(sight)
-        await asyncio.sleep(0.5)
-
-
-async def problems_at_rest(
-    up: Up, client: Client, laws: Sequence[Law], within_s: float, meanwhile: Callable[[], Awaitable[None]] | None = None
-) -> list[str]:
-    """Nothing, or the problems that are still there at the end of our patience."""
-    loop = asyncio.get_running_loop()
-    give_up_at = loop.time() + within_s
-    while True:
-        if meanwhile is not None:
-            await meanwhile()
-        try:
-            problems = problems_of(await look(client, up.folder, POOLS), laws)
-        except Disconnected as exc:
-            problems = [exc.message]
-        if not problems or loop.time() > give_up_at:
-            return problems
-        await asyncio.sleep(0.5)

@@ -26,10 +26,11 @@ from tonnage.clock import Clock
 from tonnage.deadline import within
 from tonnage.errors import TonnageError
 from tonnage.plane import forkserver
+from tonnage.plane.log_files import bound_log
 
 _STOP_GRACE_S = 10.0
 _FORKSERVER_LOG = "forkserver.log"
-_OLD_LOG_BYTES = 10 << 20
+_LOOK_AT_LOGS_EVERY_S = 10.0
 
 _log = logs.logger("tonnage.up")
 
@@ -68,6 +69,7 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._forkserver: asyncio.subprocess.Process | None = None
         self._listener: asyncio.Task[None] | None = None
+        self._log_keeper: asyncio.Task[None] | None = None
         self._restarts: set[asyncio.Task[None]] = set()
         self.is_broken = asyncio.Event()
         """The forkserver itself is gone: nothing can be started any more."""
@@ -86,6 +88,7 @@ class Supervisor:
                 pass_fds=(lock,),
             )  # fmt: skip
         self._listener = asyncio.create_task(self._listen())
+        self._log_keeper = asyncio.create_task(self._bound_logs())
 
     def __getitem__(self, name: str) -> Child:
         return self._children[name]
@@ -93,9 +96,6 @@ class Supervisor:
     def start(self, name: str, args: Sequence[str]) -> Child:
         """Ask for a program. It is kept running until it is stopped."""
         log = self._logs / f"{name}.log"
-        with suppress(FileNotFoundError):
-            if log.stat().st_size > _OLD_LOG_BYTES:
-                log.replace(log.with_suffix(".log.old"))
         backoff = Backoff(clock=self._clock, rng=self._rng, first_s=0.2, max_s=10.0, jitter=0.5, reset_after_s=30.0)
         child = self._children[name] = Child(name, list(args), log, backoff)
         self._ask_for(child)
@@ -147,6 +147,8 @@ class Supervisor:
             child.is_wanted = False
         for task in self._restarts:
             task.cancel()
+        if self._log_keeper is not None:
+            self._log_keeper.cancel()
         if self._forkserver is not None:
             assert self._forkserver.stdin is not None
             self._forkserver.stdin.close()
@@ -189,6 +191,14 @@ class Supervisor:
             else:
                 self._ended(self._children[message["ended"]], message["code"])
         self.is_broken.set()
+
+    async def _bound_logs(self) -> None:
+        """Programs run for weeks, and one that meets the same error again and again must not fill the disk."""
+        while True:
+            for log in (self._logs / _FORKSERVER_LOG, *(child.log for child in self._children.values())):
+                with suppress(OSError):
+                    bound_log(log)
+            await self._clock.sleep(_LOOK_AT_LOGS_EVERY_S)
 
     def _ended(self, child: Child, code: int) -> None:
         child.pid, child.last_code = 0, code

@@ -1,0 +1,108 @@
+"""A cluster that runs for long, under load, with faults and restarts: what it uses levels off.
+
+    make soak MINUTES=60          prints the figures of the run
+
+In the first half programs are killed now and then; in the second they must last, so that what grows with a program's
+age is seen. All the while people work on the cluster and faults come and go. At the end it comes to rest by the same
+laws as after a storm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import tempfile
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fault_load import Load
+from fault_weather import PROGRAMS, Faults, Keepsakes, Killer
+from levels import MI, Meter, rising
+from rich.console import Console
+from storm import FLAGS, POOLS, problems_at_rest, until_over, watch
+
+from tonnage.client.config import kubeconfig
+from tonnage.client.http import Client
+from tonnage.faults import FaultFile
+from tonnage.testing.cluster_laws import EMPTY, LAWS
+from tonnage.testing.processes import Up, start_up
+
+MINUTES = float(os.environ.get("SOAK_MINUTES", "1"))
+SEED = int(os.environ.get("SOAK_SEED", "1"))
+RESTARTS_OF_EACH = 2
+LOOKS = 240
+REST_WITHIN_S = 180.0
+
+
+def test_a_quantity_that_grows_with_time_is_found_and_one_that_levels_off_is_not():
+    grows = [(float(at), float(at * MI)) for at in range(100)]
+    level = [(float(at), float(min(at, 20) * MI)) for at in range(100)]
+    found = rising({("memory", "scheduler"): grows, ("memory", "node"): level}, 100.0)
+    assert found == ["memory of scheduler rose from 74.0 MB to 99.0 MB"]
+
+
+@pytest.mark.slow
+async def test_what_a_cluster_uses_levels_off():
+    lasts_s = MINUTES * 60
+    with tempfile.TemporaryDirectory(prefix="t") as name:
+        up = await asyncio.to_thread(start_up, Path(name) / "c", *FLAGS)
+        meter = Meter(up.folder, PROGRAMS)
+        try:
+            async with Client.connect(kubeconfig.load(up.kubeconfig)) as client:
+                restarts = await soak(up, client, meter, lasts_s)
+        finally:
+            await asyncio.to_thread(up.stop)
+    Console(width=120).print(meter.table(lasts_s))
+    print(f"{MINUTES:g} minutes, seed {SEED}, {restarts} restarts")
+    assert rising(meter.samples, lasts_s) == []
+
+
+async def soak(up: Up, client: Client, meter: Meter, lasts_s: float) -> int:
+    """Everything at once for so long, then the rest; how many programs were killed or stopped."""
+    file = FaultFile(up.folder / "faults.json")
+    load = Load(client, random.Random(f"load {SEED}"), list(POOLS))
+    pause_s = lasts_s / 2 / len(PROGRAMS) / RESTARTS_OF_EACH
+    killer = Killer(up, random.Random(f"kills {SEED}"), (pause_s / 2, pause_s))
+    faults = Faults(file, random.Random(f"faults {SEED}"), list(POOLS))
+    keepsakes, broken = Keepsakes(), set[str]()
+    await load.open()
+    people = asyncio.create_task(load.work())
+    try:
+        await until_over(
+            lasts_s,
+            for_so_long(lasts_s / 2, killer.work()),
+            faults.work(),
+            watch(up, client, keepsakes, broken),
+            measured(meter, lasts_s / LOOKS),
+        )
+    finally:
+        load.is_over = True
+        file.clear()
+        await people
+    assert not broken
+    await load.end_of_storm()
+    assert await problems_at_rest(up, client, LAWS, REST_WITHIN_S, load.tidy) == []
+    await load.delete_everything()
+    assert await problems_at_rest(up, client, EMPTY, REST_WITHIN_S) == []
+    print(f"asked for: {dict(load.done)}; faults: {dict(faults.played)}; {len(keepsakes)} volumes kept their word")
+    return killer.kills.total() + killer.hangs.total()
+
+
+async def for_so_long(lasts_s: float, work: Coroutine[Any, Any, None]) -> None:
+    """Do this for a part of the time, and nothing afterwards."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(lasts_s):
+            await work
+    await asyncio.Event().wait()
+
+
+async def measured(meter: Meter, every_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+    while True:
+        await asyncio.to_thread(meter.look, loop.time() - began_at)
+        await asyncio.sleep(every_s)
