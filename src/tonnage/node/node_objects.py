@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tonnage import __version__
-from tonnage.client.owner_references import owner_ref
 from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.node.settings import KUBELET_VERSION, NodeSettings, architecture
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Node, NodeCondition
 from tonnage.objects.document import Doc
+from tonnage.objects.templates.owner_references import owner_ref
 from tonnage.objects.topology_labels import HOSTNAME
 from tonnage.quantity import Quantity
 

@@ -22,7 +22,6 @@ from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Transport
 from tonnage.clock import SystemClock
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.daemon_pods import target_node
 from tonnage.controllers.workloads.daemon_sets import DaemonSetController
 from tonnage.controllers.workloads.deployments import DeploymentController
 from tonnage.controllers.workloads.disruption import DisruptionController
@@ -32,6 +31,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, StatefulSet
 from tonnage.objects.core_v1 import Event, Pod
 from tonnage.objects.document import Doc
+from tonnage.objects.templates.daemon_pods import target_node
 from tonnage.testing.eventually import eventually_async
 
 _PATIENCE_S: Final = 20.0

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from tonnage import logs
 from tonnage.client.indexer import Indexer
-from tonnage.client.owner_references import controller_ref
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.event_deduplication import DeduplicatingRecorder
 from tonnage.controllers.index_functions import claims_of_pod
 from tonnage.errors import AlreadyExists, TonnageError
-from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
-from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
+from tonnage.objects.templates.ephemeral_claims import claim_for
 
 _log = logs.logger("tonnage.ephemeral-claims")
 
@@ -80,21 +78,3 @@ class EphemeralVolumeController:
     def _claim_deleted(self, claim: PersistentVolumeClaim) -> None:
         for pod in self._pods_of(claim.key):
             self._pod_added(pod)
-
-
-def claim_for(pod: Pod, volume: Volume) -> Doc:
-    """The claim of an ephemeral volume: the template's spec, labels and annotations, and the pod as its owner."""
-    template = volume.ephemeral.volume_claim_template if volume.ephemeral is not None else {}
-    said = template.get("metadata") or {}
-    metadata: Doc = {
-        "name": volume.claim_name(pod.name),
-        "namespace": pod.namespace,
-        "ownerReferences": [to_doc(controller_ref(pod))],
-        **{part: dict(said[part]) for part in ("annotations", "labels") if said.get(part)},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": metadata,
-        "spec": dict(template.get("spec") or {}),
-    }

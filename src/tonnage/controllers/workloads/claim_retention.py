@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tonnage.client.owner_references import controller_ref, refers_to
-from tonnage.controllers.workloads.stateful_identity import ordinal_of, ordinals
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object, OwnerReference
+from tonnage.objects.templates.owner_references import controller_ref, refers_to
+from tonnage.objects.templates.stateful_identity import ordinal_of, ordinals
 
 
 def owners_at_creation(owner: StatefulSet) -> tuple[OwnerReference, ...]:

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tonnage.client.owner_references import controller_ref
-from tonnage.controllers.workloads.pod_templates import REVISION_HASH, revision_hash
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, StatefulSet
 from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc, dig, same
+from tonnage.objects.templates.owner_references import controller_ref
+from tonnage.objects.templates.pod_templates import REVISION_HASH, revision_hash
 
 Versioned = StatefulSet | DaemonSet
 """What keeps its history in ControllerRevisions."""

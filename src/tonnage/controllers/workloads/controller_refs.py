@@ -16,7 +16,6 @@ from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.indexer import Indexer
-from tonnage.client.owner_references import controller_ref
 from tonnage.client.reconciler import Reconciler
 from tonnage.errors import Conflict, Invalid, NotFound
 from tonnage.objects import scheme
@@ -24,6 +23,7 @@ from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.selectors import LabelSelector, selects
+from tonnage.objects.templates.owner_references import controller_ref
 
 T = TypeVar("T", bound=Object)
 Owner = TypeVar("Owner", bound=Object)

@@ -18,9 +18,9 @@ from datetime import datetime
 from typing import Final
 
 from tonnage.controllers.workloads.availability import is_available, is_ready, scaled_value
-from tonnage.controllers.workloads.daemon_pods import NodeEligibility, is_updated, target_node
 from tonnage.objects.apps_v1 import DaemonSet, DaemonSetStatus
 from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.templates.daemon_pods import NodeEligibility, is_updated, target_node
 
 BURST_REPLICAS: Final = 250
 """How many pods of one set are made, and how many deleted, in one round."""

@@ -19,7 +19,6 @@ from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import controller_history
 from tonnage.controllers.workloads.availability import earliest, next_check_s
 from tonnage.controllers.workloads.controller_refs import claim_objects
-from tonnage.controllers.workloads.daemon_pods import daemon_pod, target_node
 from tonnage.controllers.workloads.daemon_set_plan import (
     DaemonPlan,
     ObservedDaemons,
@@ -29,13 +28,14 @@ from tonnage.controllers.workloads.daemon_set_plan import (
 )
 from tonnage.controllers.workloads.history_control import HistoryControl
 from tonnage.controllers.workloads.pod_control import PodControl, slow_start
-from tonnage.controllers.workloads.pod_templates import REVISION_HASH
 from tonnage.controllers.workloads.status_writes import write_status
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.selectors import selects
+from tonnage.objects.templates.daemon_pods import daemon_pod, target_node
+from tonnage.objects.templates.pod_templates import REVISION_HASH
 
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 900.0
 """Between deletions of failed pods of one set on one node, as upstream."""

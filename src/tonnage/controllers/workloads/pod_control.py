@@ -16,12 +16,12 @@ from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
 from tonnage.controllers.workloads.expectations import Expectations, is_in_doubt
-from tonnage.controllers.workloads.pod_templates import generated_name
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
+from tonnage.objects.templates.pod_templates import generated_name
 
 _FIRST_BATCH: Final = 1
 _NAME_TRIES: Final = 8

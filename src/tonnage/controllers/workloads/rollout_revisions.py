@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tonnage.client.owner_references import controller_ref
-from tonnage.controllers.workloads.pod_templates import template_hash
 from tonnage.controllers.workloads.rollout import (
     DESIRED_REPLICAS,
     MAX_REPLICAS,
@@ -22,6 +20,8 @@ from tonnage.controllers.workloads.rollout import (
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet
 from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc, copy
+from tonnage.objects.templates.owner_references import controller_ref
+from tonnage.objects.templates.pod_templates import template_hash
 
 REVISION: Final = "deployment.kubernetes.io/revision"
 REVISION_HISTORY: Final = "deployment.kubernetes.io/revision-history"

@@ -14,7 +14,13 @@ from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
 from tonnage.controllers.workloads import claim_retention
 from tonnage.controllers.workloads.expectations import Expectations
-from tonnage.controllers.workloads.stateful_identity import (
+from tonnage.errors import AlreadyExists, NotFound, TonnageError
+from tonnage.objects import codec
+from tonnage.objects.apps_v1 import StatefulSet
+from tonnage.objects.codec import to_doc
+from tonnage.objects.core_v1 import ObjectReference, PersistentVolumeClaim, Pod
+from tonnage.objects.document import Doc
+from tonnage.objects.templates.stateful_identity import (
     claim_names,
     claims_for,
     has_identity,
@@ -23,12 +29,6 @@ from tonnage.controllers.workloads.stateful_identity import (
     pod_for,
     pod_name,
 )
-from tonnage.errors import AlreadyExists, NotFound, TonnageError
-from tonnage.objects import codec
-from tonnage.objects.apps_v1 import StatefulSet
-from tonnage.objects.codec import to_doc
-from tonnage.objects.core_v1 import ObjectReference, PersistentVolumeClaim, Pod
-from tonnage.objects.document import Doc
 
 
 class ClaimTerminating(TonnageError):

@@ -20,14 +20,6 @@ from tonnage.controllers.workloads import claim_retention, controller_history
 from tonnage.controllers.workloads.availability import earliest, next_check_s
 from tonnage.controllers.workloads.controller_refs import claim_objects
 from tonnage.controllers.workloads.history_control import HistoryControl
-from tonnage.controllers.workloads.stateful_identity import (
-    claim_names,
-    is_member,
-    ordinal_of,
-    ordinals,
-    pod_name,
-    revision_of,
-)
 from tonnage.controllers.workloads.stateful_pod_control import StatefulPodControl
 from tonnage.controllers.workloads.stateful_set_plan import (
     Create,
@@ -45,6 +37,14 @@ from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.selectors import selects
+from tonnage.objects.templates.stateful_identity import (
+    claim_names,
+    is_member,
+    ordinal_of,
+    ordinals,
+    pod_name,
+    revision_of,
+)
 
 _log = logs.logger("tonnage.controllers.stateful-sets")
 

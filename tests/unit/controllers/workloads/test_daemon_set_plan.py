@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tonnage.controllers.workloads.daemon_pods import daemon_pod, is_updated, target_node, tolerations
 from tonnage.controllers.workloads.daemon_set_plan import (
     DaemonPlan,
     ObservedDaemons,
@@ -17,6 +16,7 @@ from tonnage.controllers.workloads.daemon_set_plan import (
 from tonnage.objects.apps_v1 import DaemonSet
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.templates.daemon_pods import daemon_pod, is_updated, target_node, tolerations
 from tonnage.testing.builders import node
 from tonnage.testing.workload_builders import LABELS, NOW, a_pod, daemon_set
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tonnage.controllers.workloads.pod_templates import REVISION_HASH, pod_from_template
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc, copy
+from tonnage.objects.templates.pod_templates import REVISION_HASH, pod_from_template
 
 POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"

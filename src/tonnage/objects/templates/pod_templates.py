@@ -13,12 +13,12 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tonnage.client.owner_references import controller_ref
 from tonnage.fnv import fnv1, fnv1a
 from tonnage.objects import codec
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.meta import Object
 from tonnage.objects.names import dns_subdomain
+from tonnage.objects.templates.owner_references import controller_ref
 
 REVISION_HASH: Final = "controller-revision-hash"
 """The label by which pods and ControllerRevisions say of which revision they are."""

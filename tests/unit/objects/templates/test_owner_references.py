@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tonnage.client.owner_references import controller_ref, owner_ref, refers_to
 from tonnage.objects.codec import to_doc
+from tonnage.objects.templates.owner_references import controller_ref, owner_ref, refers_to
 from tonnage.testing.workload_builders import replica_set, stateful_set
 
 WEB = replica_set("web")

@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tonnage.controllers.workloads.pod_templates import REVISION_HASH, pod_from_template
 from tonnage.objects import codec
 from tonnage.objects.apps_v1 import DaemonSet
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.node_selectors import NODE_NAME_FIELD, RequiredNodeAffinity, required_node_affinity
 from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE, Toleration, find_untolerated
+from tonnage.objects.templates.pod_templates import REVISION_HASH, pod_from_template
 
 TEMPLATE_GENERATION: Final = "pod-template-generation"
 """The label of pods that an API long gone told apart by it; still written, as upstream does."""

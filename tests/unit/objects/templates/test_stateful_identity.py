@@ -13,9 +13,9 @@ from tonnage.controllers.workloads.controller_history import (
     template_of,
     wanted,
 )
-from tonnage.controllers.workloads.stateful_identity import claims_for, is_member, ordinal_of, pod_for
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
 from tonnage.objects.codec import convert
+from tonnage.objects.templates.stateful_identity import claims_for, is_member, ordinal_of, pod_for
 from tonnage.testing.workload_builders import a_pod, ago, stateful_set, template
 
 
