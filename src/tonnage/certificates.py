@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tonnage.errors import TonnageError
-from tonnage.private_files import write_private
+from tonnage.private_files import own_folder, read_own, require_own_file, write_private
 
 _CA_DAYS = 3650
 _SERVING_DAYS = 365
@@ -42,24 +42,29 @@ class Identity:
 
 
 def ensure_identity(folder: Path, hosts: tuple[str, ...], now: datetime) -> Identity:
-    """The CA and a serving certificate for these names and addresses, made or renewed where needed."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """The CA and a serving certificate for these names and addresses, made or renewed where needed.
+
+    Raises NotOurs for a folder, key or certificate that others own or can write to.
+    """
+    own_folder(folder)
     ca_cert_path, ca_key_path = folder / "ca.crt", folder / "ca.key"
     cert_path, key_path = folder / "apiserver.crt", folder / "apiserver.key"
+    for path in (ca_cert_path, ca_key_path, cert_path, key_path):
+        require_own_file(path)  # a key that somebody else planted is known to somebody else
     if not (ca_cert_path.exists() and ca_key_path.exists()):
         key = ec.generate_private_key(ec.SECP256R1())
         write_private(ca_key_path, _key_pem(key))
         write_private(ca_cert_path, _ca(key, now).public_bytes(serialization.Encoding.PEM))
         cert_path.unlink(missing_ok=True)
-    ca = x509.load_pem_x509_certificate(ca_cert_path.read_bytes())
+    ca = x509.load_pem_x509_certificate(read_own(ca_cert_path))
     if not _still_good(cert_path, key_path, ca, hosts, now):
-        ca_key = serialization.load_pem_private_key(ca_key_path.read_bytes(), password=None)
+        ca_key = serialization.load_pem_private_key(read_own(ca_key_path), password=None)
         if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
             raise TonnageError(f"{ca_key_path} is not an elliptic-curve key", hint=f"remove {folder} to make a new CA")
         key = ec.generate_private_key(ec.SECP256R1())
         write_private(key_path, _key_pem(key))
         write_private(cert_path, _serving(key, ca, ca_key, hosts, now).public_bytes(serialization.Encoding.PEM))
-    return Identity(ca_cert_path.read_bytes(), cert_path, key_path)
+    return Identity(read_own(ca_cert_path), cert_path, key_path)
 
 
 def _ca(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
@@ -129,7 +134,7 @@ def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_
 def _still_good(cert_path: Path, key_path: Path, ca: x509.Certificate, hosts: tuple[str, ...], now: datetime) -> bool:
     if not (cert_path.exists() and key_path.exists()):
         return False
-    cert = x509.load_pem_x509_certificate(cert_path.read_bytes())
+    cert = x509.load_pem_x509_certificate(read_own(cert_path))
     names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     covered = all(_general_name(host) in names for host in hosts)
     return covered and cert.issuer == ca.subject and now + _RENEW_BEFORE < cert.not_valid_after_utc

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import TonnageError
-from tonnage.private_files import write_private
+from tonnage.private_files import read_given, write_private
 
 ENDPOINTS_FILE_NAME: Final = "endpoints.json"
 
@@ -43,7 +43,7 @@ def read_endpoints(folder: Path) -> dict[str, Endpoint]:
     """The programs' endpoints by name; none when there is no such file. Raises TonnageError for a broken one."""
     path = folder / ENDPOINTS_FILE_NAME
     try:
-        told: Any = json.loads(path.read_bytes())
+        told: Any = json.loads(read_given(path))
         return {name: _endpoint(folder, entry) for name, entry in told.items()}
     except FileNotFoundError:
         return {}
@@ -58,6 +58,6 @@ def _endpoint(folder: Path, entry: Any) -> Endpoint:
     if not isinstance(url, str):
         raise TypeError("url is no text")
     try:
-        return Endpoint(url, (folder / authority).read_bytes() if authority else b"")
+        return Endpoint(url, read_given(folder / authority) if authority else b"")
     except FileNotFoundError:  # it comes with the program, which may not have started yet
         return Endpoint(url)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import TonnageError
-from tonnage.private_files import write_private
+from tonnage.private_files import NotOurs, open_lock, read_given, write_private
 
 FAULT_FILE_NAME: Final = "faults.json"
 """The faults of a cluster, in its data folder."""
@@ -153,7 +153,7 @@ def _others(held: Iterable[Fault], fault: Fault) -> Iterator[Fault]:
 @contextmanager
 def _turn(lock: Path) -> Iterator[None]:
     """Writers wait for one another; the kernel lets go of a lock whose holder was killed."""
-    held = os.open(lock, os.O_WRONLY | os.O_CREAT, 0o600)
+    held = open_lock(lock)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
@@ -167,12 +167,14 @@ def _write(path: Path, faults: Iterable[Fault]) -> None:
 
 def _read(path: Path) -> tuple[Fault, ...]:
     try:
-        entries = json.loads(path.read_text())
+        entries = json.loads(read_given(path))
         if not isinstance(entries, list):
             raise ValueError("it is no list")
         return tuple(_fault_of(entry) for entry in entries)
     except (ValueError, TypeError) as exc:
         problem = str(exc)
+    except NotOurs as exc:
+        raise InvalidFault(exc.message, hint=exc.hint) from exc
     except InvalidFault as exc:
         problem = exc.message
     raise InvalidFault(f"{path} holds no list of faults: {problem}", hint="remove it, or use `tonnage fault`")

@@ -1,17 +1,254 @@
-"""Files that are for their owner alone (mode 0600) and never half written: keys, tokens, records of what was done."""
+"""Files and folders that are ours alone: keys, tokens, records, locks, logs. What others planted is never used.
+
+    own_folder(data_dir)                      made if it is not there; ours, a folder, closed to other writers
+    read_own(data_dir / "token")              ours, a plain file, no link, closed to other writers
+    write_private(data_dir / "token", b"…")   mode 0600, whole or not at all
+    open_lock(data_dir / "lock")              a descriptor to lock; nothing that a link points to is touched
+    read_given(token_file)                    what a user names: links are followed, the file is ours or root's
+
+Everything is judged on the descriptor that is used afterwards (`O_NOFOLLOW`, `fstat`), never by looking first and
+opening then. What is judged is the last part of a path: `/var` may be a link, and so may a home. Whoever can rename
+what stands above our folder can put another one in its place, which then is not ours and is refused.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
+from typing import Final
+
+from tonnage.errors import TonnageError
+
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_ROOT: Final = 0
+_CHUNK_BYTES: Final = 1 << 20
+_KINDS: Final = {
+    stat.S_IFREG: "a plain file",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a pipe",
+}
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file with mode 0600, whole or not at all; a reader finds the old content or the new."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)
+class NotOurs(TonnageError):
+    """A file or folder that somebody else owns, can change, or put where ours belongs. It was not touched."""
+
+    def __init__(self, path: Path, problem: str, *, hint: str | None = None) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path} {problem}", hint=hint)
+
+
+def own_folder(path: Path, *, mode: int = 0o700) -> Path:
+    """Make a folder if it is not there, with those above it, and see to it that it is ours alone to write to.
+
+    Raises NotOurs for a link, another's folder, or one with contents that others can write to: they may have planted
+    them. One that is empty is closed to them instead: so begins a folder made with a umask of 002. OSError as it comes.
+    """
+    try:
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+    except FileExistsError:
+        if not path.is_symlink():
+            raise
+    require_own_folder(path)
+    return path
+
+
+def require_own_folder(path: Path) -> None:
+    """See to it that a folder is ours alone to write to. Raises as `own_folder` does, FileNotFoundError without one."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as exc:
+        # What others own is told as that, whatever the kernel says first: it may be closed to us as well.
+        found = path.lstat()
+        _require_owner(path, found)
+        if stat.S_ISLNK(found.st_mode):
+            raise NotOurs(
+                path, "is a symbolic link, not a folder", hint=f"name the folder itself: {path.resolve()}"
+            ) from exc
+        raise
+    try:
+        found = os.fstat(fd)
+        _require_owner(path, found)
+        if found.st_mode & _OTHERS_WRITE:
+            permissions = stat.S_IMODE(found.st_mode)
+            if _is_empty(fd):
+                os.fchmod(fd, permissions & ~_OTHERS_WRITE)
+            if not _is_empty(fd):  # looked at after it was closed: nobody can have slipped something in since
+                raise NotOurs(
+                    path,
+                    f"has contents, and others can write to it (mode {permissions:04o}): they may have put them there",
+                    hint=f"if what is in it is yours: chmod go-w {path}; else name another folder",
+                )
+    finally:
+        os.close(fd)
+
+
+def open_own(path: Path, flags: int, *, mode: int = 0o600) -> int:
+    """A descriptor of a plain file of ours; no link is followed. Raises NotOurs, and OSError as it comes.
+
+    A file that `flags` would cut off is judged before it is cut.
+    """
+    cuts = flags & os.O_TRUNC
+    # O_NONBLOCK: a pipe that was planted must not hold us up.
+    try:
+        fd = os.open(path, (flags & ~os.O_TRUNC) | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+    except OSError as exc:
+        found = None if exc.errno == errno.ENOENT else _lstat(path)
+        if found is not None:
+            _require_plain(path, found)
+            _require_owner(path, found)
+        raise
+    try:
+        found = os.fstat(fd)
+        _require_plain(path, found)
+        _require_owner(path, found)
+        if flags & os.O_ACCMODE != os.O_WRONLY:  # what is only added to is not believed
+            _require_closed(path, found)
+        if cuts:
+            os.ftruncate(fd, 0)
+        os.set_blocking(fd, True)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def require_own_file(path: Path) -> None:
+    """See to it that a file, if it is there, is a plain one of ours; for what a library opens by its name."""
+    try:
+        os.close(open_own(path, os.O_RDONLY))
+    except FileNotFoundError:
+        return
+
+
+def read_own(path: Path) -> bytes:
+    """The content of a plain file of ours; no link is followed. Raises NotOurs, and OSError as it comes."""
+    return _content(open_own(path, os.O_RDONLY))
+
+
+def read_given(path: Path) -> bytes:
+    """The content of a file that a user named and that is trusted. Raises NotOurs, and OSError as it comes.
+
+    Links are followed, since secrets that Kubernetes mounts are links; what they lead to is ours or root's, and nobody
+    else can write to it.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = os.fstat(fd)
+        _require_owner(path, found, or_root=True)
+        if stat.S_ISREG(found.st_mode):
+            _require_closed(path, found)
+    except BaseException:
+        os.close(fd)
+        raise
+    return _content(fd)
+
+
+def open_lock(path: Path) -> int:
+    """A descriptor to lock, made if it is not there. Raises NotOurs, and OSError as it comes."""
+    return open_own(path, os.O_RDWR | os.O_CREAT)
+
+
+def open_log(path: Path) -> int:
+    """A descriptor that adds to a log, made if it is not there. Raises NotOurs, and OSError as it comes."""
+    return open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+
+def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Write a file with mode 0600, whole or not at all; a reader finds the old content or the new.
+
+    Raises NotOurs when what is there is a link or another's, or the folder is another's; OSError as it comes. `durable`
+    has it on disk when this returns.
+    """
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _require_owner(path.parent, os.fstat(folder), or_root=True)
+        found = _lstat(path)
+        if found is not None:
+            _require_plain(path, found)
+            _require_owner(path, found)
+        draft = f".{path.name}.{os.getpid()}"
+        fd = _new_file(folder, draft)
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.rename(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def require_place_for_socket(path: Path) -> None:
+    """See to it that a socket may be put at a path: nothing is there, or a socket of ours. Raises NotOurs.
+
+    The folder is ours or root's; others may write to it, since containers of a pod share sockets in such a folder.
+    """
+    _require_owner(path.parent, path.parent.stat(), or_root=True)
+    found = _lstat(path)
+    if found is None:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise NotOurs(
+            path, f"is {_kind(found)}, not a socket: it is not replaced", hint="name another path, or move it"
+        )
+    _require_owner(path, found)
+
+
+def _new_file(folder: int, name: str) -> int:
+    """A new file with mode 0600. One of the name is what an earlier process of our number left: it is removed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(name, flags, 0o600, dir_fd=folder)
+    except FileExistsError:
+        os.unlink(name, dir_fd=folder)
+        return os.open(name, flags, 0o600, dir_fd=folder)
+
+
+def _content(fd: int) -> bytes:
+    with os.fdopen(fd, "rb", buffering=_CHUNK_BYTES) as file:
+        return file.read()
+
+
+def _require_owner(path: Path, found: os.stat_result, *, or_root: bool = False) -> None:
+    us = os.geteuid()
+    if found.st_uid != us and not (or_root and found.st_uid == _ROOT):
+        raise NotOurs(
+            path,
+            f"belongs to somebody else (uid {found.st_uid}, and we are {us})",
+            hint="name one of your own: below your home, or made by mktemp -d",
+        )
+
+
+def _require_plain(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise NotOurs(path, f"is {_kind(found)}, not a plain file", hint="look who put it there, and remove it")
+
+
+def _require_closed(path: Path, found: os.stat_result) -> None:
+    if found.st_mode & _OTHERS_WRITE:
+        raise NotOurs(
+            path,
+            f"can be written to by others (mode {stat.S_IMODE(found.st_mode):04o})",
+            hint=f"if what is in it is yours: chmod go-w {path}",
+        )
+
+
+def _lstat(path: Path) -> os.stat_result | None:
+    try:
+        return path.lstat()
+    except FileNotFoundError:
+        return None
+
+
+def _is_empty(fd: int) -> bool:
+    with os.scandir(fd) as entries:
+        return next(entries, None) is None
+
+
+def _kind(found: os.stat_result) -> str:
+    return _KINDS.get(stat.S_IFMT(found.st_mode), "a device")

@@ -24,7 +24,7 @@ from tonnage.testing.processes import Up
 pytestmark = pytest.mark.kubectl
 
 ROOT = Path(__file__).parent.parent.parent
-FOLDER = "/tmp/t"
+FOLDER = "~/t"
 """The --data-dir of the READMEs."""
 ELIDED = "…"
 PROGRAMS = ("kubectl ", "./tonnage ", "export ")

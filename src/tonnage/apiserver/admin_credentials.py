@@ -12,24 +12,37 @@ from pathlib import Path
 import yaml
 
 from tonnage.errors import TonnageError
-from tonnage.private_files import write_private
+from tonnage.private_files import read_given, read_own, write_private
 
 
 def ensure_token(path: Path) -> str:
-    """The admin token kept in a file, made on first use."""
-    if not path.exists():
-        write_private(path, (secrets.token_urlsafe(32) + "\n").encode())
-    return read_tokens(path)[0]
+    """The admin token kept in a file, made on first use. Raises NotOurs for one that somebody else put there."""
+    try:
+        kept = read_own(path)
+    except FileNotFoundError:
+        kept = (secrets.token_urlsafe(32) + "\n").encode()
+        write_private(path, kept)
+    return _tokens(path, kept)[0]
 
 
 def read_tokens(path: Path) -> list[str]:
-    """The tokens of a file, one a line. A line in upstream's `token,user,uid` form gives its first column."""
+    """The tokens of a file, one a line. A line in upstream's `token,user,uid` form gives its first column.
+
+    Raises NotOurs for a file that others own or can write to: whoever writes a token into it is an administrator.
+    """
     try:
-        lines = path.read_text().splitlines()
+        return _tokens(path, read_given(path))
     except OSError as exc:
         raise TonnageError(
             f"cannot read the token file {path}: {exc.strerror}", hint="name a readable file with one token a line"
         ) from exc
+
+
+def _tokens(path: Path, content: bytes) -> list[str]:
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError as exc:
+        raise TonnageError(f"the token file {path} is not text: {exc}", hint="write one token a line into it") from exc
     tokens = [line.partition(",")[0].strip() for line in lines if line.strip() and not line.startswith("#")]
     if not tokens:
         raise TonnageError(f"the token file {path} holds no token", hint="write one token a line into it")

@@ -28,6 +28,7 @@ from tonnage.clock import Clock, SystemClock
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.metrics import new_registry
+from tonnage.private_files import own_folder
 from tonnage.store import Store
 
 _GRACE_S = 10.0
@@ -64,7 +65,7 @@ async def serve(
 ) -> AsyncIterator[Server]:
     """Run a server inside the block. Raises TonnageError when it cannot start, with what to do about it."""
     clock, rng = clock or SystemClock(), rng or random.SystemRandom()
-    folder = settings.data_dir
+    folder = own_folder(settings.data_dir)
     store = await Store.open(
         folder / "store", index=index_for(settings.gates, clock), keep_revisions=settings.keep_revisions
     )

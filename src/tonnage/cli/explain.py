@@ -18,6 +18,7 @@ from tonnage.cli.options import feature_gates
 from tonnage.cli.output import say, written, written_json
 from tonnage.endpoints import Endpoint, read_endpoints
 from tonnage.gates import Gates
+from tonnage.private_files import NotOurs
 from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduler.installed_plugins import foreign_plugins
 from tonnage.scheduling.configuration.configuration import Configuration
@@ -107,7 +108,11 @@ def _scheduler_of(kubeconfig_file: Path, url: str | None, ca_file: Path | None) 
         return Endpoint(url, ca_file.read_bytes() if ca_file is not None else b"")
     if ca_file is not None:
         raise click.UsageError("--scheduler-ca goes with --scheduler-endpoint")
-    return read_endpoints(kubeconfig_file.absolute().parent).get("scheduler")
+    try:
+        return read_endpoints(kubeconfig_file.absolute().parent).get("scheduler")
+    except NotOurs as exc:
+        say("warning", f"the scheduler is not asked: {exc.message}; name it with --scheduler-endpoint")
+        return None
 
 
 def say_about(state: ClusterState) -> None:

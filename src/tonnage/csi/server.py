@@ -16,6 +16,7 @@ import grpc.aio
 
 from tonnage.csi.address import socket_path, target_of
 from tonnage.errors import TonnageError
+from tonnage.private_files import NotOurs, require_place_for_socket
 
 Register = Callable[[grpc.aio.Server], None]
 """Adds a service: `lambda server: add_NodeServicer_to_server(node, server)`."""
@@ -31,7 +32,8 @@ async def served(
 ) -> AsyncIterator[str]:
     """Listen while the block runs; the address is given. Raises InvalidAddress, TonnageError when it cannot be had.
 
-    A socket file that is left over from a process that was killed is replaced, as every CSI driver does.
+    A socket file that is left over from a process that was killed is replaced, as every CSI driver does; anything else
+    in its place, and a socket of another user, is refused.
     """
     path = socket_path(address)
     beside = None if path is None else _beside(path)
@@ -40,8 +42,10 @@ async def served(
         register(server)
     ours = None
     try:
-        if path is not None:
+        if path is not None and beside is not None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for place in (path, beside):
+                require_place_for_socket(place)
         if not server.add_insecure_port(target_of(address if beside is None else f"unix:{beside}")):
             raise RuntimeError("no port")
         await server.start()
@@ -49,6 +53,9 @@ async def served(
             beside.chmod(0o600)
             ours = _identity(beside)
             beside.replace(path)
+    except NotOurs as exc:
+        await server.stop(None)
+        raise TonnageError(f"cannot listen on {address}: {exc.message}", hint=exc.hint) from exc
     except (RuntimeError, OSError) as exc:
         await server.stop(None)
         raise TonnageError(f"cannot listen on {address}: {exc}", hint=_HINT) from exc

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,7 +28,7 @@ from tonnage.csi.driver_capabilities import NodeCapabilities, get_node_capabilit
 from tonnage.deadline import within
 from tonnage.errors import TonnageError
 from tonnage.node.metrics import NodeMetrics
-from tonnage.private_files import write_private
+from tonnage.private_files import own_folder, read_own, write_private
 
 _ASK_S: Final = 5.0
 """How long a driver may take to say who it is; then it is asked again at the next poll."""
@@ -102,9 +103,9 @@ class Drivers:
         """Read which drivers were here when we last ran: one whose socket is gone by now is gone."""
         for path in sorted(self._folder.glob("*.json")):
             try:
-                said = json.loads(path.read_text())
+                said = json.loads(read_own(path))
                 name, address = str(said["driverName"]), str(said["address"])
-            except (OSError, ValueError, KeyError, TypeError) as exc:
+            except (TonnageError, OSError, ValueError, KeyError, TypeError) as exc:
                 _log.warning("A record of a driver cannot be read", path=str(path), error=str(exc))
                 continue
             if address not in self._addresses or not _exists(address):
@@ -175,9 +176,10 @@ class Drivers:
     def _record(self, name: str, address: str) -> None:
         text = json.dumps({"driverName": name, "address": address})
         path = self._folder / f"{name}.json"
-        if path.exists() and path.read_text() == text:
-            return
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+        own_folder(self._folder, mode=0o750)
+        with suppress(FileNotFoundError):
+            if read_own(path) == text.encode():
+                return
         write_private(path, text.encode())
 
 

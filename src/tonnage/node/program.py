@@ -28,6 +28,7 @@ from tonnage.node.settings import PROGRAM, NodeSettings
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
+from tonnage.private_files import own_folder
 
 _BOUND_PODS: Final = "spec.nodeName!="
 _POLL_FAULTS_S: Final = 0.25
@@ -95,6 +96,9 @@ class NodeProgram:
         csi_drivers.on_change(self._csi_driver_changed)
 
     async def __aenter__(self) -> Self:
+        """Begin. Raises NotOurs when the nodes' folders are somebody else's: pods' volumes would be, too."""
+        for folder in (self.settings.root_dir, *map(self.settings.folder, self.settings.names)):
+            own_folder(folder)
         self.informers.start()
         return self
 

@@ -14,9 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import random
-import stat
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
 
@@ -40,6 +38,7 @@ from tonnage.plane.readiness import expected_nodes, is_ready
 from tonnage.plane.settings import PlaneSettings
 from tonnage.plane.starter_objects import ensure_starter_objects
 from tonnage.plane.supervisor import Supervisor
+from tonnage.private_files import open_lock, own_folder
 
 _READY_WITHIN_S: Final = 60.0
 _LOOK_EVERY_S: Final = 0.05
@@ -104,7 +103,8 @@ class Plane:
         self.settings.save(self._asked)
         for fault in FaultFile(self.settings.faults).all():
             _log.warning("Goes wrong on request, as before", fault=fault.kind, node=fault.node or "every node")
-        _own_folder(self._sockets)
+        own_folder(self._sockets)
+        self._sockets.chmod(0o700)
         self._progress("loading")
         await self.supervisor.open(lock=self._lock)
         self._progress("starting the API server")
@@ -165,8 +165,7 @@ class Plane:
         """Have the folder to ourselves. A cluster that was killed holds it until its last program has ended."""
         folder = self.settings.data_dir
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = open_lock(own_folder(folder) / "lock")
         except OSError as exc:
             raise TonnageError(f"nothing can be kept in {folder}: {exc.strerror}") from exc
         give_up_at = self._clock.monotonic() + _LEFT_OVER_S
@@ -244,14 +243,3 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return pid > 0
-
-
-def _own_folder(folder: Path) -> None:
-    """Make a folder that is ours alone. Raises TonnageError when somebody else was there first."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found = folder.lstat()
-    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
-        raise TonnageError(
-            f"{folder} belongs to somebody else", hint="remove it, or choose a --data-dir with a shorter path"
-        )
-    folder.chmod(0o700)

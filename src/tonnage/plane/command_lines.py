@@ -10,6 +10,7 @@ from typing import Any, Final
 from tonnage.gates import Gates
 from tonnage.plane.ports import LOOPBACK
 from tonnage.plane.settings import PlaneSettings
+from tonnage.private_files import write_private
 
 PROGRAMS: Final = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
 """What runs beside the API server, in the order in which it is started."""
@@ -93,7 +94,7 @@ class CommandLines:
         path = self.settings.scheduler_config
         if path is None:
             path = self.settings.data_dir / "scheduler.yaml"
-            path.write_text(_SCHEDULER)
+            write_private(path, _SCHEDULER.encode())
         return ("--config", str(path))
 
     def _verbosity(self) -> tuple[str, ...]:

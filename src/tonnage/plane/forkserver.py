@@ -35,6 +35,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tonnage.private_files import open_log
+
 _STOP_WITHIN_S = 10.0
 _PR_SET_PDEATHSIG = 1
 """From Linux' sys/prctl.h."""
@@ -155,7 +157,7 @@ def _become(main: Callable[[], object], stdout: int, args: list[str], log: Path)
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    stderr = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    stderr = open_log(log)
     os.dup2(nothing, 0)
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)

@@ -11,6 +11,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +20,7 @@ from tonnage.csi.address import MAX_SOCKET_PATH
 from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME
 from tonnage.gates import Gates
-from tonnage.private_files import write_private
+from tonnage.private_files import read_own, require_own_folder, write_private
 
 MAX_NODES: Final = 500
 _SETTINGS_FILE: Final = "cluster.json"
@@ -78,8 +79,10 @@ class PlaneSettings:
         path = self.data_dir / _SETTINGS_FILE
         kept: Any = {}
         try:
-            if path.exists():
-                kept = json.loads(path.read_text())
+            if self.data_dir.exists():
+                require_own_folder(self.data_dir)
+                with suppress(FileNotFoundError):
+                    kept = json.loads(read_own(path))
             if not isinstance(kept, dict):
                 raise ValueError("it is no map")
         except (OSError, ValueError) as exc:

@@ -24,6 +24,7 @@ from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane.command_lines import PROGRAMS
+from tonnage.private_files import open_own, read_own, require_own_file, require_own_folder
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 
@@ -101,6 +102,7 @@ async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
     nodes: list[NodeStatus] = []
     pools: list[PoolStatus] = []
     problem = ""
+    require_own_file(data_dir / "kubeconfig")  # it may name programs to run
     try:
         async with Client.connect(
             kubeconfig.load(data_dir / "kubeconfig"), clock=clock, user_agent="tonnage-status"
@@ -115,7 +117,8 @@ async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
 def _holder(folder: Path) -> int:
     """The process that runs the cluster: it holds the lock. Raises TonnageError when nobody does."""
     try:
-        lock = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        require_own_folder(folder)
+        lock = open_own(folder / "lock", os.O_RDONLY)
     except OSError as exc:
         raise _nothing_runs(folder) from exc
     try:
@@ -134,7 +137,7 @@ def _nothing_runs(folder: Path) -> TonnageError:
 
 def _pid(file: Path) -> int | None:
     try:
-        return int(file.read_text())
+        return int(read_own(file))
     except (OSError, ValueError):
         return None
 

@@ -27,6 +27,7 @@ from tonnage.deadline import within
 from tonnage.errors import TonnageError
 from tonnage.plane import forkserver
 from tonnage.plane.log_files import bound_log
+from tonnage.private_files import open_log, own_folder, write_private
 
 _STOP_GRACE_S = 10.0
 _FORKSERVER_LOG = "forkserver.log"
@@ -76,11 +77,11 @@ class Supervisor:
 
     async def open(self, *, lock: int) -> None:
         """Start the forkserver. It holds `lock` (a file descriptor) as well: until the last child has ended."""
-        self._logs.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        own_folder(self._logs)
+        own_folder(self._run_dir)
         # One thread, also in the arithmetic: a process with threads is not to be forked.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        with (self._logs / _FORKSERVER_LOG).open("ab") as log:
+        with os.fdopen(open_log(self._logs / _FORKSERVER_LOG), "ab") as log:
             self._forkserver = await asyncio.create_subprocess_exec(
                 *forkserver.command(),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, env=environment,
@@ -182,7 +183,7 @@ class Supervisor:
             if "started" in message:
                 child = self._children[message["started"]]
                 child.pid = message["pid"]
-                self._pid_file(child).write_text(f"{child.pid}\n")
+                write_private(self._pid_file(child), f"{child.pid}\n".encode(), durable=False)
             elif "printed" in message:
                 child = self._children[message["printed"]]
                 child.last_line = message["line"]

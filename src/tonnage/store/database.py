@@ -13,6 +13,7 @@ import sqlite3
 from importlib import resources
 from pathlib import Path
 
+from tonnage.private_files import open_own, require_own_file
 from tonnage.store.errors import (
     StoreCorrupt,
     StoreError,
@@ -27,6 +28,8 @@ from tonnage.store.errors import (
 
 APPLICATION_ID = 0x544F4E4E  # "TONN", in bytes 68..71 of the file, where file(1) looks too
 SCHEMA_VERSION = 1
+_BESIDE = ("-wal", "-shm", "-journal")
+"""Files that SQLite opens by their names: what stands in them becomes part of the database."""
 
 
 def open_writer(path: Path, *, max_pages: int | None) -> sqlite3.Connection:
@@ -36,7 +39,9 @@ def open_writer(path: Path, *, max_pages: int | None) -> sqlite3.Connection:
     StoreError when the file is not ours to open, and sqlite3.Error and OSError as they come.
     """
     # SQLite would create the file by the umask; its -wal and -shm files take over the mode they find here.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    os.close(open_own(path, os.O_RDWR | os.O_CREAT))
+    for suffix in _BESIDE:
+        require_own_file(path.with_name(path.name + suffix))
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         is_new = _judge(connection, path)

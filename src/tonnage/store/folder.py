@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from tonnage.private_files import own_folder
 from tonnage.store.database import sync_directory, translated
 from tonnage.store.lock import FolderLock
 from tonnage.store.log import Index, Log
@@ -35,7 +36,7 @@ class OpenFolder(NamedTuple):
 
 
 def open_folder(folder: Path, index: Index, max_pages: int | None) -> OpenFolder:
-    """Make the folder if it is not there, take it, and load what it holds. Raises StoreError."""
+    """Make the folder if it is not there, take it, and load what it holds. Raises StoreError, NotOurs."""
     try:
         _make_directory(folder)
         lock = FolderLock(folder)
@@ -51,9 +52,9 @@ def open_folder(folder: Path, index: Index, max_pages: int | None) -> OpenFolder
 
 
 def _make_directory(folder: Path) -> None:
-    if not folder.is_dir():
-        # Another opener may make it at this very moment; which of us has it is for the lock to say.
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    is_new = not folder.is_dir()
+    own_folder(folder)  # another opener may make it at this very moment; which of us has it is for the lock to say
+    if is_new:
         sync_directory(folder.parent)
 
 

@@ -11,14 +11,18 @@ import fcntl
 import os
 from pathlib import Path
 
+from tonnage.private_files import open_lock
 from tonnage.store.errors import StoreInUse
 
 
 class FolderLock:
-    """Hold a folder until `release`. Raises StoreInUse when somebody, this process included, holds it already."""
+    """Hold a folder until `release`. Raises StoreInUse when somebody, this process included, holds it already.
+
+    NotOurs when the lock is a link or another's: a link would have us overwrite what it points to.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self._fd = open_lock(folder / "lock")
         try:
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from tonnage import logs
+from tonnage.errors import TonnageError
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
-from tonnage.private_files import write_private
+from tonnage.private_files import own_folder, read_own, write_private
 
 _log = logs.logger(__name__)
 
@@ -33,16 +34,16 @@ def save(path: Path, record: MountRecord, *, node: str, attachment: str) -> None
     }
     text = json.dumps(said)
     with suppress(OSError):
-        if path.read_text() == text:
+        if read_own(path) == text.encode():
             return
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+    own_folder(path.parent, mode=0o750)
     write_private(path, text.encode())
 
 
 def load(path: Path) -> MountRecord | None:
     """A record; None for a file that is none, which is logged and left alone."""
     try:
-        said = json.loads(path.read_text())
+        said = json.loads(read_own(path))
         return MountRecord(
             driver=said["driverName"],
             handle=said["volumeHandle"],
@@ -52,7 +53,7 @@ def load(path: Path) -> MountRecord | None:
             is_attachable=said.get("attachRequired") != "false",
             is_inline=said.get("volumeLifecycleMode") == "Ephemeral",
         )
-    except (OSError, ValueError, KeyError, TypeError) as exc:
+    except (TonnageError, OSError, ValueError, KeyError, TypeError) as exc:
         _log.warning("A record of a mount cannot be read", path=str(path), error=str(exc))
         return None
 

@@ -14,7 +14,6 @@ changes nothing for a driver that has it, and unmounted when it is not. One volu
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from tonnage import logs
@@ -182,7 +181,7 @@ class Mounter:
             )
             self._checked.discard(key)
             if record.is_block:
-                self.paths.device_link(record).unlink(missing_ok=True)
+                _unlink(self.paths.device_link(record), target)
                 mount_records.remove_empty(self.paths.device_link(record).parent, upto=self.paths.root)
             mount_records.remove_empty(target, upto=self.paths.root)
             mount_records.remove(self.paths.target_record(record), upto=self.paths.root)
@@ -201,9 +200,6 @@ class Mounter:
                 csi.NodeUnstageVolumeRequest(volume_id=record.handle, staging_target_path=str(staging))
             )
             self._checked.discard(volume)
-            with suppress(OSError):
-                if staging.is_symlink():
-                    staging.unlink()
             mount_records.remove_empty(staging, upto=self.paths.root)
             mount_records.remove(self.paths.staging_record(record), upto=self.paths.root)
             del self._staged[volume]
@@ -232,7 +228,15 @@ def _make_folder(folder: Path) -> None:
 def _link(link: Path, target: Path) -> None:
     try:
         link.parent.mkdir(parents=True, mode=0o750, exist_ok=True)
-        link.unlink(missing_ok=True)
+        _unlink(link, target)
         link.symlink_to(target)
+    except FileExistsError as exc:
+        raise TonnageError(f'failed to link "{link}": something else is there, and stays; move it away') from exc
     except OSError as exc:
         raise TonnageError(f'failed to link "{link}": {exc.strerror or exc}') from exc
+
+
+def _unlink(link: Path, target: Path) -> None:
+    """Remove the link that we made, also when the root has moved since; what else is in its place stays."""
+    if link.is_symlink() and link.readlink().parts[-3:] == target.parts[-3:]:  # publish/<volume>/<uid>
+        link.unlink()
