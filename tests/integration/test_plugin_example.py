@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-EXAMPLE = ROOT / "examples" / "12-a-plugin"
+EXAMPLE = ROOT / "examples" / "17-a-plugin"
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,8 @@ def run(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_explain_says_what_the_readme_shows(installed: Path):
-    config = "examples/12-a-plugin/config/scheduler.yaml"
-    command = f"tonnage explain -f examples/12-a-plugin/ --pod disks/db --config {config}"
+    config = "examples/17-a-plugin/config/scheduler.yaml"
+    command = f"tonnage explain -f examples/17-a-plugin/ --pod disks/db --config {config}"
     done = run(installed, *command.split())
     assert done.returncode == 0, done.stderr
     readme = (EXAMPLE / "README.md").read_text()

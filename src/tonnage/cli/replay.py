@@ -13,10 +13,12 @@ from pathlib import Path
 
 import click
 
-from tonnage.cli.explain import configuration_for, say_about
+from tonnage.cli.cluster_options import say_about
 from tonnage.cli.options import feature_gates
 from tonnage.cli.output import say, written, written_json
 from tonnage.gates import Gates
+from tonnage.scheduler.configuration_file import load_configuration
+from tonnage.scheduler.installed_plugins import foreign_plugins
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.replay import Replay, ReplayError
 from tonnage.whatif.replay_report import StepResult, show, take
@@ -60,7 +62,10 @@ def replay(
         raise click.UsageError("give the cluster's manifests with -f")
     for warning in gates.warnings:
         say("warning", warning)
-    configuration, foreign = configuration_for(config_file, gates)
+    foreign = foreign_plugins()
+    configuration = load_configuration(config_file, gates, foreign)
+    for note in configuration.notes:
+        say("note", note)
     creation = Creation(gates)
     state = from_files(sources, creation, without=steps_file)
     say_about(state)

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from tonnage.documents.api_errors import forbidden
 from tonnage.errors import Forbidden
+from tonnage.objects.core_v1.topology_labels import REGION, ZONE
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.taints import NOT_READY, UNREACHABLE
-from tonnage.objects.topology_labels import REGION, ZONE
 
 _PODS = BY_PLURAL["", "pods"]
 _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]

@@ -144,11 +144,14 @@ FILES: dict[tuple[str, str], str] = {
     ("scheduling.k8s.io", "v1"): "scheduling_v1",
     ("storage.k8s.io", "v1"): "storage_v1",
 }
+_NOT_SERVED: dict[tuple[str, str], str] = {("batch", "v1"): "batch_v1"}
+"""Of kinds that our API server does not serve: files that hold them are read, and no OpenAPI tells of them."""
 
 
 def schema_of(group: str, version: str, name: str) -> Struct:
     """The struct of a kind, or of any named type, of one group and version. KeyError when there is none."""
-    return _all()[FILES[group, version]][name]
+    stem = FILES.get((group, version)) or _NOT_SERVED[group, version]
+    return _all()[stem][name]
 
 
 @cache
@@ -158,15 +161,15 @@ def schema_of_resource(resource: Resource) -> Struct:
 
 
 def structs() -> Iterator[Struct]:
-    """Every named type, file by file, in the order they are written."""
-    for by_name in _all().values():
-        yield from by_name.values()
+    """Every named type of what the API server serves, file by file, in the order they are written."""
+    for stem in FILES.values():
+        yield from _all()[stem].values()
 
 
 @cache
 def _all() -> dict[str, dict[str, Struct]]:
-    texts = {stem: (files("tonnage.documents") / "schemas" / f"{stem}.schema").read_text() for stem in FILES.values()}
-    return load(texts)
+    folder = files("tonnage.documents") / "schemas"
+    return load({stem: (folder / f"{stem}.schema").read_text() for stem in (*FILES.values(), *_NOT_SERVED.values())})
 
 
 def load(texts: dict[str, str]) -> dict[str, dict[str, Struct]]:

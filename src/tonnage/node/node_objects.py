@@ -16,9 +16,9 @@ from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.node.settings import KUBELET_VERSION, NodeSettings, architecture
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Node, NodeCondition
+from tonnage.objects.core_v1.topology_labels import HOSTNAME
 from tonnage.objects.document import Doc
 from tonnage.objects.templates.owner_references import owner_ref
-from tonnage.objects.topology_labels import HOSTNAME
 from tonnage.quantity import Quantity
 
 LEASE_NAMESPACE: Final = "kube-node-lease"

@@ -117,6 +117,12 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", False, subresources=("status",)),
 )
 
+NOT_SERVED: tuple[Resource, ...] = (
+    Resource("batch", "v1", "CronJob", "cronjobs", True, ("cj",), _ALL),
+    Resource("batch", "v1", "Job", "jobs", True, (), _ALL),
+)
+"""What our own API server does not serve, and programs read from others."""
+
 BY_PLURAL: dict[tuple[str, str], Resource] = {(row.group, row.plural): row for row in RESOURCES}
 BY_KIND: dict[tuple[str, str], Resource] = {(row.api_version, row.kind): row for row in RESOURCES}
 BY_PATH: dict[tuple[str, str, str], Resource] = {(row.group, row.version, row.plural): row for row in RESOURCES}

@@ -2,7 +2,7 @@
 
 The classes are named as their kinds, so a row here is a class under its apiVersion; everything else about the resource
 (plural, scope, path, subresources) stands in `resources`. A kind of `resources` that has no class is served by the API
-server and read by no program.
+server and read by no program; jobs are read by programs and served by other servers.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from tonnage.errors import TonnageError
 from tonnage.objects import (
     apps_v1,
+    batch_v1,
     coordination_v1,
     core_v1,
     events_v1,
@@ -18,7 +19,7 @@ from tonnage.objects import (
     storage_v1,
 )
 from tonnage.objects.meta import Object
-from tonnage.objects.resources import BY_KIND, Resource
+from tonnage.objects.resources import BY_KIND, NOT_SERVED, Resource
 from tonnage.suggestions import closest
 
 _CLASSES: dict[str, tuple[type[Object], ...]] = {
@@ -43,6 +44,7 @@ _CLASSES: dict[str, tuple[type[Object], ...]] = {
         apps_v1.ReplicaSet,
         apps_v1.StatefulSet,
     ),
+    "batch/v1": (batch_v1.CronJob, batch_v1.Job),
     "coordination.k8s.io/v1": (coordination_v1.Lease,),
     "events.k8s.io/v1": (events_v1.Event,),
     "policy/v1": (policy_v1.PodDisruptionBudget,),
@@ -56,8 +58,9 @@ _CLASSES: dict[str, tuple[type[Object], ...]] = {
     ),
 }
 
+_BY_KIND = {**BY_KIND, **{(each.api_version, each.kind): each for each in NOT_SERVED}}
 RESOURCE_BY_CLASS: dict[type[Object], Resource] = {
-    cls: BY_KIND[api_version, cls.__name__] for api_version, classes in _CLASSES.items() for cls in classes
+    cls: _BY_KIND[api_version, cls.__name__] for api_version, classes in _CLASSES.items() for cls in classes
 }
 RESOURCE_BY_HEAD: dict[type[Object], Resource] = {}
 """Classes that hold metadata alone, made when they are asked for: see `client.metadata_only`."""

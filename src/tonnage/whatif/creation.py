@@ -26,7 +26,8 @@ from tonnage.objects import codec
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.resources import BY_PLURAL, Resource
+from tonnage.objects.resources import BY_PLURAL, NOT_SERVED, Resource
+from tonnage.objects.scheme import resource_of
 from tonnage.whatif.manifest_errors import BrokenManifest
 from tonnage.whatif.manifests import Manifest, Manifests
 
@@ -53,6 +54,9 @@ class ManifestLister:
     def add(self, kind: str, doc: Doc) -> None:
         if kind in self._by_kind:
             self._by_kind[kind][doc["metadata"]["name"]] = doc
+
+    def lists(self, kind: str) -> bool:
+        return kind in self._by_kind
 
     def remove(self, kind: str, name: str) -> None:
         self._by_kind.get(kind, {}).pop(name, None)
@@ -88,6 +92,13 @@ class Creation:
             self._create(manifest, manifests.warnings)
         return tuple(_typed(manifest) for manifest in manifests.by_key.values())
 
+    def know(self, objects: Iterable[Object]) -> None:
+        """Objects that are there already: what is created is judged by them."""
+        for each in objects:
+            if self._lister.lists(type(each).__name__):
+                self._lister.add(type(each).__name__, codec.to_doc(each))
+            self._uids[resource_of(type(each)).qualified, each.uid] = each.key
+
     def of(self, manifest: Manifest, warnings: list[str]) -> Object:
         """One more object, created or replaced after all before it. A uid is given by the server, unless it has one."""
         self._lister.add(manifest.resource.kind, manifest.doc)
@@ -103,6 +114,8 @@ class Creation:
     def _create(self, manifest: Manifest, warnings: list[str]) -> None:
         """Turn one document, in place, into what a server would keep."""
         doc, resource = manifest.doc, manifest.resource
+        if resource in NOT_SERVED:  # a job counts for its template, and the pods of that are created like others
+            return
         if manifest.is_from_server:
             self._creator.default(resource, doc)
             return

@@ -33,10 +33,11 @@ class Origin:
     object: str = ""
     """`Pod default/web`, as far as it is known."""
     unit: str = "document"
-    """What the file consists of, and is counted: a replay's steps, say."""
+    """What the file consists of, and is counted: a replay's steps, say. Document 0 is what stands in no document."""
 
     def __str__(self) -> str:
-        place = f"{self.file}, {self.unit} {self.document}" + (f", {self.item}" if self.item else "")
+        document = f"{self.file}, {self.unit} {self.document}" if self.document else self.file
+        place = document + (f", {self.item}" if self.item else "")
         return f"{place} ({self.object})" if self.object else place
 
 

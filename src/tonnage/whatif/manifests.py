@@ -8,8 +8,8 @@ field is an error, as it is for kubectl, because a misspelt constraint would oth
 a server has written (it has a uid or a resourceVersion) it is a warning: a newer server knows more fields than we do,
 and nobody can correct its output.
 
-Kinds that decisions do not look at are passed over, and counted. Of two objects with one name the later counts.
-`creation` turns the documents into objects, as an API server would have.
+Kinds that decisions do not look at are passed over, and counted. Of two objects with one name the
+later counts. `creation` turns the documents into objects, as an API server would have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.generated_names import NameGenerator
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import TonnageError
+from tonnage.objects.apps_v1 import DaemonSet, Deployment
+from tonnage.objects.batch_v1 import CronJob, Job
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.objects.scheduling_v1 import PriorityClass
@@ -44,9 +46,15 @@ READ: dict[tuple[str, str], Resource] = {
 }
 """What a decision looks at, by apiVersion and kind; priorities are looked up when a pod is created."""
 
+WORKLOADS: dict[tuple[str, str], Resource] = {
+    (resource.api_version, resource.kind): resource
+    for resource in (resource_of(CronJob), resource_of(DaemonSet), resource_of(Deployment), resource_of(Job))
+}
+"""What makes pods and is not looked at by decisions itself; those that are both stand in `READ`."""
+
 _OTHERS = frozenset(kind for _, kind in BY_KIND) | {"PodTemplate", "PodGroup", "VolumeAttributesClass"}
 """Kinds of the same groups that exist beside them, and may look like a slip of the pen."""
-_VERSION_OF = {(resource.group, resource.kind): version for (version, _), resource in READ.items()}
+_VERSION_OF = {(each.group, each.kind): version for (version, _), each in READ.items()}
 
 Key = tuple[str, str, str]
 """(qualified plural, namespace, name)."""
@@ -85,18 +93,21 @@ def read(
     sources: Sequence[str],
     *,
     without: Path | None = None,
+    with_workloads: bool = False,
     stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read(),
 ) -> Manifests:
     """Every object of these files and folders. Raises BrokenManifest, or TonnageError for what cannot be opened.
 
-    `without` is a file that may lie in one of the folders and holds no manifests.
+    `without` is a file that may lie in one of the folders and holds no manifests. Workloads that no decision looks at
+    are passed over too, unless somebody asks for the pods that they would make (`with_workloads`).
     """
     found, names = Manifests(), NameGenerator(random.Random(0))
+    kinds = READ | WORKLOADS if with_workloads else READ
     for source in sources:
         for file, data in _texts(source, without, stdin):
             for number, value in enumerate(documents_of(data, file, found.warnings), 1):
                 for origin, doc in _objects(Origin(file, number), value):
-                    _take(found, origin, doc, names)
+                    _take(found, origin, doc, names, kinds)
     if not found.by_key and not found.passed_over:
         raise TonnageError(f"there is no object in {', '.join(map(_shown, sources))}")
     return found
@@ -132,7 +143,7 @@ def objects_at(origin: Origin, value: Any, names: NameGenerator, warnings: list[
     """
     for place, doc in _objects(origin, value):
         found = Manifests(warnings=warnings)
-        _take(found, place, doc, names)
+        _take(found, place, doc, names, READ)
         if found.passed_over:
             kinds = ", ".join(sorted(kind for _, kind in READ))
             problem = f"kind={doc['kind']} of apiVersion {doc['apiVersion']} is none that decisions look at"
@@ -202,8 +213,14 @@ def _described(doc: Doc) -> str:
     return f"{doc.get('kind') or 'object'} {key}".rstrip()
 
 
-def _take(found: Manifests, origin: Origin, doc: Doc, names: NameGenerator) -> None:
-    resource = READ.get((doc["apiVersion"], doc["kind"]))
+def _take(
+    found: Manifests,
+    origin: Origin,
+    doc: Doc,
+    names: NameGenerator,
+    kinds: Mapping[tuple[str, str], Resource],
+) -> None:
+    resource = kinds.get((doc["apiVersion"], doc["kind"]))
     if resource is None:
         _check_passed_over(origin, doc)
         found.passed_over.append((doc["kind"], origin.object.partition(" ")[2]))

@@ -96,20 +96,28 @@ class Replay:
 
     def schedule(self, key: Key) -> Explanation:
         """Decide on a pod, reserve, assume. Raises ReplayError for one that a scheduler would not take up."""
+        attempt = self.attempt(key, explains=True)
+        if attempt.explanation is None:
+            raise RuntimeError(f"the attempt to place {key} was not explained")
+        return _told(attempt, attempt.explanation)
+
+    def attempt(self, key: Key, *, explains: bool = False) -> Attempt:
+        """The same without an explanation, which costs as much as the decision: for who places thousands.
+
+        `placement` is where it was sent; `decision.diagnosis` says why it fits nowhere.
+        """
         pod = self.pod(key)
         self._check_waiting(pod)
         queued = self._taken(pod)
-        attempt = self.engine.attempt(queued, explains=True)
+        attempt = self.engine.attempt(queued, explains=explains)
         if attempt.exception is not None:
             raise attempt.exception
-        if attempt.explanation is None:
-            raise RuntimeError(f"the attempt to place {key} was not explained")
         if attempt.placement is None:
             self.engine.requeue(queued, pod, plugins=_refusers(attempt))
         else:
             self.engine.done(pod)
             self._on_their_way[uid_of(pod)] = _OnItsWay(queued, attempt.placement)
-        return _told(attempt, attempt.explanation)
+        return attempt
 
     def _taken(self, pod: Pod) -> QueuedPod:
         """The pod as the queue has it. Raises ReplayError when no profile would place it."""

@@ -1,13 +1,14 @@
-"""Where a what-if question gets its cluster from: manifests, or what a live API server lists now. Nothing is written.
+"""Where a what-if question gets its cluster from: manifests, what a live API server lists, or one laid over the other.
 
-Both give the same: the objects that decisions read (`scheduling/engine/kinds.py`), and what a person should know about
-them before believing an answer.
+Nothing is written. All give the same: the objects that decisions read (`scheduling/engine/kinds.py`), the workloads
+that make pods, and what a person should know about them before believing an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+import dataclasses
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.client.config import kubeconfig
+from tonnage.client.config.connection import Connection
 from tonnage.client.http import Client
 from tonnage.clock import Clock, SystemClock, VirtualClock
 from tonnage.endpoints import Endpoint
@@ -25,7 +26,9 @@ from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.engine.kinds import READ_KINDS, ReadKind
 from tonnage.whatif import manifests
 from tonnage.whatif.creation import Creation
+from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
+from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 _UNKNOWN = "what only it knows counts as none: reservations, and pods on their way"
 
@@ -43,30 +46,56 @@ class ClusterState:
     """Kind and key of each object that was found and that decisions do not read."""
     memory: SchedulerMemory | None = None
     """What the cluster's scheduler knows besides, if it could be asked."""
+    workloads: Sequence[Object] = ()
+    """What makes pods and is not looked at by decisions; StatefulSets and ReplicaSets are among the objects."""
+    origins: Mapping[tuple[str, Key], Origin] = field(default_factory=dict)
+    """Where objects stand that come from files, by kind and key."""
     pods: dict[Key, Pod] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.pods.update((each.key, each) for each in self.objects if isinstance(each, Pod))
 
 
-def from_files(sources: Sequence[str], creation: Creation, *, without: Path | None = None) -> ClusterState:
+def from_files(
+    sources: Sequence[str], creation: Creation, *, without: Path | None = None, with_workloads: bool = False
+) -> ClusterState:
     """What manifests describe; `without` is a file among them that holds none. Raises BrokenManifest."""
-    found = manifests.read(sources, without=without)
-    objects = creation.of_all(found)
+    found = manifests.read(sources, without=without, with_workloads=with_workloads)
+    return _state_of(found, creation.of_all(found), "the manifests")
+
+
+def _state_of(found: manifests.Manifests, made: Sequence[Object], source: str) -> ClusterState:
+    objects = [each for each in made if not isinstance(each, NOT_READ_BY_DECISIONS)]
+    workloads = [each for each in made if isinstance(each, NOT_READ_BY_DECISIONS)]
     notes = []
     if found.passed_over:
         notes.append(f"passed over what decisions do not look at: {found.passed_over_counts}")
-    return ClusterState(objects, "the manifests", clock_of(objects), found.warnings, notes, found.passed_over)
+    origins = {
+        (type(each).__name__, each.key): manifest.origin
+        for each, manifest in zip(made, found.by_key.values(), strict=True)
+    }
+    return ClusterState(
+        objects,
+        source,
+        clock_of(objects),
+        found.warnings,
+        notes,
+        found.passed_over,
+        workloads=workloads,
+        origins=origins,
+    )
 
 
-async def from_cluster(kubeconfig_file: Path, scheduler: Endpoint | None = None) -> ClusterState:
+async def from_cluster(
+    connection: Connection, scheduler: Endpoint | None = None, *, with_workloads: bool = False, user_agent: str
+) -> ClusterState:
     """What a live cluster holds now, and what its scheduler remembers besides.
 
     Raises ApiError, Disconnected, or InvalidKubeconfig. A scheduler that cannot be asked is no failure; it is
     noted, for the answer may differ from what it would decide.
     """
     clock, asked = SystemClock(), ""
-    async with Client.connect(kubeconfig.load(kubeconfig_file), clock=clock, user_agent="tonnage-explain") as client:
+    async with Client.connect(connection, clock=clock, user_agent=user_agent) as client:
         memory = None
         try:
             if scheduler is not None:
@@ -76,15 +105,54 @@ async def from_cluster(kubeconfig_file: Path, scheduler: Endpoint | None = None)
         objects, notes = await listed(client)
         if scheduler is None:
             asked = f"the scheduler was not asked (--scheduler-endpoint); {_UNKNOWN}"
-        return ClusterState(objects, client.server, clock, notes=[*notes, *([asked] if asked else [])], memory=memory)
+        workloads: list[Object] = []
+        if with_workloads:
+            workloads, more = await listed(client, [ReadKind(cls) for cls in NOT_READ_BY_DECISIONS])
+            notes += more
+        notes += [asked] if asked else []
+        return ClusterState(objects, client.server, clock, notes=notes, memory=memory, workloads=workloads)
 
 
-async def listed(client: Client) -> tuple[list[Object], list[str]]:
-    """Every object that decisions read, and a note for each kind that somebody's role does not allow to list."""
+def laid_over(
+    live: ClusterState, sources: Sequence[str], creation: Creation, *, with_workloads: bool = False
+) -> ClusterState:
+    """A live cluster with manifests laid over it: objects of the same kind and name count as the file has them.
+
+    What a manifest does not say of an object that is there is not taken from there: the file is the whole of it. Its
+    uid stays that of the cluster, unless the file has its own, so that what belongs to it still does.
+    """
+    found = manifests.read(sources, with_workloads=with_workloads)
+    creation.know(live.objects)
+    before = {(type(each).__name__, each.key): each for each in (*live.objects, *live.workloads)}
+    for manifest in found.by_key.values():
+        metadata = manifest.doc["metadata"]
+        key = "/".join(part for part in (metadata.get("namespace", ""), metadata["name"]) if part)
+        known = before.get((manifest.resource.kind, key))
+        if known is not None and not metadata.get("uid"):
+            metadata["uid"] = known.uid
+    laid = _state_of(found, creation.of_all(found), f"{live.source} with the manifests laid over it")
+    over = {(type(each).__name__, each.key) for each in (*laid.objects, *laid.workloads)}
+    return dataclasses.replace(
+        laid,
+        objects=[*_without(live.objects, over), *laid.objects],
+        workloads=[*_without(live.workloads, over), *laid.workloads],
+        clock=live.clock,
+        notes=[*live.notes, *laid.notes],
+        memory=live.memory,
+        pods={},
+    )
+
+
+def _without(objects: Iterable[Object], over: Container[tuple[str, Key]]) -> list[Object]:
+    return [each for each in objects if (type(each).__name__, each.key) not in over]
+
+
+async def listed(client: Client, kinds: Sequence[ReadKind] = READ_KINDS) -> tuple[list[Object], list[str]]:
+    """Every object of these kinds, and a note for each that the server has not or that nobody lets us list."""
     objects: list[Object] = []
     notes: list[str] = []
-    answers = await asyncio.gather(*(_listed(client, kind) for kind in READ_KINDS))
-    for kind, answer in zip(READ_KINDS, answers, strict=True):
+    answers = await asyncio.gather(*(_listed(client, kind) for kind in kinds))
+    for kind, answer in zip(kinds, answers, strict=True):
         if isinstance(answer, TonnageError):
             notes.append(f"{kind.cls.__name__} objects cannot be listed and count as none: {answer.message}")
         else:

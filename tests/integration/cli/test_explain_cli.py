@@ -108,7 +108,6 @@ def test_a_broken_manifest_is_one_line_and_exit_1():
     [
         ("--pod", "a/b"),
         ("-f", str(EXAMPLE)),
-        ("-f", str(EXAMPLE), "--kubeconfig", "k", "--pod", "a/b"),
         ("-f", str(EXAMPLE), "--pod", "a/b", "-o", "yaml"),
         ("-f", str(EXAMPLE), "--pod", "a/b", "--feature-gates", "Nothing=true"),
     ],

@@ -205,11 +205,27 @@ def test_a_scheduler_name_without_a_profile_gets_the_default_plugins_without_one
 # -- asked wrongly ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", [(), ("-f", "x.yaml", "--kubeconfig", "k")])
-def test_files_or_a_cluster_one_of_the_two(source):
-    result = run(*source, "--pod", "shop/web")
+def test_without_files_and_without_any_kubeconfig_there_is_nothing_to_ask(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    result = run("--pod", "shop/web")
     assert isinstance(result.exception, click.UsageError)
-    assert result.exception.message == "give manifests with -f or a cluster with --kubeconfig, one of the two"
+    assert result.exception.message.startswith("give manifests with -f or a cluster with --kubeconfig; no kubeconfig")
+
+
+def test_the_usual_kubeconfig_counts_when_no_file_is_given(monkeypatch, tmp_path):
+    config = tmp_path / "lab.conf"
+    config.write_text("kind: Config\ncurrent-context: nowhere\n")
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    result = run("--pod", "shop/web")
+    assert isinstance(result.exception, TonnageError)
+    assert "there is no such context" in result.exception.message
+
+
+def test_with_files_alone_no_kubeconfig_is_looked_for(monkeypatch, tmp_path):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "broken"))
+    (tmp_path / "broken").write_text("[")
+    assert answer(node("a"), pod("web"))[0]["node"] == "a"
 
 
 @pytest.mark.parametrize("key", ["", "/web", "shop/", "a/b/c"])

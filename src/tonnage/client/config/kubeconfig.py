@@ -27,8 +27,12 @@ from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
 
 
+class NoKubeconfig(TonnageError):
+    """None was named, and there is none in any of the usual places."""
+
+
 def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, str] = os.environ) -> Connection:
-    """The connection of a context, the current one unless it is named. Raises InvalidKubeconfig or TonnageError.
+    """The connection of a context, the current one unless it is named. Raises InvalidKubeconfig or NoKubeconfig.
 
     Without a path the files of $KUBECONFIG are merged, those that are missing left out; without that variable it is
     ~/.kube/config; and where no file is, the service account of the pod that this program runs in.
@@ -42,7 +46,7 @@ def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, s
         return _chosen(files, context)
     if in_cluster.is_possible(environ):
         return in_cluster.load(environ)
-    raise TonnageError(
+    raise NoKubeconfig(
         f"no kubeconfig: {', '.join(map(str, looked_at))} {'is' if len(looked_at) == 1 else 'are'} not there, and this "
         "is no pod of a cluster",
         hint="name one with --kubeconfig, or set $KUBECONFIG",

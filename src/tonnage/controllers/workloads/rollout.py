@@ -16,8 +16,8 @@ from tonnage.controllers.workloads.availability import scaled_value
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet
 from tonnage.objects.document import copy, same
 from tonnage.objects.meta import Object
+from tonnage.objects.templates.replica_set_templates import POD_TEMPLATE_HASH
 
-POD_TEMPLATE_HASH: Final = "pod-template-hash"
 DESIRED_REPLICAS: Final = "deployment.kubernetes.io/desired-replicas"
 MAX_REPLICAS: Final = "deployment.kubernetes.io/max-replicas"
 

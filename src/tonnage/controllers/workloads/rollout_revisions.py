@@ -13,15 +13,12 @@ from typing import Final
 from tonnage.controllers.workloads.rollout import (
     DESIRED_REPLICAS,
     MAX_REPLICAS,
-    POD_TEMPLATE_HASH,
     by_age,
     replicas_annotations,
 )
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet
-from tonnage.objects.codec import to_doc
-from tonnage.objects.document import Doc, copy
-from tonnage.objects.templates.owner_references import controller_ref
-from tonnage.objects.templates.pod_templates import template_hash
+from tonnage.objects.document import Doc
+from tonnage.objects.templates.replica_set_templates import replica_set_for
 
 REVISION: Final = "deployment.kubernetes.io/revision"
 REVISION_HISTORY: Final = "deployment.kubernetes.io/revision-history"
@@ -39,7 +36,6 @@ _OURS: Final = frozenset(
 )
 """Annotations of a Deployment that are not copied to its sets."""
 _MAX_HISTORY_CHARS: Final = 2000
-_MAX_NAME: Final = 253
 
 
 def revision_of(found: ReplicaSet) -> int:
@@ -77,28 +73,10 @@ def _history(known: str, revision: str) -> str:
 
 
 def new_set(deployment: Deployment, replicas: int, revision: int) -> Doc:
-    """The ReplicaSet for the Deployment's template. Its name follows from that: made twice, it is there once."""
-    name = template_hash(deployment.spec.template, deployment.status.collision_count)
-    template: Doc = copy(dict(deployment.spec.template))
-    labels = template.setdefault("metadata", {}).setdefault("labels", {})
-    labels[POD_TEMPLATE_HASH] = name
-    selector = to_doc(deployment.spec.selector) if deployment.spec.selector is not None else {}
-    selector["matchLabels"] = {**selector.get("matchLabels", {}), POD_TEMPLATE_HASH: name}
-    spec: Doc = {"replicas": replicas, "selector": selector, "template": template}
-    if deployment.spec.min_ready_seconds:
-        spec["minReadySeconds"] = deployment.spec.min_ready_seconds
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {
-            "name": f"{deployment.name[: _MAX_NAME - 1 - len(name)]}-{name}",
-            "namespace": deployment.namespace,
-            "labels": dict(labels),
-            "annotations": annotations_for(deployment, None, revision),
-            "ownerReferences": [to_doc(controller_ref(deployment))],
-        },
-        "spec": spec,
-    }
+    """The ReplicaSet for the Deployment's template, with its number in the history."""
+    doc = replica_set_for(deployment, replicas)
+    doc["metadata"]["annotations"] = annotations_for(deployment, None, revision)
+    return doc
 
 
 def outdated(deployment: Deployment, olds: Sequence[ReplicaSet]) -> list[ReplicaSet]:

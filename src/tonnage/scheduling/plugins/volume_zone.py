@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.objects.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Mask, Rows, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tonnage.objects.core_v1 import TopologySpreadConstraint
+from tonnage.objects.core_v1.topology_labels import HOSTNAME, ZONE
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.taints import find_untolerated
-from tonnage.objects.topology_labels import HOSTNAME, ZONE
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Mask
 from tonnage.scheduling.cluster.node_matching import matching

@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolume
+from tonnage.objects.core_v1.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
 from tonnage.objects.requirements import Requirement
-from tonnage.objects.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Mask, Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.node_matching import matching

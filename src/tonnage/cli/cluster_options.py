@@ -1,0 +1,187 @@
+"""The options of every command that asks something about a cluster: files, a live cluster, or files laid over one.
+
+    @cluster_options
+    def fit(cluster: ClusterQuestion, …):
+        state = cluster.state(user_agent="tonnage-fit", with_workloads=True)
+
+With -f alone the files are all there is. Otherwise the cluster is the one of --kubeconfig, else of $KUBECONFIG, else of
+the usual file; with both, the files are laid over it. --context and --namespace are kubectl's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tonnage.cli.options import feature_gates
+from tonnage.cli.output import say
+from tonnage.client.config import kubeconfig
+from tonnage.client.config.connection import Connection
+from tonnage.endpoints import Endpoint, read_endpoints
+from tonnage.gates import Gates
+from tonnage.private_files import NotOurs
+from tonnage.scheduler.configuration_file import load_configuration
+from tonnage.scheduler.installed_plugins import foreign_plugins
+from tonnage.scheduling.configuration.configuration import Configuration
+from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.whatif.creation import Creation
+from tonnage.whatif.sources import ClusterState, from_cluster, from_files, laid_over
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass
+class ClusterQuestion:
+    """Which cluster is meant, and how its scheduler is configured. What is to be said about either is said here."""
+
+    files: tuple[str, ...]
+    kubeconfig_file: Path | None
+    context: str
+    given_namespace: str
+    scheduler_endpoint: str | None
+    scheduler_ca_file: Path | None
+    config_file: Path | None
+    gates: Gates
+    warnings: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for warning in self.gates.warnings:
+            say("warning", warning)
+
+    @property
+    def is_live(self) -> bool:
+        """A live cluster is asked: none but files were given otherwise."""
+        return not self.files or self.kubeconfig_file is not None or bool(self.context)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that is meant where none is written."""
+        return self.given_namespace or (self.connection.namespace if self.is_live else "") or "default"
+
+    @cached_property
+    def connection(self) -> Connection:
+        """How the live cluster is reached. Raises InvalidKubeconfig, or UsageError when there is nothing to ask."""
+        try:
+            return kubeconfig.load(self.kubeconfig_file, context=self.context)
+        except kubeconfig.NoKubeconfig as exc:
+            raise click.UsageError(f"give manifests with -f or a cluster with --kubeconfig; {exc.message}") from exc
+
+    @cached_property
+    def creation(self) -> Creation:
+        return Creation(self.gates)
+
+    @cached_property
+    def foreign(self) -> ForeignPlugins:
+        return foreign_plugins()
+
+    @cached_property
+    def configuration(self) -> Configuration:
+        """The scheduler's configuration; what a file says without effect is noted. Raises ConfigurationError."""
+        found = load_configuration(self.config_file, self.gates, self.foreign)
+        for note in found.notes:
+            say("note", note)
+        return found
+
+    def state(self, *, user_agent: str, with_workloads: bool = False) -> ClusterState:
+        """The cluster as it is now. Raises TonnageError for files that are wrong and clusters that do not answer."""
+        if not self.is_live:
+            found = from_files(self.files, self.creation, with_workloads=with_workloads)
+        else:
+            found = asyncio.run(
+                from_cluster(self.connection, self._scheduler(), with_workloads=with_workloads, user_agent=user_agent)
+            )
+            if self.files:
+                found = laid_over(found, self.files, self.creation, with_workloads=with_workloads)
+            else:
+                self.creation.know(found.objects)
+        say_about(found)
+        return found
+
+    def _scheduler(self) -> Endpoint | None:
+        """The scheduler that was named, else the one of the `tonnage up` in whose folder the kubeconfig lies."""
+        url, ca_file = self.scheduler_endpoint, self.scheduler_ca_file
+        if url is not None:
+            if not url.startswith(("http://", "https://")):
+                raise click.UsageError(f'--scheduler-endpoint "{url}": write https://HOST:PORT')
+            return Endpoint(url, ca_file.read_bytes() if ca_file is not None else b"")
+        if ca_file is not None:
+            raise click.UsageError("--scheduler-ca goes with --scheduler-endpoint")
+        if self.kubeconfig_file is None:
+            return None
+        try:
+            return read_endpoints(self.kubeconfig_file.absolute().parent).get("scheduler")
+        except NotOurs as exc:
+            say("warning", f"the scheduler is not asked: {exc.message}; name it with --scheduler-endpoint")
+            return None
+
+
+def say_about(state: ClusterState) -> None:
+    """What is to be said about the cluster that a question is asked of."""
+    for warning in state.warnings:
+        say("warning", warning)
+    for note in state.notes:
+        say("note", note)
+
+
+_OPTIONS = (
+    click.option(
+        "-f", "--filename", "files", multiple=True, metavar="FILE", help="Manifests: files, folders, - for stdin."
+    ),
+    click.option(
+        "--kubeconfig",
+        "kubeconfig_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Ask a live cluster; with -f too, the manifests are laid over it.",
+    ),
+    click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig; its current one."),
+    click.option("-n", "--namespace", "given_namespace", default="", metavar="NS", help="Where none is written."),
+    click.option(
+        "--scheduler-endpoint",
+        metavar="URL",
+        help="Where the cluster's scheduler serves its debug pages; for a `tonnage up` cluster it is known.",
+    ),
+    click.option(
+        "--scheduler-ca",
+        "scheduler_ca_file",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help="Whom to trust there: ca.crt of its --cert-dir.",
+    ),
+    click.option(
+        "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="KubeSchedulerConfiguration."
+    ),
+    feature_gates,
+)
+_NAMES = (
+    "files",
+    "kubeconfig_file",
+    "context",
+    "given_namespace",
+    "scheduler_endpoint",
+    "scheduler_ca_file",
+    "config_file",
+    "gates",
+)
+
+
+def cluster_options(command: F) -> F:
+    """Add the options; the command is handed a `cluster: ClusterQuestion` for them.
+
+    A command that takes more files as arguments calls them `more_files`.
+    """
+
+    @wraps(command)
+    def asked(**given: Any) -> Any:
+        said = {name: given.pop(name) for name in _NAMES}
+        said["files"] += given.pop("more_files", ())
+        return command(cluster=ClusterQuestion(**said), **given)
+
+    wrapped: Any = asked
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[no-any-return]  # click's decorators keep what they decorate

@@ -1,0 +1,34 @@
+"""Long work shows how far it is, on a terminal alone, and Ctrl-C ends it with what is known so far.
+
+    with progress("placing replicas", total=500) as step:
+        for replica in replicas:
+            step(1)
+
+What is piped sees nothing of it: progress goes to stderr, and only if that is a terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended, as a shell has it; what was known is written before."""
+
+Step = Callable[[float], object]
+
+
+@contextmanager
+def progress(description: str, total: float | None = None) -> Iterator[Step]:
+    """Show a bar while the block runs; call what is yielded with the amount of work just done."""
+    if not sys.stderr.isatty():
+        yield lambda amount: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(description, total=total)
+        yield lambda amount: shown.advance(task, amount)

@@ -1,0 +1,191 @@
+"""Templates expanded to pods and claims, as their controllers would make them, for pods that do not exist yet.
+
+    StatefulSet ─────────────────────────────► db-0 with data-db-0, db-1 with data-db-1, …
+    Deployment ──► ReplicaSet web-6fc8d ─────► web-6fc8d-x7k2p, …                ephemeral volumes: one claim each
+    DaemonSet ───────────────────────────────► one for each node that will have it
+    CronJob ──► Job nightly-29384 ───────────► as many as run at once
+
+What comes out went through what a creation does (`creation`), so that a template that a server would refuse is refused
+here, with its place. Names that a server would draw are drawn from a seed: the same input gives the same names.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Final, TypeVar
+
+from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from tonnage.objects.batch_v1 import CronJob, Job
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, ReplicationController
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Object
+from tonnage.objects.scheme import resource_of
+from tonnage.objects.templates.daemon_pods import NodeEligibility, daemon_pod, target_node
+from tonnage.objects.templates.ephemeral_claims import claim_for
+from tonnage.objects.templates.job_pods import job_of, job_pod
+from tonnage.objects.templates.pod_templates import generated_name, pod_from_template, template_hash
+from tonnage.objects.templates.replica_set_templates import replica_set_for
+from tonnage.objects.templates.stateful_identity import claims_for, ordinal_of, pod_for
+from tonnage.whatif.creation import Creation
+from tonnage.whatif.manifest_errors import Origin
+from tonnage.whatif.manifests import Manifest
+from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.workloads import Workload, pods_of
+
+T = TypeVar("T", bound=Object)
+_SEED: Final = "expansion"
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One pod that would be made, and the claims that would be made with it; those that are there already are not."""
+
+    pod: Pod
+    claims: tuple[PersistentVolumeClaim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """What a workload still asks for."""
+
+    workload: Workload
+    made: tuple[Object, ...]
+    """What its controller makes before the first pod: the ReplicaSet of a Deployment, the Job of a CronJob."""
+    present: tuple[Pod, ...]
+    """The pods that it has, in their order; those that have ended are not among them."""
+    missing: tuple[Replica, ...]
+    """The pods that it asks for and has not."""
+
+
+class Expander:
+    """Makes pods of the workloads of one cluster; warnings about what it made are added to `warnings`."""
+
+    def __init__(self, state: ClusterState, creation: Creation, warnings: list[str]) -> None:
+        self._state = state
+        self._creation = creation
+        self._warnings = warnings
+        self._rng = random.Random(_SEED)
+        self._claims = {each.key for each in state.objects if isinstance(each, PersistentVolumeClaim)}
+        self._names = {each.key for each in state.objects if isinstance(each, Pod)}
+
+    def expand(self, workload: Workload) -> Expansion:
+        """The pods that a workload has, and those that its controller would still make. Raises BrokenManifest."""
+        owner, made = self._owner(workload)
+        present = tuple(pod for pod in self._present(workload) if not pod.is_terminal)
+        missing = max(0, self.wanted(workload) - len(present))
+        replicas = self._replicas(owner, present)
+        return Expansion(workload, made, present, tuple(islice(replicas, missing)))
+
+    def more(self, workload: Workload) -> tuple[tuple[Object, ...], Iterator[Replica]]:
+        """What is made first, and pods beyond those that are there, for as long as somebody asks for one more.
+
+        A DaemonSet has no more than one for each node.
+        """
+        owner, made = self._owner(workload)
+        present = tuple(pod for pod in self._present(workload) if not pod.is_terminal)
+        return made, self._replicas(owner, present)
+
+    def wanted(self, workload: Workload) -> int:
+        """How many pods a workload asks for."""
+        if isinstance(workload, DaemonSet):
+            return len(self._daemon_nodes(workload))
+        if isinstance(workload, CronJob):
+            job = self._owner(workload)[0]
+            return job.pods_at_once if isinstance(job, Job) else 0
+        return workload.pods_at_once if isinstance(workload, Job) else workload.spec.replicas
+
+    # -- owners -------------------------------------------------------------------------------------------------------
+
+    def _owner(self, workload: Workload) -> tuple[Workload, tuple[Object, ...]]:
+        """Whoever makes the pods themselves, and what has to be made for that."""
+        if isinstance(workload, CronJob):
+            job = self._typed(Job, job_of(workload, self._state.clock.now()), workload)
+            return job, (job,)
+        if not isinstance(workload, Deployment):
+            return workload, ()
+        doc = replica_set_for(workload, workload.spec.replicas)
+        name = f"{workload.namespace}/{doc['metadata']['name']}"
+        for each in self._state.objects:
+            if isinstance(each, ReplicaSet) and (each.key == name or _is_of(each, workload)):
+                return each, ()
+        made = self._typed(ReplicaSet, doc, workload)
+        return made, (made,)
+
+    def _present(self, workload: Workload) -> Iterator[Pod]:
+        return iter(pods_of(workload, (*self._state.objects, *self._state.workloads)))
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _replicas(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[Replica]:
+        for doc, claims in self._documents(owner, present):
+            if "name" not in doc["metadata"]:
+                doc["metadata"]["name"] = self._free_name(doc["metadata"])
+            self._names.add(f"{owner.namespace}/{doc['metadata']['name']}")
+            yield self._replica(doc, claims, owner)
+
+    def _documents(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[tuple[Doc, list[Doc]]]:
+        """Pods one after the other, each with the claims of its own templates."""
+        if isinstance(owner, StatefulSet):
+            taken = {ordinal_of(pod.name) for pod in present}
+            revision = f"{owner.name}-{template_hash(owner.spec.template)}"
+            for ordinal in count(owner.spec.ordinals.start):
+                if ordinal not in taken:
+                    yield pod_for(owner, owner.spec.template, ordinal, revision), claims_for(owner, ordinal)
+        elif isinstance(owner, DaemonSet):
+            served = {target_node(pod) for pod in present}
+            hash_ = template_hash(owner.spec.template)
+            for node in self._daemon_nodes(owner):
+                if node not in served:
+                    yield daemon_pod(owner, node, hash_), []
+        elif isinstance(owner, Job):
+            for index in count(len(present)):
+                yield job_pod(owner, index), []
+        elif isinstance(owner, ReplicaSet | ReplicationController):
+            while True:
+                yield pod_from_template(owner.spec.template, owner), []
+
+    def _daemon_nodes(self, owner: DaemonSet) -> list[str]:
+        eligibility = NodeEligibility.of(owner)
+        nodes = sorted((each for each in self._state.objects if isinstance(each, Node)), key=lambda node: node.name)
+        return [node.name for node in nodes if eligibility.should_run(node)]
+
+    def _free_name(self, metadata: Doc) -> str:
+        while True:
+            name = generated_name(metadata["generateName"], self._rng)
+            if f"{metadata['namespace']}/{name}" not in self._names:
+                return name
+
+    def _replica(self, doc: Doc, claims: list[Doc], owner: Workload) -> Replica:
+        pod = self._typed(Pod, doc, owner)
+        ephemeral = [claim_for(pod, volume) for volume in pod.spec.volumes if volume.ephemeral is not None]
+        made = [self._typed(PersistentVolumeClaim, each, owner) for each in (*claims, *ephemeral) if self._is_new(each)]
+        return Replica(pod, tuple(made))
+
+    def _is_new(self, claim: Doc) -> bool:
+        key = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
+        is_new = key not in self._claims
+        self._claims.add(key)
+        return is_new
+
+    def _typed(self, cls: type[T], doc: Doc, owner: Workload) -> T:
+        """A document as a server would keep it, with a uid that is the same at every run."""
+        resource, metadata = resource_of(cls), doc["metadata"]
+        place = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
+        metadata["uid"] = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{_SEED}/{place}"))
+        source = self._state.origins.get((type(owner).__name__, owner.key)) or Origin(self._state.source, 0)
+        origin = Origin(source.file, source.document, source.item, f"{place} of {type(owner).__name__} {owner.key}")
+        made = self._creation.of(Manifest(origin, resource, doc, is_from_server=False), self._warnings)
+        if not isinstance(made, cls):
+            raise TypeError(f"{place} was made a {type(made).__name__}")
+        return made
+
+
+def _is_of(found: ReplicaSet, deployment: Deployment) -> bool:
+    """Whether a set that is there holds the Deployment's present template, made by whichever controller."""
+    owned = any(each.controller and each.uid == deployment.uid for each in found.metadata.owner_references)
+    newest = found.metadata.annotations.get("deployment.kubernetes.io/revision")
+    return owned and bool(newest) and newest == deployment.metadata.annotations.get("deployment.kubernetes.io/revision")
