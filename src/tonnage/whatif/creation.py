@@ -97,7 +97,7 @@ class Creation:
         for each in objects:
             if self._lister.lists(type(each).__name__):
                 self._lister.add(type(each).__name__, codec.to_doc(each))
-            self._uids[resource_of(type(each)).qualified, each.uid] = each.key
+            self._uids[resource_of(type(each)).qualified, each.uid] = f"{each.namespace}/{each.name}"
 
     def of(self, manifest: Manifest, warnings: list[str]) -> Object:
         """One more object, created or replaced after all before it. A uid is given by the server, unless it has one."""
