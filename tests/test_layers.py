@@ -21,8 +21,9 @@ Rows = tuple[tuple[str, ...], ...]
 
 ROWS: Rows = (
     (
-        "backoff", "certificates", "clock", "deadline", "durations", "endpoints", "errors", "faults", "fnv", "gates",
-        "health", "keyed_heap", "keyed_locks", "logs", "metrics", "private_files", "quantity", "suggestions",
+        "backoff", "certificates", "clock", "connection_budget", "deadline", "durations", "endpoints", "errors",
+        "faults", "fnv", "gates", "health", "http_connection", "keyed_heap", "keyed_locks", "listener", "log_limiter",
+        "logs", "metrics", "private_files", "quantity", "serving_certificate", "suggestions",
     ),
     ("objects",),
     ("store", "documents", "client", "scheduling", "csi"),

@@ -1,7 +1,8 @@
 """Certificates of a server on one machine: a CA of its own, and a serving certificate signed by it.
 
 Both live in a folder of the server, keys with mode 0600, and are reused while they are valid: whoever trusts the CA
-today still does after a restart.
+today still does after a restart. `serving_certificate` renews the second while a server runs; the first is never
+replaced, because everybody would have to be told.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ class Identity:
     ca_pem: bytes
     cert_path: Path
     key_path: Path
+    ca_expires_at: datetime
 
     def server_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION  # of TLS 1.2: a handshake costs the server more than its client
         context.load_cert_chain(self.cert_path, self.key_path)
         return context
 
@@ -57,6 +60,11 @@ def ensure_identity(folder: Path, hosts: tuple[str, ...], now: datetime) -> Iden
         write_private(ca_cert_path, _ca(key, now).public_bytes(serialization.Encoding.PEM))
         cert_path.unlink(missing_ok=True)
     ca = x509.load_pem_x509_certificate(read_own(ca_cert_path))
+    if now >= ca.not_valid_after_utc:
+        raise TonnageError(
+            f"the certificate authority {ca_cert_path} has expired on {ca.not_valid_after_utc:%Y-%m-%d}",
+            hint=f"move {folder} away and start again to make a new one; every kubeconfig has to be handed out anew",
+        )
     if not _still_good(cert_path, key_path, ca, hosts, now):
         ca_key = serialization.load_pem_private_key(read_own(ca_key_path), password=None)
         if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
@@ -64,7 +72,7 @@ def ensure_identity(folder: Path, hosts: tuple[str, ...], now: datetime) -> Iden
         key = ec.generate_private_key(ec.SECP256R1())
         write_private(key_path, _key_pem(key))
         write_private(cert_path, _serving(key, ca, ca_key, hosts, now).public_bytes(serialization.Encoding.PEM))
-    return Identity(read_own(ca_cert_path), cert_path, key_path)
+    return Identity(read_own(ca_cert_path), cert_path, key_path, ca.not_valid_after_utc)
 
 
 def _ca(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
@@ -88,7 +96,9 @@ def _serving(
 ) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tonnage-apiserver")])
     return (
-        _builder(name, ca.subject, key.public_key(), now, timedelta(days=_SERVING_DAYS))
+        _builder(
+            name, ca.subject, key.public_key(), now, min(timedelta(days=_SERVING_DAYS), ca.not_valid_after_utc - now)
+        )
         .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(digital_signature=True), critical=True)
@@ -132,12 +142,18 @@ def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_
 
 
 def _still_good(cert_path: Path, key_path: Path, ca: x509.Certificate, hosts: tuple[str, ...], now: datetime) -> bool:
-    if not (cert_path.exists() and key_path.exists()):
+    try:
+        cert = x509.load_pem_x509_certificate(read_own(cert_path))
+        key = serialization.load_pem_private_key(read_own(key_path), password=None)
+    except (FileNotFoundError, ValueError):
         return False
-    cert = x509.load_pem_x509_certificate(read_own(cert_path))
+    if key.public_key() != cert.public_key():
+        return False  # a server was ended between the one and the other
     names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     covered = all(_general_name(host) in names for host in hosts)
-    return covered and cert.issuer == ca.subject and now + _RENEW_BEFORE < cert.not_valid_after_utc
+    # One that lasts as long as its authority cannot be made better.
+    lasts = now + _RENEW_BEFORE < cert.not_valid_after_utc or ca.not_valid_after_utc <= cert.not_valid_after_utc
+    return covered and cert.issuer == ca.subject and lasts
 
 
 def _general_name(host: str) -> x509.GeneralName:

@@ -6,9 +6,8 @@ and claims; neither shows secrets. Where names are to be kept, it listens on loo
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from aiohttp import web
@@ -16,6 +15,8 @@ from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
 from tonnage.errors import TonnageError
+from tonnage.listener import listening
+from tonnage.serving_certificate import ServingCertificate
 
 
 @asynccontextmanager
@@ -23,7 +24,7 @@ async def served(
     *,
     host: str,
     port: int,
-    tls: ssl.SSLContext | None,
+    tls: ServingCertificate | None,
     registry: CollectorRegistry,
     is_healthy: Callable[[], bool],
     is_ready: Callable[[], bool],
@@ -47,20 +48,18 @@ async def served(
             return web.json_response(shown[request.path]())
         return web.Response(status=404, text="404 page not found\n")
 
-    runner = web.ServerRunner(web.Server(handle, access_log=None), shutdown_timeout=1.0)
-    await runner.setup()
-    try:
+    async with AsyncExitStack() as stack:
         try:
-            await web.TCPSite(runner, host, port, ssl_context=tls).start()
+            opened = listening(handle, host=host, port=port, tls=None if tls is None else tls.context)
+            listener = await stack.enter_async_context(opened)
         except OSError as exc:
             raise TonnageError(
                 f"cannot listen on {host}:{port}: {exc.strerror or exc}",
                 hint="choose another port, or 0 to serve no health endpoint",
             ) from exc
-        address = runner.addresses[0]
-        yield f"{'https' if tls else 'http'}://{host}:{address[1]}"
-    finally:
-        await runner.cleanup()
+        if tls is not None:
+            await stack.enter_async_context(tls.renewed())
+        yield f"{'https' if tls else 'http'}://{host}:{listener.port}"
 
 
 def _probe_answer(good: bool) -> web.Response:

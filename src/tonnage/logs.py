@@ -22,7 +22,12 @@ from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TextIO
 
+from tonnage.log_limiter import LogLimiter
+
 MASK: Final = "***"
+MAX_TEXT_CHARACTERS: Final = 4096
+"""Of a message, and of a field that is a text: what comes from outside (paths, names) may be of any length."""
+_MAX_TRACEBACK_CHARACTERS: Final = 32 * 1024
 
 # The record's attribute that `Log` puts its fields in, and the attributes every record has: the rest came by `extra=`.
 _FIELDS: Final = "tonnage_fields"
@@ -52,6 +57,7 @@ def configure(
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.set_name("tonnage")
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
+    LogLimiter().attach(handler)
     root = logging.getLogger()
     for earlier in [other for other in root.handlers if other.get_name() == "tonnage"]:
         root.removeHandler(earlier)
@@ -85,7 +91,7 @@ class TextLines(logging.Formatter):
         letter = "I" if record.levelno < logging.WARNING else record.levelname[0]
         at = datetime.fromtimestamp(record.created, UTC)
         fields = "".join(f" {name}={_json(value)}" for name, value in _fields(record).items())
-        return f"{letter}{at:%m%d %H:%M:%S.%f} {record.name}] {_json(masked(record.getMessage()))}{fields}"
+        return f"{letter}{at:%m%d %H:%M:%S.%f} {record.name}] {_json(cut(masked(record.getMessage())))}{fields}"
 
 
 class JsonLines(logging.Formatter):
@@ -96,7 +102,7 @@ class JsonLines(logging.Formatter):
             "ts": f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "msg": masked(record.getMessage()),
+            "msg": cut(masked(record.getMessage())),
         }
         for name, value in _fields(record).items():
             line[f"{name}_" if name in line else name] = value
@@ -111,7 +117,20 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
         error = record.exc_info[1]
         fields["err"] = f"{type(error).__name__}: {error}"
         fields["traceback"] = "".join(traceback.format_exception(error))
-    return {name: masked_field(name, value) for name, value in fields.items()}
+    return {name: _cut_field(name, masked_field(name, value)) for name, value in fields.items()}
+
+
+def cut(text: str, limit: int = MAX_TEXT_CHARACTERS) -> str:
+    """`text`, its middle left out where it is too long: the end of an error tells as much as its beginning."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]} … {len(text) - 2 * half} characters left out … {text[-half:]}"
+
+
+def _cut_field(name: str, value: object) -> object:
+    limit = _MAX_TRACEBACK_CHARACTERS if name == "traceback" else MAX_TEXT_CHARACTERS
+    return cut(value, limit) if isinstance(value, str) else value
 
 
 def masked(text: str) -> str:

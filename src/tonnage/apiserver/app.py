@@ -16,7 +16,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
-from tonnage.apiserver import bodies, request_errors, responses, status
+from tonnage.apiserver import request_errors, responses, status
+from tonnage.apiserver.body_reading import Bodies
 from tonnage.apiserver.container_requests import refuse_container_request
 from tonnage.apiserver.metrics import RequestMetrics
 from tonnage.apiserver.options import boolean
@@ -25,7 +26,8 @@ from tonnage.apiserver.requests import Call, Location, Response, locate, verb_of
 from tonnage.apiserver.static_documents import StaticDocuments
 from tonnage.apiserver.verbs import access_reviews, deleting, patching, reading, subresources, writing
 from tonnage.apiserver.verbs.watching import Watching
-from tonnage.errors import ApiError, RequestEntityTooLarge, TooManyRequests, Unauthorized
+from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
+from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
 from tonnage.objects import names
 from tonnage.objects.api_verbs import ACCESS_REVIEWS, verbs_of
 from tonnage.objects.document import encode
@@ -42,9 +44,13 @@ _VERBS: dict[str, Verb] = {
     "delete": deleting.delete,
     "deletecollection": deleting.delete_collection,
 }
-_OPEN_TO_ALL = ("/healthz", "/livez", "/readyz")
+_OPEN_TO_ALL = frozenset({"healthz", "livez", "readyz"})
+_STEPS = _OPEN_TO_ALL | {"api", "apis", "metrics", "openapi", "version", ".well-known"}
+"""How paths begin that are not about a resource; in the metrics, what clients make up is not counted apart."""
 MAX_READING, MAX_MUTATING = 400, 200
 """Requests under way before the next gets 429: upstream's defaults of --max-requests-inflight and its mutating twin."""
+MAX_UNSENT_BYTES = 1 << 30
+"""Large answers that clients have not taken yet; lists beyond get 429. Each is kept whole until it is taken."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +74,8 @@ class Application:
         self._rng = rng
         self._documents = StaticDocuments(address)
         self._watches: set[Watching] = set()
-        self._reading = self._mutating = 0
+        self._bodies = Bodies()
+        self._reading = self._mutating = self._unsent_bytes = 0
         self.stopping = False
 
     def stop(self) -> None:
@@ -77,20 +84,38 @@ class Application:
             watching.stop()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request; errors are answers too."""
+        """Answer one request; errors are answers too. Nothing of a body is read before its sender is known."""
         try:
-            if not self._knows(request) and not request.path.startswith(_OPEN_TO_ALL):
-                raise Unauthorized("Unauthorized")
-            at = locate(request.path)
-            if at is None:
-                return await self._other(request)
-            return await self._about_resource(request, at)
+            response = await self._answer(request)
         except ApiError as exc:
-            return _respond(_failed(exc))
+            response = _respond(_failed(exc))
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as exc:
+            _log.exception("%s %s failed", request.method, request.path)
+            response = _respond(_failed(status.unexpected(exc)))
+        if (not request.content.is_eof() or request.method == "CONNECT") and not response.prepared:
+            response.force_close()  # what is still to come would be read as the next request
+        return response
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        if self._knows(request):
+            connection = connection_of(request)
+            if connection is not None and not connection.let_in():
+                raise TooManyRequests("Too many connections, please try again later.", retry_after_s=1)
+        elif _first_step(path) not in _OPEN_TO_ALL:
+            raise Unauthorized("Unauthorized")
+        if not request.raw_path.isascii() or not path.isprintable():
+            raise BadRequest("the URL has bytes in it that are neither ASCII nor percent-encoded text")
+        at = locate(path)
+        if at is None:
+            return await self._other(request)
+        return await self._about_resource(request, at)
 
     def _knows(self, request: web.BaseRequest) -> bool:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        given = token.strip().encode()
+        given = token.strip().encode(errors="surrogateescape")  # a header may hold any bytes
         return scheme.lower() == "bearer" and any(hmac.compare_digest(given, known) for known in self._tokens)
 
     # -- resources ----------------------------------------------------------------------------------------------------
@@ -115,7 +140,7 @@ class Application:
                 return response
             answer = await self._limited(request, call)
             code = answer.code
-            return _respond(answer, call.warnings)
+            return self._respond(answer, call.warnings)
         except ApiError as exc:
             code = exc.code
             return _respond(_failed(exc), call.warnings)  # what was odd about a request may be why it failed
@@ -125,13 +150,21 @@ class Application:
     async def _limited(self, request: web.BaseRequest, call: Call) -> Response:
         """Run a verb unless too many are under way; every kind of failure becomes an ApiError."""
         reads = call.verb in ("get", "list")
-        if (self._reading >= MAX_READING) if reads else (self._mutating >= MAX_MUTATING):
-            raise TooManyRequests("Too many requests, please try again later.", retry_after_s=1)
-        self._count(reads, 1)
+        if not reads and request.body_exists:
+            call.body = await self._bodies.read(request)
+        body = call.body
         try:
-            if not reads and request.body_exists:
-                call.body = await _body(request)
-            return await _handler(call)(self._registry, call)
+            if (self._reading >= MAX_READING) if reads else (self._mutating >= MAX_MUTATING):
+                raise TooManyRequests("Too many requests, please try again later.", retry_after_s=1)
+            if call.verb == "list" and self._unsent_bytes > MAX_UNSENT_BYTES:
+                raise TooManyRequests(
+                    "Too many large answers are not taken yet, please try again later.", retry_after_s=1
+                )
+            self._count(reads, 1)
+            try:
+                return await _handler(call)(self._registry, call)
+            finally:
+                self._count(reads, -1)
         except StoreError as exc:
             _log.error("%s %s: %s", request.method, request.path, exc)
             raise status.from_store(exc) from exc
@@ -141,7 +174,7 @@ class Application:
             _log.exception("%s %s failed", request.method, request.path)
             raise status.unexpected(exc) from exc
         finally:
-            self._count(reads, -1)
+            self._bodies.release(body)
 
     def _count(self, reads: bool, step: int) -> None:
         if reads:
@@ -152,7 +185,8 @@ class Application:
             self._metrics.mutating.set(self._mutating)
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
-        watching = Watching(self._registry, call, self._rng)
+        loop, connection = asyncio.get_running_loop(), connection_of(request)
+        watching = Watching(self._registry, call, self._rng, started_at=loop.time())
         response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
         response.content_type = "application/json"
         gauge, events = self._metrics.watcher(call), self._metrics.events_of(call)
@@ -162,8 +196,14 @@ class Application:
             await response.prepare(request)
             if not self.stopping:
                 async for frames in watching.frames():
+                    if connection is not None:
+                        connection.sends(min(watching.ends_at, loop.time() + SEND_S))
                     await response.write(frames)
+                    if connection is not None:
+                        connection.sent()
                     events.inc()
+            if connection is not None:
+                connection.sends(loop.time() + SEND_S)
             await response.write_eof()
         except ConnectionError:
             pass  # the client went away; that is how most watches end
@@ -176,7 +216,8 @@ class Application:
 
     async def _other(self, request: web.BaseRequest) -> web.StreamResponse:
         path, accept = request.path, request.headers.get("Accept", "")
-        if path.startswith(_OPEN_TO_ALL):
+        step = _first_step(path)
+        if step in _OPEN_TO_ALL:
             answer = self._health(path, "verbose" in request.query)
         elif path == "/metrics":
             body, content_type = metrics.exposition(self._collector_registry)
@@ -191,8 +232,8 @@ class Application:
             answer = found
         if request.method not in ("GET", "HEAD") and answer.code == 200:
             raise request_errors.method_not_allowed()
-        self._metrics.other(path, request.method, answer.code)
-        return _respond(answer)
+        self._metrics.other(f"/{step}" if step in _STEPS else "", request.method, answer.code)
+        return self._respond(answer)
 
     def _health(self, path: str, verbose: bool) -> Response:
         """Alive as long as it answers; ready until it is told to stop."""
@@ -210,6 +251,17 @@ class Application:
             text = "\n".join([*lines, f"{name} check {'passed' if good else 'failed'}"]) + "\n"
         return Response(text.encode(), 200 if good else 500, "text/plain; charset=utf-8")
 
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def _respond(self, answer: Response, warnings: Sequence[str] = ()) -> web.Response:
+        if len(answer.body) <= WRITE_BUFFER_BYTES:
+            return _respond(answer, warnings)
+        large = LargeResponse(self._hold, body=answer.body, status=answer.code, headers=answer.headers)
+        return _with_headers(large, answer, warnings)
+
+    def _hold(self, step: int) -> None:
+        self._unsent_bytes += step
+
 
 def _handler(call: Call) -> Verb:
     if call.resource is ACCESS_REVIEWS:
@@ -217,18 +269,8 @@ def _handler(call: Call) -> Verb:
     return subresources.VERBS.get((call.subresource, call.verb)) or _VERBS[call.verb]
 
 
-async def _body(request: web.BaseRequest) -> bytes:
-    limit = bodies.MAX_BODY_BYTES
-    too_large = RequestEntityTooLarge(f"Request entity too large: limit is {limit}")
-    if (request.content_length or 0) > limit:
-        raise too_large
-    chunks, size = [], 0
-    async for chunk in request.content.iter_any():
-        size += len(chunk)
-        if size > limit:
-            raise too_large
-        chunks.append(chunk)
-    return b"".join(chunks)
+def _first_step(path: str) -> str:
+    return path.lstrip("/").partition("/")[0]
 
 
 def _failed(error: ApiError) -> Response:
@@ -237,7 +279,10 @@ def _failed(error: ApiError) -> Response:
 
 
 def _respond(answer: Response, warnings: Sequence[str] = ()) -> web.Response:
-    response = web.Response(body=answer.body, status=answer.code, headers=answer.headers)
+    return _with_headers(web.Response(body=answer.body, status=answer.code, headers=answer.headers), answer, warnings)
+
+
+def _with_headers(response: web.Response, answer: Response, warnings: Sequence[str]) -> web.Response:
     response.headers["Content-Type"] = answer.content_type
     response.headers["Cache-Control"] = "no-cache, private"
     for warning in dict.fromkeys(warnings):

@@ -65,9 +65,8 @@ class RequestMetrics:
             counter = by_code[code] = self._total.labels(*values, str(code))
         counter.inc()
 
-    def other(self, path: str, method: str, code: int) -> None:
-        """One request that is not about a resource: discovery, health, schemas. Only its first step names it."""
-        step = "/" + path.strip("/").partition("/")[0]
+    def other(self, step: str, method: str, code: int) -> None:
+        """One request that is not about a resource: discovery, health, schemas. `step` is how its path begins."""
         self._total.labels("apiserver", "", "", "", "", step, method, "", str(code)).inc()
 
     def watcher(self, call: Call) -> Gauge:

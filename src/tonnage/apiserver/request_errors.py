@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tonnage.errors import (
+    ApiError,
     BadRequest,
     Cause,
     Expired,
@@ -58,3 +59,17 @@ def wrong_name(in_body: str, in_url: str) -> BadRequest:
 
 def wrong_namespace() -> BadRequest:
     return BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+
+
+class RequestTimeout(ApiError):
+    """A request that did not come to its end in time."""
+
+    code = 408
+    reason = "Timeout"
+
+
+class ExpectationFailed(ApiError):
+    """A header `Expect` that asks for something unknown."""
+
+    code = 417
+    reason = "BadRequest"

@@ -12,23 +12,22 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from aiohttp import web
 
 from tonnage.apiserver.admin_credentials import ensure_token, read_tokens, write_kubeconfig
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.bootstrap import bootstrap, publish_address
 from tonnage.apiserver.object_attributes import index_for
 from tonnage.apiserver.registry import Registry
-from tonnage.certificates import ensure_identity
 from tonnage.clock import Clock, SystemClock
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
+from tonnage.listener import listening
 from tonnage.metrics import new_registry
 from tonnage.private_files import own_folder
+from tonnage.serving_certificate import ServingCertificate
 from tonnage.store import Store
 
 _GRACE_S = 10.0
@@ -75,37 +74,34 @@ async def serve(
         hosts = tuple(
             dict.fromkeys((settings.bind, "127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default"))
         )
-        identity = ensure_identity(folder / "pki", hosts, clock.now())
+        certificate = ServingCertificate(folder / "pki", hosts, clock)
         tokens = read_tokens(settings.token_file) if settings.token_file else [ensure_token(folder / "token")]
         application = Application(registry, tokens=tokens, collector_registry=new_registry(), rng=rng)
-        # A client that hangs up must end its watch, also one that nothing happens on.
-        listener = web.ServerRunner(
-            web.Server(application.handle, handler_cancellation=True, access_log=None), shutdown_timeout=_GRACE_S
-        )
-        await listener.setup()
-        try:
-            site = web.TCPSite(
-                listener, settings.bind, settings.port, ssl_context=identity.server_context(), backlog=1024
-            )
+        async with AsyncExitStack() as stack:
             try:
-                await site.start()
+                opened = listening(
+                    application.handle,
+                    host=settings.bind,
+                    port=settings.port,
+                    tls=certificate.context,
+                    grace_s=_GRACE_S,
+                )
+                port = (await stack.enter_async_context(opened)).port
             except OSError as exc:
                 raise TonnageError(
                     f"cannot listen on {settings.bind}:{settings.port}: {exc.strerror or exc}",
                     hint="choose another --secure-port, or 0 for a free one",
                 ) from exc
-            port = listener.addresses[0][1]
+            await stack.enter_async_context(certificate.renewed())
             await publish_address(registry, port)
             host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
             url = f"https://{host}:{port}"
             kubeconfig = folder / "kubeconfig"
-            write_kubeconfig(kubeconfig, url=url, ca_pem=identity.ca_pem, token=tokens[0])
+            write_kubeconfig(kubeconfig, url=url, ca_pem=certificate.identity.ca_pem, token=tokens[0])
             try:
-                yield Server(url, kubeconfig, tokens[0], identity.ca_pem, registry, application)
+                yield Server(url, kubeconfig, tokens[0], certificate.identity.ca_pem, registry, application)
             finally:
                 application.stop()
                 await asyncio.sleep(0)  # let the watches write their last line before their connections close
-        finally:
-            await listener.cleanup()
     finally:
         await store.close()

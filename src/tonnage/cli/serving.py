@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ssl
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from tonnage.certificates import ensure_identity
+from tonnage.clock import SystemClock
+from tonnage.serving_certificate import ServingCertificate
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,11 +25,11 @@ def cert_dir_option(command: F) -> F:
 
 
 @contextmanager
-def own_tls(cert_dir: Path | None, host: str) -> Iterator[ssl.SSLContext]:
+def own_tls(cert_dir: Path | None, host: str) -> Iterator[ServingCertificate]:
     """TLS with a certificate that the program signs itself, as Kubernetes' programs do when they are given none."""
     names = (host, "localhost")
     if cert_dir is not None:
-        yield ensure_identity(cert_dir, names, datetime.now(UTC)).server_context()
+        yield ServingCertificate(cert_dir, names, SystemClock())
         return
     with tempfile.TemporaryDirectory() as folder:
-        yield ensure_identity(Path(folder), names, datetime.now(UTC)).server_context()
+        yield ServingCertificate(Path(folder), names, SystemClock())

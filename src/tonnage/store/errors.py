@@ -96,14 +96,14 @@ class RevisionInFuture(StoreError):
 class WatchOverrun(StoreError):
     """The consumer of a watch fell too far behind; it has everything up to `revision`."""
 
-    def __init__(self, prefix: str, revision: int, max_lag_events: int) -> None:
+    def __init__(self, prefix: str, revision: int, max_lag: str) -> None:
         super().__init__(
-            f'the watch of "{prefix}" fell more than {max_lag_events} events behind; '
+            f'the watch of "{prefix}" fell more than {max_lag} behind; '
             f"watch again after revision {revision}, and read faster"
         )
         self.prefix = prefix
         self.revision = revision
-        self.max_lag_events = max_lag_events
+        self.max_lag = max_lag
 
 
 class WatchClosed(StoreError):

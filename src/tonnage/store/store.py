@@ -55,6 +55,7 @@ class Store:
         window_events: int,
         window_bytes: int,
         max_lag_events: int,
+        max_lag_bytes: int,
     ) -> None:
         self.folder = opened.folder
         self.compacted = opened.log.compacted
@@ -64,7 +65,9 @@ class Store:
         self._index = index
         self._keep_revisions = keep_revisions
         window = Window(opened.log.revision, max_events=window_events, max_bytes=window_bytes)
-        self._feed = Feed(opened.folder, window, self._read_history, max_lag_events=max_lag_events)
+        self._feed = Feed(
+            opened.folder, window, self._read_history, max_lag_events=max_lag_events, max_lag_bytes=max_lag_bytes
+        )
         self._assigned = opened.log.revision  # the newest revision given to a write, settled or not
         self._pending: dict[str, Write] = {}  # by key: at most one write of a key is on its way
         self._automatic: Compaction | None = None
@@ -84,6 +87,7 @@ class Store:
         window_events: int = 4_096,
         window_bytes: int = 64 << 20,
         max_lag_events: int = 10_000,
+        max_lag_bytes: int = 32 << 20,
         max_pages: int | None = None,
     ) -> Store:
         """Open the store in `folder`, made if it is not there; one process at a time. Raises StoreError.
@@ -91,7 +95,8 @@ class Store:
         `index(key, document)` gives a record its `attributes`. It must be a pure function: it runs on the loop for a
         write, before the write is accepted, and in another thread for what is read from disk. What it raises is
         passed on. Compaction by itself keeps at least the last `keep_revisions` revisions. The window holds the
-        newest events in memory, by number and by bytes; watches that start further back read the disk. `max_pages`
+        newest events in memory, by number and by bytes; watches that start further back read the disk. A
+        watch whose consumer lags by more than `max_lag_events` or `max_lag_bytes` is ended. `max_pages`
         limits the file (pages of 4 KiB); beyond it writes raise StoreFull. A cancelled call leaves the folder free.
         """
         opening = asyncio.get_running_loop().run_in_executor(None, open_folder, folder, index, max_pages)
@@ -107,6 +112,7 @@ class Store:
             window_events=window_events,
             window_bytes=window_bytes,
             max_lag_events=max_lag_events,
+            max_lag_bytes=max_lag_bytes,
         )
 
     @property

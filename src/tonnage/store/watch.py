@@ -25,6 +25,9 @@ from tonnage.store.state import resource_of
 
 ReadHistory = Callable[[str, int, int], Awaitable[Stretch]]  # prefix, after, upto; raises RevisionCompacted
 
+_BATCH_BYTES = 2 << 20
+"""How much a watch hands out at a time."""
+
 
 class Window:
     """The newest events: all those with a revision above `floor`.
@@ -62,12 +65,15 @@ class Window:
 class Feed:
     """Where events go once they are durable. `revision` is that of the newest one: the store's revision."""
 
-    def __init__(self, folder: Path, window: Window, read_history: ReadHistory, *, max_lag_events: int) -> None:
+    def __init__(
+        self, folder: Path, window: Window, read_history: ReadHistory, *, max_lag_events: int, max_lag_bytes: int
+    ) -> None:
         self.folder = folder
         self.revision = window.floor
         self.window = window
         self.read_history = read_history
         self.max_lag_events = max_lag_events
+        self.max_lag_bytes = max_lag_bytes
         self.is_closed = False
         self._joined: dict[str, dict[Watch, None]] = {}  # by resource; a dict keeps the order of joining
 
@@ -79,8 +85,9 @@ class Feed:
         for event in events:
             by_resource.setdefault(resource_of(event.record.key), []).append(event)
         for resource, changes in by_resource.items():
+            size = sum(len(event.record.document) for event in changes)
             for watch in list(self._joined.get(resource, ())):  # a watch that overruns leaves while we go round
-                watch.push(changes)
+                watch.push(changes, size)
 
     def join(self, watch: Watch) -> None:
         self._joined.setdefault(resource_of(watch.prefix), {})[watch] = None
@@ -108,6 +115,7 @@ class Watch:
         self._position = after  # while not joined: everything up to here has been handed out
         self._joined = False
         self._pending: list[Event] = []
+        self._pending_bytes = 0
         self._covers_resource = prefix == resource_of(prefix) + "/"
         self._waiter: asyncio.Future[None] | None = None
         self._ended: StoreError | None = None
@@ -140,23 +148,40 @@ class Watch:
                 await self._waiter
             finally:
                 self._waiter = None
-        events, self._pending = self._pending, []
+        return self._take()
+
+    def _take(self) -> list[Event]:
+        """What is pending, or as much of it as makes a batch: a slow consumer's lag is what it has not been handed."""
+        size = 0
+        for number, event in enumerate(self._pending, 1):
+            size += len(event.record.document)
+            if size >= _BATCH_BYTES and number < len(self._pending):
+                events = self._pending[:number]
+                del self._pending[:number]
+                self._pending_bytes -= size
+                return events
+        events, self._pending, self._pending_bytes = self._pending, [], 0
         return events
 
     def close(self) -> None:
         """Stop watching; a waiting `next_batch` raises WatchClosed. Closing again does nothing."""
         self._drop_out(WatchClosed(self.prefix))
 
-    def push(self, events: list[Event]) -> None:
-        """Called by the feed with new events of the resource, in order."""
+    def push(self, events: list[Event], size: int) -> None:
+        """Called by the feed with new events of the resource, in order; `size` are the bytes of their documents."""
         if not self._covers_resource or events[0].revision <= self._after:
             # A watch may start at a revision that has not happened yet; what comes before it is not its business.
             events = [e for e in events if e.revision > self._after and e.record.key.startswith(self.prefix)]
             if not events:
                 return
+            size = sum(len(event.record.document) for event in events)
         self._pending.extend(events)
-        if len(self._pending) > self._feed.max_lag_events:
-            self._drop_out(WatchOverrun(self.prefix, self.revision, self._feed.max_lag_events))
+        self._pending_bytes += size
+        feed = self._feed
+        if len(self._pending) > feed.max_lag_events:
+            self._drop_out(WatchOverrun(self.prefix, self.revision, f"{feed.max_lag_events} events"))
+        elif self._pending_bytes > feed.max_lag_bytes and len(self._pending) > len(events):
+            self._drop_out(WatchOverrun(self.prefix, self.revision, f"{feed.max_lag_bytes >> 20} MiB of events"))
         else:
             self._wake()
 
@@ -172,6 +197,7 @@ class Watch:
         self._position = self.revision
         self._joined = False
         self._pending = []
+        self._pending_bytes = 0
         self.end(reason)
 
     async def _catch_up(self) -> list[Event]:

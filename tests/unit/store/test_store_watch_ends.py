@@ -54,7 +54,7 @@ async def test_a_consumer_that_lags_too_far_is_told_where_it_stopped(open_store)
     await creates(store, "nodes/b", "nodes/c", "nodes/d", "nodes/e")  # four wait, three may
     with pytest.raises(WatchOverrun) as overrun:
         await watch.next_batch()
-    assert (overrun.value.prefix, overrun.value.revision, overrun.value.max_lag_events) == ("nodes/", 1, 3)
+    assert (overrun.value.prefix, overrun.value.revision, overrun.value.max_lag) == ("nodes/", 1, "3 events")
     assert str(overrun.value) == (
         'the watch of "nodes/" fell more than 3 events behind; watch again after revision 1, and read faster'
     )
@@ -174,3 +174,40 @@ async def test_a_closed_watch_wakes_its_consumer_and_gets_no_more(store: Store):
     await creates(store, "nodes/a")
     with pytest.raises(WatchClosed):
         await watch.next_batch()
+
+
+async def test_a_consumer_may_lag_by_so_many_bytes_too(open_store):
+    store = await open_store(max_lag_bytes=1 << 20)
+    watch = store.watch("nodes/", after=0)
+    live = asyncio.create_task(watch.next_batch())
+    await turns()
+    await creates(store, "nodes/a")
+    assert revisions(await live) == [1]
+    for key in ("nodes/b", "nodes/c", "nodes/d"):
+        await store.create(key, lambda revision: b"x" * 400_000)  # 1.2 MB wait, 1 MiB may
+    with pytest.raises(WatchOverrun) as overrun:
+        await watch.next_batch()
+    assert (overrun.value.revision, overrun.value.max_lag) == (1, "1 MiB of events")
+
+
+async def test_one_document_beyond_the_limit_is_still_handed_out(open_store):
+    store = await open_store(max_lag_bytes=1000)
+    watch = store.watch("nodes/", after=0)
+    live = asyncio.create_task(watch.next_batch())
+    await turns()
+    await store.create("nodes/a", lambda revision: b"x" * 400_000)
+    assert revisions(await live) == [1]
+
+
+async def test_a_batch_is_handed_out_in_pieces_of_a_few_megabytes(open_store):
+    store = await open_store()
+    watch = store.watch("nodes/", after=0)
+    live = asyncio.create_task(watch.next_batch())
+    await turns()
+    await creates(store, "nodes/a")
+    await live
+    for number in range(5):
+        await store.create(f"nodes/b{number}", lambda revision: b"x" * 900_000)
+    assert revisions(await watch.next_batch()) == [2, 3, 4]  # 2.7 MB are more than 2 MiB
+    assert watch.revision == 4
+    assert revisions(await watch.next_batch()) == [5, 6]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 from tonnage.apiserver import request_errors, responses, status, stored_documents
 from tonnage.apiserver.options import ListOptions, list_options, revision
@@ -37,6 +37,7 @@ from tonnage.store import (
 _MIN_TIMEOUT_S = 1800.0
 """Upstream ends a watch after 30 to 60 minutes, so that clients spread over servers; ours keeps the habit."""
 _BOOKMARK_EVERY_S = 60.0
+_CHUNK_BYTES = 256 * 1024
 _LAST_BOOKMARK_S = 2.0
 """How long before its end a watch sends the bookmark from which the client will go on."""
 
@@ -47,7 +48,7 @@ Encode = Callable[[str, bytes], bytes]
 class Watching:
     """One watch request, checked and positioned, ready to stream. Making one raises what a plain answer should say."""
 
-    def __init__(self, registry: Registry, call: Call, rng: random.Random) -> None:
+    def __init__(self, registry: Registry, call: Call, rng: random.Random, *, started_at: float) -> None:
         self._registry = registry
         self._resource = call.resource
         self._options = list_options(call.query, watch=True)
@@ -55,7 +56,7 @@ class Watching:
         self._scope = scope(call)
         self._encoder = _Encoder(registry, call)
         timeout_s = self._options.timeout_s
-        self._timeout_s = float(timeout_s) if timeout_s else _MIN_TIMEOUT_S * (1.0 + rng.random())
+        self.ends_at = started_at + (float(timeout_s) if timeout_s else _MIN_TIMEOUT_S * (1.0 + rng.random()))
         self._asked = revision(self._options.resource_version, of="watch")
         self._initial, self._after = self._start(self._options)
         self._watch: Watch | None = None
@@ -82,9 +83,8 @@ class Watching:
             return
         try:
             if self._initial is not None:
-                for start in range(0, len(self._initial), 500):
-                    chunk = self._initial[start : start + 500]
-                    yield b"".join(encode_frame("ADDED", record.document) for record in chunk)
+                for frames in _joined(encode_frame("ADDED", record.document) for record in self._initial):
+                    yield frames
                 if options.send_initial_events and options.bookmarks:
                     yield self._bookmark(self._after, initial_events_end=True)
                 self._initial = None
@@ -99,8 +99,7 @@ class Watching:
             self._watch.close()
 
     async def _follow(self, watch: Watch) -> AsyncIterator[bytes]:
-        loop = asyncio.get_running_loop()
-        ends_at = loop.time() + self._timeout_s
+        loop, ends_at = asyncio.get_running_loop(), self.ends_at
         bookmark_at = self._next_bookmark(loop.time(), ends_at)
         while True:
             try:
@@ -120,9 +119,8 @@ class Watching:
             except StoreError as exc:
                 yield _error_frame(ServiceUnavailable(exc.message))
                 return
-            frames = [frame for event in events if (frame := self._frame(event)) is not None]
-            if frames:
-                yield b"".join(frames)
+            for frames in _joined(self._frame(event) for event in events):
+                yield frames
 
     def _next_bookmark(self, now: float, ends_at: float) -> float:
         """Every minute, and shortly before the end; never, for a client that did not ask."""
@@ -137,6 +135,22 @@ class Watching:
         if initial_events_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         return self._encoder.bookmark(meta)
+
+
+def _joined(frames: Iterable[bytes | None]) -> Iterator[bytes]:
+    """Frames in chunks: each a write, and all that a watcher holds beside what it shares with the others."""
+    chunk: list[bytes] = []
+    size = 0
+    for frame in frames:
+        if frame is None:
+            continue
+        chunk.append(frame)
+        size += len(frame)
+        if size >= _CHUNK_BYTES:
+            yield b"".join(chunk)
+            chunk, size = [], 0
+    if chunk:
+        yield b"".join(chunk)
 
 
 def frame_of(event: Event, matches: Matches, encoder: _Encoder) -> bytes | None:

@@ -1,0 +1,241 @@
+"""One HTTP connection of a listener of ours: how long each part of it may take, and what a bad request is told.
+
+aiohttp parses, queues and answers; it leaves three things open that a stranger can use. A request head may take for
+ever, an answer may be taken for ever, and every malformed request writes a traceback into the log. Here each of them
+has a limit. Deadlines are kept as numbers and looked at once a second by the listener (`check`), which costs a request
+two assignments and no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
+
+from tonnage.connection_budget import ConnectionBudget
+
+MAX_URL_BYTES: Final = 64 * 1024
+"""A URL: room for a label selector with a thousand names. Upstream's limit is 1 MiB for all of the head; ours is what
+each of a thousand strangers may have us keep, so it is smaller."""
+MAX_FIELD_BYTES: Final = 32 * 1024
+"""One header, its name and its value: room for any token."""
+MAX_HEADERS: Final = 128
+MAX_HEAD_BYTES: Final = 128 * 1024
+"""URL and headers together."""
+HEAD_S: Final = 10.0
+"""From the last answer, or from being accepted, to a whole request head. Upstream gives 32 s; but a client sends it
+in one piece, and until then nobody knows whose descriptor it is."""
+IDLE_S: Final = 90.0
+"""How long a client that has shown a token may keep a connection without asking anything: upstream's value."""
+SEND_S: Final = 60.0
+"""How long an answer may take to be taken, beside a second for each MiB of it: upstream's time for a whole request."""
+STRANGER_SEND_S: Final = 10.0
+"""The same for somebody who has shown no token; what they may ask fits into the kernel's buffers."""
+CLOSE_S: Final = 15.0
+"""How long the last bytes may take to be taken once a connection is closed from our side."""
+LINGER_S: Final = 1.0
+"""How long what is left of a refused body is read and thrown away, so that the refusal is not lost with a reset."""
+WRITE_BUFFER_BYTES: Final = 256 * 1024
+"""What waits for the peer inside the process before a writer has to wait too; the kernel's buffers come on top."""
+
+_log = logging.getLogger(__name__)
+
+
+class Connection(web.RequestHandler):
+    """aiohttp's connection, with an eye on the time. `budget` and `sending` belong to the listener."""
+
+    __slots__ = ("_budget", "_head_bytes", "_send_by", "_sending", "_wire", "closing_since")
+
+    def __init__(
+        self,
+        manager: web.Server,
+        *,
+        loop: AbstractEventLoop,
+        budget: ConnectionBudget[Any],
+        sending: set[Connection],
+    ) -> None:
+        super().__init__(
+            manager,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type]
+            auto_decompress=False,  # whoever reads the body knows who sent it and how much it may become
+            keepalive_timeout=IDLE_S,
+            lingering_time=LINGER_S,
+            max_line_size=MAX_URL_BYTES,
+            max_field_size=MAX_FIELD_BYTES,
+            max_headers=MAX_HEADERS,
+            logger=_log,
+        )
+        self._budget = budget
+        self._sending = sending
+        self._send_by = 0.0
+        self._head_bytes = 0
+        self._wire: asyncio.WriteTransport | None = None  # aiohttp forgets its own as soon as it closes
+        self.closing_since = 0.0
+
+    # -- for handlers -------------------------------------------------------------------------------------------------
+
+    def let_in(self) -> bool:
+        """Whoever asks has shown a token. False when there are too many such connections, and none of them is idle."""
+        budget = self._budget
+        if budget.is_known(self):
+            return True
+        if not budget.has_room_for_known:
+            oldest = budget.longest_idle()
+            if oldest is None:
+                return False
+            oldest.abort()
+        budget.showed_token(self)
+        return True
+
+    def sends(self, until: float) -> None:
+        """Something is about to be written that the peer must have taken by then, on the loop's clock."""
+        self._send_by = until
+        self._sending.add(self)
+
+    def sent(self) -> None:
+        self._sending.discard(self)
+
+    def begins(self) -> None:
+        """A request's head is complete, and its handler starts."""
+        self._budget.began(self)
+
+    # -- for the listener ---------------------------------------------------------------------------------------------
+
+    def is_stuck(self, now: float) -> bool:
+        return now > self._send_by
+
+    @property
+    def is_closing(self) -> bool:
+        return self._wire is not None and self._wire.is_closing()
+
+    def abort(self) -> None:
+        """End it now: nothing more is sent, and nobody is waited for."""
+        self._budget.closed(self)
+        self._sending.discard(self)
+        if self._wire is not None:
+            self._wire.abort()
+
+    # -- what aiohttp and the loop call -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        assert isinstance(transport, asyncio.WriteTransport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._wire = transport
+        self._budget.shook_hands(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._wire = None
+        self._budget.closed(self)
+        self._sending.discard(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        heads = self._request_count
+        super().data_received(data)
+        if self._request_count != heads:
+            self._head_bytes = 0
+            if self._current_request is not None:
+                self._tell_reader_of_body()
+        elif self._waiter is not None:  # nothing is under way, so this is part of a head
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._refuse_head()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        size = resp.content_length or 0 if isinstance(resp, web.Response) else 0
+        base_s = SEND_S if self._budget.is_known(self) else STRANGER_SEND_S
+        self.sends(self._loop.time() + base_s + size / (1 << 20))
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._sending.discard(self)
+            self._budget.ended(self)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What is no HTTP is answered and the connection closed. It is the peer's fault, so a line of log is enough."""
+        if status == 500:
+            return super().handle_error(request, status, exc, message)
+        if isinstance(exc, LineTooLong):
+            limit = exc.args[1] if len(exc.args) > 1 else ""
+            status = 414 if limit == MAX_URL_BYTES else 431
+            message = f"the {'URL' if status == 414 else 'header'} is longer than {limit} bytes"
+        elif message and message.startswith("Too many headers"):
+            status, message = 431, f"there are more than {MAX_HEADERS} headers"
+        shown = (message or "not HTTP").splitlines()[0][:200]
+        _log.info("Refused a malformed request from %s: %d %s", request.remote, status, shown)
+        return _closing(status, shown)
+
+    def _refuse_head(self) -> None:
+        """There is no request yet to answer, so the answer is written as it is."""
+        _log.info("Refused a request head of more than %d bytes", MAX_HEAD_BYTES)
+        if self.transport is not None:
+            told = f"the URL and the headers are longer than {MAX_HEAD_BYTES} bytes\n".encode()
+            head = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            self.transport.write(f"{head}Content-Length: {len(told)}\r\nConnection: close\r\n\r\n".encode() + told)
+        self.force_close()
+
+    def _tell_reader_of_body(self) -> None:
+        """A body that cannot be parsed is queued as the next request; whoever waits for its end must hear of it."""
+        found = self._messages[-1][0] if self._messages else None
+        current = self._current_request
+        if not hasattr(found, "exc") or current is None:
+            return
+        if not current.content.is_eof() and current.content.exception() is None:
+            current.content.set_exception(BadBody(getattr(found, "message", "") or "not HTTP"))
+
+
+class BadBody(Exception):
+    """A request's body breaks off, or is not in the form its headers say."""
+
+
+class LargeResponse(web.Response):
+    """An answer that is written piece by piece, so that no more of it waits in buffers than the peer makes room for.
+
+    `hold` is told its size while it is being taken, and the same below zero afterwards.
+    """
+
+    def __init__(self, hold: Callable[[int], None], *, body: bytes, status: int, headers: Mapping[str, str]) -> None:
+        super().__init__(body=body, status=status, headers=headers)
+        self._hold = hold
+        self._whole = body
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        if self._must_be_empty_body:  # HEAD
+            await super().write_eof(data)
+            return
+        size = len(self._whole)
+        self._hold(size)
+        try:
+            with memoryview(self._whole) as view:
+                for start in range(0, size, WRITE_BUFFER_BYTES):
+                    await self.write(bytes(view[start : start + WRITE_BUFFER_BYTES]))
+            await web.StreamResponse.write_eof(self)
+        finally:
+            self._hold(-size)
+
+
+def connection_of(request: web.BaseRequest) -> Connection | None:
+    """The connection a request came on; None for one of a test, which has none of ours."""
+    protocol = request.protocol
+    return protocol if isinstance(protocol, Connection) else None
+
+
+def _closing(status: int, message: str) -> web.Response:
+    response = web.Response(status=status, text=message + "\n")
+    response.force_close()
+    return response

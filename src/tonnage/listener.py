@@ -1,0 +1,248 @@
+"""A listening HTTP server of ours: accepts within a budget, and ends what takes too long.
+
+    async with listening(handle, host="127.0.0.1", port=6443, tls=certificate.context) as listener:
+        print(listener.port)
+
+Every program listens through here: the API server, and the others with their health endpoints. asyncio's own accept
+loop is not used: out of descriptors it writes a traceback for each of a thousand tries, ten times a second, and it
+accepts whatever comes. Ours asks `connection_budget` first; `http_connection` is what a connection may take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+from aiohttp import web
+
+from tonnage.connection_budget import ConnectionBudget, ConnectionLimits, address_of, raise_descriptor_limit
+from tonnage.http_connection import CLOSE_S, HEAD_S, Connection, connection_of
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Tls = Callable[[], ssl.SSLContext]
+"""The context for the next connection: asked each time, so that a certificate can be renewed."""
+
+_BACKLOG: Final = 1024
+_ACCEPTED_A_TURN: Final = 16
+"""Connections accepted before others have their turn; a handshake costs about a millisecond."""
+_RETRY_S: Final = 0.05
+"""How soon it is looked again when there was no room."""
+_OUT_OF_DESCRIPTORS_S: Final = 0.5
+"""How soon it is tried again when the process, or the machine, is out of descriptors or memory."""
+_CHECK_S: Final = 1.0
+_CLOSING_CHECK_S: Final = 5.0
+_OUT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def listening(
+    handler: Handler,
+    *,
+    host: str,
+    port: int,
+    tls: Tls | None,
+    limits: ConnectionLimits | None = None,
+    grace_s: float = 1.0,
+) -> AsyncIterator[Listener]:
+    """Listen while the block runs; then take no more, and give what is under way `grace_s` to end. Raises OSError.
+
+    A handler is cancelled when its client hangs up.
+    """
+    limits = limits or ConnectionLimits.of_descriptors(raise_descriptor_limit())
+    listener = Listener(handler, tls=tls, limits=limits)
+    await listener.open(host, port)
+    try:
+        yield listener
+    finally:
+        await listener.close(grace_s)
+
+
+class _Server(web.Server):
+    """aiohttp's server, making connections of our kind."""
+
+    def __init__(self, handler: Handler) -> None:
+        super().__init__(handler, handler_cancellation=True)
+        self.sending: set[Connection] = set()
+        self.budget: ConnectionBudget[Any]
+
+    def __call__(self) -> Connection:
+        return Connection(self, loop=self._loop, budget=self.budget, sending=self.sending)
+
+
+class Listener:
+    """Sockets, the connections accepted from them, and a look at all of them once a second."""
+
+    def __init__(self, handler: Handler, *, tls: Tls | None, limits: ConnectionLimits) -> None:
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            connection = connection_of(request)
+            if connection is not None:
+                connection.begins()
+            return await handler(request)
+
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._server = _Server(handle)
+        self.budget: ConnectionBudget[Connection] = ConnectionBudget(limits, self._loop.time)
+        self._server.budget = self.budget
+        self._sockets: list[socket.socket] = []
+        self._handshakes: dict[Connection, asyncio.Task[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing_checked_at = 0.0
+
+    @property
+    def port(self) -> int:
+        number: int = self._sockets[0].getsockname()[1]
+        return number
+
+    async def open(self, host: str, port: int) -> None:
+        try:
+            for family, kind, protocol, _, address in await self._loop.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            ):
+                if port == 0 and self._sockets:
+                    address = (address[0], self.port, *address[2:])  # one port on all addresses of a name
+                self._sockets.append(_listen(family, kind, protocol, address))
+        except OSError:
+            for each in self._sockets:
+                each.close()
+            raise
+        for each in self._sockets:
+            self._loop.add_reader(each.fileno(), self._accept, each)
+        self._timer = self._loop.call_later(_CHECK_S, self._check)
+
+    async def close(self, grace_s: float) -> None:
+        for each in self._sockets:
+            self._loop.remove_reader(each.fileno())
+            each.close()
+        self._sockets.clear()
+        handshakes = list(self._handshakes.values())
+        for handshake in handshakes:
+            handshake.cancel()
+        await asyncio.gather(*handshakes, asyncio.sleep(0), return_exceptions=True)  # what has come in before is begun
+        self._server.pre_shutdown()
+        await self._server.shutdown(grace_s)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- accepting ----------------------------------------------------------------------------------------------------
+
+    def _accept(self, listening_on: socket.socket) -> None:
+        for _ in range(_ACCEPTED_A_TURN):
+            if not self.budget.has_room:
+                oldest = self.budget.may_make_room()
+                if oldest is None:
+                    self._rest(listening_on, _RETRY_S)
+                    return
+                _log.warning(
+                    "Connections of %d clients without a token are open: one that asks nothing is closed for the next",
+                    self.budget.limits.strangers,
+                )
+                self._drop(oldest)
+            try:
+                accepted, peername = listening_on.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as exc:
+                if exc.errno not in _OUT_OF:
+                    raise
+                _log.error("No connection can be accepted: %s; raise the limit of open files", exc.strerror)
+                oldest = self.budget.may_make_room()
+                if oldest is not None:
+                    self._drop(oldest)
+                self._rest(listening_on, _OUT_OF_DESCRIPTORS_S)
+                return
+            address = address_of(peername)
+            if self.budget.exceeds_address(address):
+                _log.warning("Too many connections without a token from %s: the next is refused", address)
+                accepted.close()
+                continue
+            accepted.setblocking(False)
+            connection = self._server()
+            self.budget.opened(connection, address)
+            task = self._loop.create_task(self._shake_hands(connection, accepted))
+            self._handshakes[connection] = task
+            task.add_done_callback(partial(self._shook_hands, connection, accepted))
+
+    async def _shake_hands(self, connection: Connection, accepted: socket.socket) -> None:
+        if self._tls is None:
+            await self._loop.connect_accepted_socket(lambda: connection, accepted)
+        else:
+            await self._loop.connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=self._tls(),
+                ssl_handshake_timeout=HEAD_S,
+                ssl_shutdown_timeout=CLOSE_S,
+            )
+
+    def _shook_hands(self, connection: Connection, accepted: socket.socket, done: asyncio.Task[None]) -> None:
+        """It is in aiohttp's hands, or closed; why a handshake failed is its client's affair."""
+        self._handshakes.pop(connection, None)
+        if done.cancelled() or done.exception() is not None:
+            self.budget.closed(connection)
+            accepted.close()
+
+    def _drop(self, connection: Connection) -> None:
+        """At once and without a word. It counts as gone from here on, its descriptor goes in the next turn."""
+        self.budget.closed(connection)
+        handshake = self._handshakes.get(connection)
+        if handshake is not None:
+            handshake.cancel()
+        connection.abort()
+
+    def _rest(self, listening_on: socket.socket, seconds: float) -> None:
+        self._loop.remove_reader(listening_on.fileno())
+        self._loop.call_later(seconds, self._resume, listening_on)
+
+    def _resume(self, listening_on: socket.socket) -> None:
+        if listening_on in self._sockets:
+            self._loop.add_reader(listening_on.fileno(), self._accept, listening_on)
+
+    # -- time limits --------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Once a second: who sends no request, who takes no answer, who does not go."""
+        now = self._loop.time()
+        self._timer = self._loop.call_later(_CHECK_S, self._check)
+        for connection in self.budget.overdue(HEAD_S):
+            self._drop(connection)
+        for connection in [each for each in self._server.sending if each.is_stuck(now)]:
+            _log.warning("A client does not take what it asked for: its connection is closed")
+            connection.abort()
+        if now - self._closing_checked_at >= _CLOSING_CHECK_S:
+            self._closing_checked_at = now
+            self._end_closing(now)
+
+    def _end_closing(self, now: float) -> None:
+        # TLS says goodbye and waits, and a socket with bytes left to send stays until they are taken.
+        for connection in self._server.connections:
+            if not isinstance(connection, Connection) or not connection.is_closing:
+                continue
+            if not connection.closing_since:
+                connection.closing_since = now
+            elif now - connection.closing_since >= CLOSE_S:
+                connection.abort()
+
+
+def _listen(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> socket.socket:
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.setblocking(False)
+        made.bind(address)
+        made.listen(_BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made

@@ -1,0 +1,97 @@
+"""The certificate a listener shows, kept valid while it runs.
+
+    certificate = ServingCertificate(folder / "pki", hosts, clock)
+    async with listening(…, tls=certificate.context), certificate.renewed():
+
+A certificate lasts a year and is renewed in its last month; a server may run for longer than that. The files are looked
+at once a minute, so that one that somebody else renewed, or put in their place, is shown too. Each connection asks for
+the context when it comes, and those that are open keep theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from tonnage.certificates import Identity, ensure_identity
+from tonnage.clock import Clock
+from tonnage.errors import TonnageError
+from tonnage.private_files import read_own
+
+_CHECK_S: Final = 60.0
+_WARN_BEFORE: Final = timedelta(days=90)
+"""How long before its authority expires a server begins to say so, once a day."""
+_WARN_EVERY: Final = timedelta(days=1)
+
+_log = logging.getLogger(__name__)
+
+
+class ServingCertificate:
+    """One identity in a folder and the TLS context made of it. Raises TonnageError when there can be none."""
+
+    def __init__(self, folder: Path, hosts: tuple[str, ...], clock: Clock) -> None:
+        self._folder = folder
+        self._hosts = hosts
+        self._clock = clock
+        self._warned_at: datetime | None = None
+        self.identity = ensure_identity(folder, hosts, clock.now())
+        self._shown = _pair(self.identity)
+        self._context = self.identity.server_context()
+        self._warn(clock.now())
+
+    def context(self) -> ssl.SSLContext:
+        return self._context
+
+    @asynccontextmanager
+    async def renewed(self) -> AsyncIterator[None]:
+        """Look after it while the block runs."""
+        looking = asyncio.create_task(self._look())
+        try:
+            yield
+        finally:
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking
+
+    def refresh(self) -> None:
+        """Renew what is about to expire, and show what the files hold now. What does not work leaves the old one."""
+        now = self._clock.now()
+        try:
+            if read_own(self._folder / "ca.crt") != self.identity.ca_pem:
+                raise TonnageError("ca.crt is another one; whoever trusts the first would not trust a new certificate")
+            identity = ensure_identity(self._folder, self._hosts, now)
+            pair = _pair(identity)
+            if pair != self._shown:
+                self._context = identity.server_context()  # a context of its own: half a pair must not spoil the old
+                self._shown, self.identity = pair, identity
+                _log.info("The serving certificate in %s was renewed and is shown from now on", self._folder)
+        except (TonnageError, OSError, ValueError) as exc:  # ssl.SSLError is an OSError; a broken PEM a ValueError
+            _log.error("The serving certificate in %s cannot be renewed, the old one is kept: %s", self._folder, exc)
+        self._warn(now)
+
+    async def _look(self) -> None:
+        while True:
+            await self._clock.sleep(_CHECK_S)
+            self.refresh()
+
+    def _warn(self, now: datetime) -> None:
+        expires_at = self.identity.ca_expires_at
+        if now < expires_at - _WARN_BEFORE or (self._warned_at is not None and now - self._warned_at < _WARN_EVERY):
+            return
+        self._warned_at = now
+        _log.warning(
+            "The certificate authority in %s expires on %s: move the folder away and start again before that day, and "
+            "hand out every kubeconfig anew",
+            self._folder,
+            expires_at.date(),
+        )
+
+
+def _pair(identity: Identity) -> tuple[bytes, bytes]:
+    return read_own(identity.cert_path), read_own(identity.key_path)
