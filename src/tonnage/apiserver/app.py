@@ -26,6 +26,7 @@ from tonnage.apiserver.requests import Call, Location, Response, locate, verb_of
 from tonnage.apiserver.static_documents import StaticDocuments
 from tonnage.apiserver.verbs import access_reviews, deleting, patching, reading, subresources, writing
 from tonnage.apiserver.verbs.watching import Watching
+from tonnage.apiserver.warning_headers import warning_headers
 from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
 from tonnage.objects import names
@@ -285,7 +286,6 @@ def _respond(answer: Response, warnings: Sequence[str] = ()) -> web.Response:
 def _with_headers(response: web.Response, answer: Response, warnings: Sequence[str]) -> web.Response:
     response.headers["Content-Type"] = answer.content_type
     response.headers["Cache-Control"] = "no-cache, private"
-    for warning in dict.fromkeys(warnings):
-        escaped = warning.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
-        response.headers.add("Warning", f'299 - "{escaped}"')
+    for header in warning_headers(warnings):
+        response.headers.add("Warning", header)
     return response

@@ -3,6 +3,10 @@
 JSON, YAML and Kubernetes' protobuf are read; answers and patches are never protobuf. `fieldValidation` is settled here:
 unknown and duplicate fields are refused, warned about or passed over. Protobuf has no unknown ones, only numbers that a
 newer client may have sent, and those pass.
+
+`decode_body` is the one way from bytes to values, for objects, patches and options alike. It is pure, has one budget
+for every format (`objects/decode_budget`), and charges it while it reads, so that a body that multiplies is refused
+before it has.
 """
 
 from __future__ import annotations
@@ -12,17 +16,21 @@ from typing import Any
 
 import msgspec
 
+from tonnage.documents import api_errors
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.json_syntax import syntax_error
 from tonnage.documents.protobuf.messages import open_envelope, struct_named
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import BadRequest, UnsupportedMediaType
-from tonnage.objects.document import Doc, decode
+from tonnage.objects.decode_budget import MAX_REQUEST_BYTES, REQUEST, Budget, BudgetExceeded
+from tonnage.objects.document import Doc
+from tonnage.objects.json_text import NumberOutOfRange, read_json
 from tonnage.objects.resources import BY_KIND, Resource
-from tonnage.objects.yaml_text import InvalidYaml, documents
+from tonnage.objects.yaml_text import ExcessiveYaml, InvalidYaml, documents
 
-MAX_BODY_BYTES = 3 * 1024 * 1024
-"""Upstream's limit for a request body."""
+MAX_BODY_BYTES = MAX_REQUEST_BYTES
+MAX_STRICT_PROBLEMS = 100
+"""What strict decoding tells of one body: upstream's number (sigs.k8s.io/json, saveStrictError)."""
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 YAML_TYPES = frozenset({"application/yaml", "application/apply-patch+yaml"})
@@ -32,6 +40,20 @@ _ACCEPTED = ("application/json", "application/yaml", PROTOBUF)
 def media_type(header: str) -> str:
     """`application/json` of `application/json; charset=utf-8`."""
     return header.partition(";")[0].strip().lower()
+
+
+def decode_body(body: bytes, media: str, budget: Budget) -> Any:
+    """The value in a body of JSON or YAML.
+
+    Raises BudgetExceeded when it stands for too much, NumberOutOfRange, msgspec.DecodeError when it is no JSON,
+    InvalidYaml when it is no YAML. Of several YAML documents the first counts, as upstream has it.
+    """
+    if media not in YAML_TYPES:
+        return read_json(body, budget)
+    try:
+        return next((each.value for each in documents(body.decode(errors="replace"), budget)), None)
+    except ExcessiveYaml as exc:
+        raise exc.exceeded from exc
 
 
 def read_object(body: bytes, content_type: str, resource: Resource, validation: str, warnings: list[str]) -> Doc:
@@ -63,7 +85,11 @@ def read_document(body: bytes, media: str, *, must_be: str) -> Doc:
             f"the body of the request was in an unknown format - accepted media types include: {', '.join(_ACCEPTED)}"
         )
     try:
-        doc: Any = _first_yaml(body) if media in YAML_TYPES else decode(body)
+        doc: Any = decode_body(body, media, Budget(REQUEST))
+    except BudgetExceeded as exc:
+        raise api_errors.too_much(exc) from exc
+    except NumberOutOfRange as exc:
+        raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: {exc}") from exc
     except msgspec.DecodeError as exc:
         raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: {syntax_error(body)}") from exc
     except InvalidYaml as exc:
@@ -96,8 +122,11 @@ def _go_kind(value: Any) -> str:
 
 def _read_protobuf(body: bytes, must_be: str, resource: Resource | None = None) -> Doc:
     """The object in an envelope: of the resource's kind when there is one, else of the kind the envelope names."""
+    budget = Budget(REQUEST)
     try:
-        envelope = open_envelope(body)
+        envelope = open_envelope(body, budget)
+    except BudgetExceeded as exc:
+        raise api_errors.too_much(exc) from exc
     except Malformed as exc:
         found = f"{exc.message} ({_summary(body)})"
         raise BadRequest(f"the object provided is unrecognized (must be of type {must_be}): {found}") from exc
@@ -108,7 +137,9 @@ def _read_protobuf(body: bytes, must_be: str, resource: Resource | None = None) 
         struct = (
             schema_of_resource(resource) if resource is not None else struct_named(envelope.api_version, envelope.kind)
         )
-        return {**envelope.decode(struct), **head}
+        return {**envelope.decode(struct, budget), **head}
+    except BudgetExceeded as exc:
+        raise api_errors.too_much(exc) from exc
     except Malformed as exc:
         raise BadRequest(_cannot_be_handled(head, must_be, exc.message)) from exc
 
@@ -132,7 +163,7 @@ def strict_problems(body: bytes, media: str, unknown: list[str], keys_seen: int)
     # keys, nothing can be a duplicate, and the slow reading that looks for them is saved.
     if media == "application/json" and (unknown or body.count(b'":') != keys_seen):
         return _walk_strictly(body, frozenset(unknown))
-    return [f'unknown field "{path}"' for path in unknown]
+    return [f'unknown field "{path}"' for path in unknown[:MAX_STRICT_PROBLEMS]]
 
 
 def _walk_strictly(body: bytes, unknown: frozenset[str]) -> list[str]:
@@ -157,13 +188,8 @@ def _walk_strictly(body: bytes, unknown: frozenset[str]) -> list[str]:
             for index, item in enumerate(value):
                 walk(item, f"{path}[{index}]")
 
-    walk(json.loads(body, object_pairs_hook=Pairs), "")
-    return list(dict.fromkeys(found))
-
-
-def _first_yaml(body: bytes) -> Any:
-    """The first document of a YAML body, by the rules of Go's reader; more are passed over, as upstream does."""
-    return next((document.value for document in documents(body.decode(errors="replace"))), None)
+    walk(json.loads(body.decode(errors="replace"), object_pairs_hook=Pairs), "")
+    return list(dict.fromkeys(found))[:MAX_STRICT_PROBLEMS]
 
 
 def _cannot_be_handled(doc: Doc, must_be: str, why: str) -> str:

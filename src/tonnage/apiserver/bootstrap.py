@@ -1,22 +1,47 @@
-"""What a fresh cluster begins with: see `documents/system_objects.py`."""
+"""What a fresh cluster begins with (see `documents/system_objects.py`), and what an old one has to be mended of."""
 
 from __future__ import annotations
 
+import logging
+
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
+from tonnage.apiserver.stored_documents import encoder
+from tonnage.documents.deep_documents import cut_to_depth, is_too_deep
 from tonnage.documents.system_objects import SYSTEM_NAMESPACES, SYSTEM_PRIORITY_CLASSES, kubernetes_service
-from tonnage.objects.document import Doc
-from tonnage.objects.resources import BY_KIND
+from tonnage.objects.decode_budget import MAX_DEPTH
+from tonnage.objects.document import Doc, decode
+from tonnage.objects.resources import BY_KIND, RESOURCES
+from tonnage.store import Store
 
+_log = logging.getLogger(__name__)
 _OPTIONS = WriteOptions(manager="tonnage-apiserver")
 
 
 async def bootstrap(registry: Registry) -> None:
-    """Create what is missing. Safe to run at every start."""
+    """Create what is missing, and mend what is there. Safe to run at every start."""
+    await _cut_deep_documents(registry.store)
     for name in SYSTEM_NAMESPACES:
         await _ensure(registry, "v1", "Namespace", {"metadata": {"name": name}})
     for doc in SYSTEM_PRIORITY_CLASSES:
         await _ensure(registry, "scheduling.k8s.io/v1", "PriorityClass", doc)
+
+
+async def _cut_deep_documents(store: Store) -> None:
+    """Objects that earlier versions let nest beyond the limit become ones that can be changed and deleted."""
+    for resource in RESOURCES:
+        if resource.stored is not resource:
+            continue
+        for record in [record for record in store.list(resource.store_prefix) if is_too_deep(record.document)]:
+            doc = decode(record.document)
+            cut_to_depth(doc)
+            await store.update(record.key, encoder(resource, doc), expected=record.revision)
+            _log.warning(
+                "%s %s nested beyond %d levels; what lay deeper was taken out, so that it can be changed and deleted",
+                resource.kind,
+                record.key.removeprefix(resource.store_prefix),
+                MAX_DEPTH,
+            )
 
 
 async def publish_address(registry: Registry, port: int) -> None:

@@ -6,6 +6,7 @@ DeleteOptions, which may also come as a body, are in `verbs/deleting.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,6 +21,10 @@ from tonnage.objects.selectors import FieldSelector, LabelSelector
 
 _OPTIONS_KIND = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 _POLICIES = ("Ignore", "Strict", "Warn")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NO_INT64 = 1 << 63
+_MAX_INT64_DIGITS = 64
+"""Zeros in front and a sign included; a longer text is not read to find out what it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +146,12 @@ def integer(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name)
     if text is None:
         return None
-    try:
-        return int(text)
-    except ValueError as exc:
-        raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax') from exc
+    if not _INTEGER.fullmatch(text):
+        raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    number = int(text) if len(text) <= _MAX_INT64_DIGITS else _NO_INT64
+    if not -_NO_INT64 <= number < _NO_INT64:
+        raise BadRequest(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return number
 
 
 def boolean(query: Mapping[str, str], name: str) -> bool | None:

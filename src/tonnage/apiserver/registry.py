@@ -13,8 +13,8 @@ owns which field, `deletion` for what a deletion does.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tonnage.apiserver import request_errors
 from tonnage.apiserver.options import WriteOptions
@@ -27,6 +27,7 @@ from tonnage.documents.creation import Creator
 from tonnage.documents.deletion import is_deletable, judge_deletion
 from tonnage.documents.generated_names import NameGenerator
 from tonnage.documents.object_metadata import is_no_change, prepare_update, track_managed_fields
+from tonnage.documents.object_size import refuse_too_large
 from tonnage.documents.strategies.base import Generation, Strategy
 from tonnage.documents.validation.metadata import validate_object_meta_update
 from tonnage.gates import Gates
@@ -45,11 +46,15 @@ _NAME_TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One object after a write: what the client gets to see of it. A dry run leaves no more than this."""
+    """One object after a write: what the client gets to see of it. A dry run leaves no more than this.
+
+    `warnings` are what its kind has to say of it; found before it was written, so that nothing can fail afterwards.
+    """
 
     document: bytes
     created: bool = False
     removed: bool = False
+    warnings: Sequence[str] = ()
 
 
 class Registry:
@@ -102,9 +107,10 @@ class Registry:
                 attempt["metadata"]["name"] = self._names.generate_name(generate)
             self._creator.create(resource, attempt, manager=options.manager if is_tracked else "")
             self._admission.validate_create(resource, attempt)
+            warnings = self.strategy(resource).warnings(attempt, None)
             charges = await self._quotas.charge(resource, attempt, dry_run=options.dry_run)
             try:
-                return await self._insert(resource, namespace, attempt, options)
+                return replace(await self._insert(resource, namespace, attempt, options), warnings=warnings)
             except (KeyExists, StoreError) as exc:
                 await self._quotas.release(charges)
                 if not isinstance(exc, KeyExists):
@@ -151,11 +157,12 @@ class Registry:
             new = change(copy(old))
             prepare_update(resource, new, old, may_overwrite=strategy.unconditional_update, is_put=is_put)
             self._judge_change(resource, new, old, options, subresource, is_tracked)
+            warnings = strategy.warnings(new, old)
             if is_no_change(new, old):
-                return Written(record.document)
+                return Written(record.document, warnings=warnings)
             charges = () if subresource else await self._quotas.charge(resource, new, old, dry_run=options.dry_run)
             try:
-                return await self._write(resource, new, old, record, options.dry_run)
+                return replace(await self._write(resource, new, old, record, options.dry_run), warnings=warnings)
             except (StaleRevision, KeyMissing):
                 await self._quotas.release(charges)
         raise api_errors.modified(resource, name)
@@ -184,6 +191,7 @@ class Registry:
     ) -> None:
         strategy = self.strategy(resource)
         strategy.default(new)
+        refuse_too_large(resource, new, old)  # before anything walks over what defaults have made of it
         if subresource == "status":
             strategy.prepare_status(new, old)
         elif subresource != "finalize":  # whose change is its own rule
@@ -193,6 +201,7 @@ class Registry:
             track_managed_fields(
                 resource, old=old, new=new, manager=options.manager, subresource=subresource, now=self.now()
             )
+        refuse_too_large(resource, new, old)
         is_counted = strategy.generation is not Generation.NONE and subresource != "status"
         if is_counted and strategy.spec_changed(new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tonnage.errors import AlreadyExists, ApiError, Cause, Conflict, Forbidden, Invalid, NotFound
+from tonnage.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Cause,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    RequestEntityTooLarge,
+)
+from tonnage.objects.decode_budget import BudgetExceeded
 from tonnage.objects.field_errors import Errors, invalid_object
 from tonnage.objects.resources import Resource
 
@@ -18,6 +29,13 @@ class UnknownReason(ApiError):
 
     code: ClassVar[int] = 500
     reason: ClassVar[str] = ""
+
+
+def too_much(exceeded: BudgetExceeded) -> ApiError:
+    """The answer to a body that stands for too much; one that nests too deeply cannot be read (400, as upstream's)."""
+    if exceeded.is_depth:
+        return BadRequest(f"exceeded max depth: {exceeded.message}")
+    return RequestEntityTooLarge(f"Request entity too large: {exceeded.message}")
 
 
 def not_found(resource: Resource, name: str) -> NotFound:

@@ -18,6 +18,7 @@ from tonnage.documents import api_errors
 from tonnage.documents.admission import Admission
 from tonnage.documents.generated_names import NameGenerator
 from tonnage.documents.object_metadata import track_managed_fields, wipe_system_fields
+from tonnage.documents.object_size import refuse_too_large
 from tonnage.documents.strategies import strategies
 from tonnage.documents.strategies.base import Generation, Strategy, keep
 from tonnage.documents.validation.metadata import validate_object_meta
@@ -40,6 +41,8 @@ class CreationOptions:
     """Fields whose gate is closed stay: whoever decides says that it cannot heed them, where a server is silent."""
     allow_missing: bool = False
     """A required field that is missing is reported and no error: absence means something to a decision."""
+    is_limited: bool = True
+    """Objects beyond the size that a server stores are refused (`object_size`)."""
 
 
 class Creator:
@@ -71,12 +74,14 @@ class Creator:
         """Turn an admitted document, in place, into the object that a server would store.
 
         `manager` owns its fields from then on; without one metadata.managedFields are left alone. Raises Forbidden
-        (admission) or Invalid. Returns what is missing, for `allow_missing`; nothing without it.
+        (admission), RequestEntityTooLarge or Invalid. Returns what is missing, for `allow_missing`; nothing without it.
         """
         strategy, meta, now = self.strategy(resource), doc["metadata"], rfc3339(self._clock.now())
         if not self._options.keep_status:
             wipe_system_fields(meta)
         strategy.default(doc)
+        if self._options.is_limited:  # before anything walks over what defaults have made of it
+            refuse_too_large(resource, doc)
         if manager:
             track_managed_fields(resource, old=None, new=doc, manager=manager, now=now)
         if not self._options.keep_status:
@@ -86,6 +91,8 @@ class Creator:
         if not self._options.keep_disabled_fields:
             strategy.drop_disabled_fields(doc, {})
         self._prepare(strategy, doc)
+        if self._options.is_limited:
+            refuse_too_large(resource, doc)
         errors = validate_object_meta(doc, namespaced=resource.namespaced, name_rule=type(strategy).name_rule)
         errors += strategy.validate(doc)
         wrong = [error for error in errors if not (self._options.allow_missing and _is_missing(error))]

@@ -11,7 +11,7 @@ rest.BeforeDelete and the finalizer rules of upstream's generic store.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from tonnage.clock import parse_rfc3339, rfc3339
 from tonnage.documents.strategies.base import Strategy
@@ -111,7 +111,7 @@ def _default_propagation(strategy: Strategy, meta: Doc) -> str:
 
 
 def _begin(meta: Doc, grace_s: int, now: datetime) -> None:
-    meta["deletionTimestamp"] = rfc3339(now + timedelta(seconds=grace_s))
+    meta["deletionTimestamp"] = rfc3339(_later(now, grace_s))
     meta["deletionGracePeriodSeconds"] = grace_s
     # Whoever looks after the object has to behave differently from now on, as after a change of spec.
     if meta.get("generation"):
@@ -120,7 +120,7 @@ def _begin(meta: Doc, grace_s: int, now: datetime) -> None:
 
 def _shorten(meta: Doc, before_s: int, grace_s: int, now: datetime) -> None:
     """Count the new period from where the old one began; one that is over already is over now."""
-    ends_at = parse_rfc3339(meta["deletionTimestamp"]) + timedelta(seconds=grace_s - before_s)
+    ends_at = _later(parse_rfc3339(meta["deletionTimestamp"]), grace_s - before_s)
     is_over = ends_at < now
     meta["deletionTimestamp"] = rfc3339(now if is_over else ends_at)
     # A second stays when any was asked for: the one who waits for it also has the last word.
@@ -132,3 +132,15 @@ def _marked_for_emptying(strategy: Strategy, doc: Doc, propagation: str, now: da
     set_propagation_finalizers(doc["metadata"], propagation)
     strategy.prepare_deletion(doc)
     return doc
+
+
+_LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+_FIRST = datetime(1, 1, 1, tzinfo=UTC)
+
+
+def _later(at: datetime, seconds: int) -> datetime:
+    """An instant so many seconds later; a grace period may be any number of 64 bits, a time ends with the year 9999."""
+    try:
+        return at + timedelta(seconds=seconds)
+    except OverflowError:
+        return _LAST if seconds > 0 else _FIRST

@@ -6,11 +6,14 @@ that cannot stand where it stands: the sentences are what users of Kubernetes fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NoReturn
 
-_BLANKS = " \t\r\n"
+_BLANKS = re.compile(r"[ \t\r\n]*")
 _DIGITS = "0123456789"
+_SOME_DIGITS = re.compile("[0-9]*")
+_PLAIN_TEXT = re.compile(r'[^"\\\x00-\x1f]*')
 _ESCAPES = 'bfnrt\\/"'
 _TRUNCATED = "unexpected end of JSON input"
 
@@ -48,8 +51,13 @@ class _Scanner:
         raise _Problem(f"invalid character {_quoted(self._peek())} {why}")
 
     def blanks(self) -> None:
-        while self.has_more and self._text[self._at] in _BLANKS:
-            self._at += 1
+        self._skip(_BLANKS)
+
+    def _skip(self, what: re.Pattern[str]) -> None:
+        """Pass over what matches, as long as it is: a large text is mostly this."""
+        found = what.match(self._text, self._at)
+        if found is not None:
+            self._at = found.end()
 
     def value(self) -> None:
         self.blanks()
@@ -101,12 +109,14 @@ class _Scanner:
 
     def _string(self) -> None:
         self._at += 1
+        self._skip(_PLAIN_TEXT)
         while (found := self._peek()) != '"':
             if found < " ":
                 self.refuse("in string literal")
             self._at += 1
             if found == "\\":
                 self._escape()
+            self._skip(_PLAIN_TEXT)
         self._at += 1
 
     def _escape(self) -> None:
@@ -151,8 +161,7 @@ class _Scanner:
         self._at += 1
 
     def _digits(self) -> None:
-        while self.has_more and self._text[self._at] in _DIGITS:
-            self._at += 1
+        self._skip(_SOME_DIGITS)
 
 
 def _quoted(character: str) -> str:

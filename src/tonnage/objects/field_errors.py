@@ -102,15 +102,34 @@ def too_many(field: str, actual: int, maximum: int) -> FieldError:
     return FieldError("FieldValueTooMany", field, actual, f"must have at most {maximum} item{'s' * (maximum != 1)}")
 
 
+MAX_TOLD = 1_000
+MAX_TOLD_BYTES = 256 * 1024
+"""How much of what is wrong with one object is told: more errors than anybody reads, and no copy of the object each."""
+
+
 def invalid_object(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> Invalid:
-    """The 422 answer for one object: `CSINode.storage.k8s.io "n1" is invalid: …`, one cause a broken rule."""
-    bodies = list(dict.fromkeys(str(error) for error in errors))
-    told = bodies[0] if len(bodies) == 1 else f"[{', '.join(bodies)}]"
+    """The 422 answer for one object: `CSINode.storage.k8s.io "n1" is invalid: …`, one cause a broken rule.
+
+    Beyond `MAX_TOLD` errors, or so much text, the rest is counted.
+    """
+    sentences: dict[str, None] = {}
+    causes: list[Cause] = []
+    size_bytes = 0
+    for error in errors[:MAX_TOLD]:
+        body = error.body
+        sentences[f"{error.field}: {body}"] = None
+        causes.append(Cause(error.reason, body, error.field))
+        size_bytes += len(error.field) + len(body)
+        if size_bytes > MAX_TOLD_BYTES:
+            break
+    if len(causes) < len(errors):
+        sentences[f"and {len(errors) - len(causes)} more errors"] = None
+    told = next(iter(sentences)) if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     qualified = f"{kind}.{group}" if group else kind
     return Invalid(
         f"{qualified} {go_value(name)} is invalid: {told}",
         group=group,
         kind=kind,
         name=name,
-        causes=tuple(Cause(error.reason, error.body, error.field) for error in errors),
+        causes=tuple(causes),
     )

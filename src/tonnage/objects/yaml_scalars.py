@@ -7,6 +7,8 @@ import re
 from typing import Any
 
 _MIN_INT64, _MAX_UINT64 = -(2**63), 2**64 - 1
+_MAX_DIGITS = 64
+"""Of any integer of 64 bits, in base 2. A longer one is a fraction or a text, and is not counted out to see that."""
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
@@ -29,9 +31,10 @@ def meaning(text: str) -> Any:
     plain = text.replace("_", "") if text[0] != "." else text
     if found := _INTEGER.fullmatch(plain):
         digits, base = next((digits, base) for digits, base in zip(found.groups()[1:], _BASES, strict=True) if digits)
-        number = int(f"{found[1]}{digits}", base)
-        if _MIN_INT64 <= number <= _MAX_UINT64:
-            return number
+        if len(digits.lstrip("0")) <= _MAX_DIGITS:
+            number = int(f"{found[1]}{digits.lstrip('0') or '0'}", base)
+            if _MIN_INT64 <= number <= _MAX_UINT64:
+                return number
     if _FLOAT.fullmatch(plain) and math.isfinite(value := float(plain)):
         return value
     return text

@@ -10,6 +10,9 @@ kubectl turns YAML into JSON before anything else looks at it, and so do we, wit
 `documents` reads manifests and request bodies. `first_document` reads a configuration file: maps come as `Entries`,
 before it is settled what a repeated key means, and with the line of each key.
 
+Aliases multiply: each stands for all that its anchor holds. What a text expands to is charged to a `Budget` before it
+is expanded (`decode_budget`); by default that of a file of this size.
+
 The values are built straight from the parser's events, without PyYAML's tree in between: a manifest of 5,000 nodes is
 read in half the time. libyaml does the parsing where it is there.
 """
@@ -17,6 +20,7 @@ read in half the time. libyaml does the parsing where it is there.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +30,7 @@ import yaml
 from yaml import events
 
 from tonnage.errors import TonnageError
+from tonnage.objects.decode_budget import Budget, BudgetExceeded, Size, file_limits, text_size
 from tonnage.objects.document import copy
 from tonnage.objects.yaml_scalars import meaning
 
@@ -43,8 +48,10 @@ class _PythonParser(yaml.BaseLoader):
 
 _Parser: Any = getattr(yaml, "CBaseLoader", _PythonParser)
 """Where PyYAML comes without libyaml: the same events, slower."""
-_MAX_COPIED = 1_000_000
-"""Values that aliases may add to a text: beyond it the text is an attack, not a manifest."""
+_MAX_TAG_DIRECTIVES = 16
+_MAX_TAG_PREFIX = 256
+"""No manifest has a %TAG directive. Parsers compare each with all others, and write a tag's prefix out at every use."""
+_TAG_DIRECTIVE = re.compile(r"(?:^|[\r\n\x85\u2028\u2029])%TAG")
 
 
 class InvalidYaml(TonnageError):
@@ -56,11 +63,17 @@ class InvalidYaml(TonnageError):
         super().__init__(f"yaml: line {line}: {problem}" if line else f"yaml: {problem}")
 
 
-class NestedTooDeeply(InvalidYaml):
-    """A text whose maps and lists are nested beyond what can be read."""
+class ExcessiveYaml(InvalidYaml):
+    """A text that stands for more than its reader allows; `exceeded` says what there is too much of."""
 
-    def __init__(self) -> None:
-        super().__init__("maps and lists are nested too deeply to be read")
+    def __init__(self, exceeded: BudgetExceeded, *, line: int = 0, by_alias: bool = False) -> None:
+        self.exceeded = exceeded
+        told = exceeded.message
+        super().__init__(f"document contains excessive aliasing: {told}" if by_alias else told, line=line)
+
+
+class NestedTooDeeply(ExcessiveYaml):
+    """A text whose maps and lists are nested beyond what is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +84,14 @@ class Document:
     repeated: tuple[tuple[str, int], ...] = ()
 
 
-def documents(text: str) -> Iterator[Document]:
-    """The documents of a text, in order; an empty one has the value None. Raises InvalidYaml."""
+def documents(text: str, budget: Budget | None = None) -> Iterator[Document]:
+    """The documents of a text, in order; an empty one has the value None. Raises InvalidYaml, ExcessiveYaml."""
     with _parser(_Parser, text) as get_event:
-        yield from _Builder(get_event).documents()
+        yield from _Builder(get_event, budget or _file_budget(text)).documents()
+
+
+def _file_budget(text: str) -> Budget:
+    return Budget(file_limits(text_size(text)))
 
 
 class Entry(NamedTuple):
@@ -95,7 +112,7 @@ def first_document(text: str) -> tuple[Any, bool]:
     What follows may be broken; it is not looked at.
     """
     with _parser(_PythonParser, text.removeprefix("\ufeff")) as get_event:
-        found = next(_EntriesBuilder(get_event).documents(), None)
+        found = next(_EntriesBuilder(get_event, _file_budget(text)).documents(), None)
         try:
             is_followed = found is not None and type(get_event()) is not events.StreamEndEvent
         except yaml.YAMLError:
@@ -107,6 +124,8 @@ def first_document(text: str) -> tuple[Any, bool]:
 def _parser(kind: Any, text: str) -> Iterator[Callable[[], Any]]:
     """The events of a text, one by one; what PyYAML raises becomes InvalidYaml."""
     parser = None
+    if len(_TAG_DIRECTIVE.findall(text)) > _MAX_TAG_DIRECTIVES:
+        raise InvalidYaml(f"more than {_MAX_TAG_DIRECTIVES} %TAG directives")
     try:
         parser = kind(text)
         yield parser.get_event
@@ -115,8 +134,6 @@ def _parser(kind: Any, text: str) -> Iterator[Callable[[], Any]]:
         raise InvalidYaml(exc.problem or exc.context or "", line=mark.line + 1 if mark is not None else 0) from exc
     except yaml.YAMLError as exc:
         raise InvalidYaml(" ".join(str(exc).split())) from exc
-    except RecursionError:
-        raise NestedTooDeeply from None
     finally:
         if parser is not None:
             parser.dispose()
@@ -129,17 +146,22 @@ class _Builder:
     recursive_alias = undefined_alias
     no_key = "a key is text"
 
-    def __init__(self, get_event: Callable[[], Any]) -> None:
+    def __init__(self, get_event: Callable[[], Any], budget: Budget) -> None:
         self._get = get_event
-        self._anchors: dict[str, Any] = {}
+        self._budget = budget
+        self._max_values, self._max_text_bytes = budget.limits.values, budget.limits.text_bytes
+        self._anchors: dict[str, tuple[Any, Size]] = {}
         self._open_anchors: set[str] = set()
         self._repeated: list[tuple[str, int]] = []
-        self._copied = 0
+        self._deepest = 0
 
     def documents(self) -> Iterator[Document]:
         while True:
-            kind = type(self._get())
+            event = self._get()
+            kind = type(event)
             if kind is events.DocumentStartEvent:
+                if any(len(prefix) > _MAX_TAG_PREFIX for prefix in (event.tags or {}).values()):
+                    _refuse(f"the prefix of a %TAG directive has more than {_MAX_TAG_PREFIX} characters", event)
                 self._anchors, self._repeated = {}, []
                 value = self._value(self._get())
                 self._get()  # the document's end
@@ -148,18 +170,56 @@ class _Builder:
                 return
 
     def _value(self, event: Any) -> Any:
+        if event.anchor is None:
+            return self._plain(event)
+        return self._alias(event) if type(event) is events.AliasEvent else self._anchored(event)
+
+    def _plain(self, event: Any) -> Any:
+        """A value that is written out."""
         kind = type(event)
         if kind is events.ScalarEvent:
             value: Any = event.value if not event.implicit[0] and event.tag is None else _scalar(event)
-        elif kind is events.AliasEvent:
-            return self._alias(event)
-        else:
-            self._open_anchors.add(event.anchor)
-            value = self._map() if kind is events.MappingStartEvent else self._list()
-            self._open_anchors.discard(event.anchor)
-        if event.anchor is not None:
-            self._anchors[event.anchor] = value
+            budget = self._budget  # charged in place: most of a text is scalars
+            budget.values += 1
+            if type(value) is str:
+                budget.text_bytes += len(value) if value.isascii() else text_size(value)
+            if budget.values > self._max_values or budget.text_bytes > self._max_text_bytes:
+                self._charge(0, 0, event)
+            return value
+        self._charge(1, 0, event)
+        self._enter(1, event)
+        self._budget.level += 1
+        found = self._map() if kind is events.MappingStartEvent else self._list()
+        self._budget.level -= 1
+        return found
+
+    def _anchored(self, event: Any) -> Any:
+        """A value with an anchor; how much it is, is remembered with it, since every alias costs as much again."""
+        budget = self._budget
+        values, text_bytes, deepest = budget.values, budget.text_bytes, self._deepest
+        self._deepest = budget.level
+        self._open_anchors.add(event.anchor)
+        value = self._plain(event)
+        self._open_anchors.discard(event.anchor)
+        size = Size(budget.values - values, budget.text_bytes - text_bytes, self._deepest - budget.level)
+        self._deepest = max(deepest, self._deepest)
+        self._anchors[event.anchor] = (value, size)
         return value
+
+    def _charge(self, values: int, text_bytes: int, event: Any) -> None:
+        try:
+            self._budget.charge(values, text_bytes)
+        except BudgetExceeded as exc:
+            is_alias = type(event) is events.AliasEvent
+            raise ExcessiveYaml(exc, line=event.start_mark.line + 1, by_alias=is_alias) from None
+
+    def _enter(self, levels: int, event: Any) -> None:
+        """So many levels begin here."""
+        self._deepest = max(self._deepest, self._budget.level + levels)
+        try:
+            self._budget.enter(levels)
+        except BudgetExceeded as exc:
+            raise NestedTooDeeply(exc, line=event.start_mark.line + 1) from None
 
     def _list(self) -> list[Any]:
         found: list[Any] = []
@@ -170,41 +230,47 @@ class _Builder:
     def _map(self) -> Any:
         found: dict[str, Any] = {}
         merged: list[dict[str, Any]] = []
-        get, value_of = self._get, self._value
+        get, value_of, budget = self._get, self._value, self._budget
         while type(event := get()) is not events.MappingEndEvent:
             key = value_of(event)
+            if type(key) is not str:
+                key = self._spelled(key, event)
+            budget.values -= 1  # a key is charged with its value
             if key == "<<" and _is_merge(event):
                 merged += _maps(value_of(get()), dict, event)
                 continue
-            if type(key) is not str:
-                key = self._key(key, event)
             if key in found:
                 self._repeated.append((key, event.start_mark.line + 1))
             found[key] = value_of(get())
-        for other in merged:  # a key of the map itself wins over a merged one, and the first merged over the next
-            found = {**other, **found}
-        return found
+        if not merged:
+            return found
+        # A key of the map itself wins over a merged one, and the first merged over the next.
+        whole: dict[str, Any] = {}
+        for other in reversed(merged):
+            whole |= other
+        whole |= found
+        return whole
 
     def _alias(self, event: Any) -> Any:
         if event.anchor in self._open_anchors:
             _refuse(self.recursive_alias.format(event.anchor), event)
         if event.anchor not in self._anchors:
             _refuse(self.undefined_alias.format(event.anchor), event)
-        value = self._anchors[event.anchor]
-        self._copied += _size(value)
-        if self._copied > _MAX_COPIED:
-            _refuse("document contains excessive aliasing", event)
+        value, size = self._anchors[event.anchor]
+        self._charge(size.values, size.text_bytes, event)
+        self._enter(size.depth, event)
         return self._copy(value)
 
     def _copy(self, value: Any) -> Any:
         return copy(value)
 
-    def _key(self, value: Any, event: Any) -> str:
-        if isinstance(value, bool):
-            return "true" if value else "false"
+    def _spelled(self, value: Any, event: Any) -> str:
+        """A key that is no text, as text."""
         if not isinstance(value, (int, float)):
             _refuse(self.no_key, event)
-        return str(value)
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        self._charge(0, len(text), event)
+        return text
 
 
 class _EntriesBuilder(_Builder):
@@ -218,12 +284,14 @@ class _EntriesBuilder(_Builder):
         found = Entries()
         while type(event := self._get()) is not events.MappingEndEvent:
             key = self._value(event)
+            if type(key) is not str:
+                key = self._spelled(key, event)
+            self._budget.values -= 1
             if key == "<<" and _is_merge(event):
                 for merged in _maps(self._value(self._get()), Entries, event):
                     found += merged
                 continue
-            name = key if type(key) is str else self._key(key, event)
-            found.append(Entry(name, self._value(self._get()), event.start_mark.line + 1))
+            found.append(Entry(key, self._value(self._get()), event.start_mark.line + 1))
         return found
 
     def _copy(self, value: Any) -> Any:
@@ -239,13 +307,6 @@ def _maps(value: Any, map_type: type, event: Any) -> list[Any]:
     if not all(isinstance(part, map_type) for part in parts):
         _refuse("map merge requires map or sequence of maps as the value", event)
     return parts
-
-
-def _size(value: Any) -> int:
-    """How many values a value is made of."""
-    if isinstance(value, dict):
-        return 1 + sum(map(_size, value.values()))
-    return 1 + sum(map(_size, value)) if isinstance(value, list) else 1
 
 
 def _refuse(problem: str, event: Any) -> NoReturn:

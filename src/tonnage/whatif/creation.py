@@ -31,7 +31,9 @@ from tonnage.objects.scheme import resource_of
 from tonnage.whatif.manifest_errors import BrokenManifest
 from tonnage.whatif.manifests import Manifest, Manifests
 
-_OPTIONS = CreationOptions(keep_status=True, keep_priority=True, keep_disabled_fields=True, allow_missing=True)
+_OPTIONS = CreationOptions(
+    keep_status=True, keep_priority=True, keep_disabled_fields=True, allow_missing=True, is_limited=False
+)
 _LISTED = tuple(
     BY_PLURAL[each]
     for each in (("", "nodes"), ("scheduling.k8s.io", "priorityclasses"), ("storage.k8s.io", "storageclasses"))

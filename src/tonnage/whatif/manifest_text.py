@@ -11,9 +11,12 @@ from typing import Any
 
 import msgspec
 
-from tonnage.objects import document
+from tonnage.objects.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, file_limits
+from tonnage.objects.json_text import NumberOutOfRange, measure, read_json
 from tonnage.objects.yaml_text import InvalidYaml, documents
 from tonnage.whatif.manifest_errors import BrokenManifest
+
+_LONG_NUMBER = 19
 
 
 def documents_of(data: bytes, file: str, warnings: list[str]) -> list[Any]:
@@ -22,7 +25,9 @@ def documents_of(data: bytes, file: str, warnings: list[str]) -> list[Any]:
     """
     if data.lstrip()[:1] == b"{":
         try:
-            return [document.decode(data)]
+            return [read_json(data, Budget(file_limits(len(data))))]
+        except (BudgetExceeded, NumberOutOfRange) as exc:
+            raise _unreadable(file, str(exc)) from exc
         except msgspec.DecodeError:
             pass  # several documents, another encoding, YAML in flow style, or broken: all found out below
     try:
@@ -34,6 +39,8 @@ def documents_of(data: bytes, file: str, warnings: list[str]) -> list[Any]:
     if text.lstrip()[:1] == "{":
         try:
             return _json_documents(text)
+        except BudgetExceeded as exc:
+            raise _unreadable(file, str(exc)) from exc
         except json.JSONDecodeError as exc:
             try:
                 return _yaml_documents(text, file, warnings)
@@ -44,15 +51,29 @@ def documents_of(data: bytes, file: str, warnings: list[str]) -> list[Any]:
 
 
 def _json_documents(text: str) -> list[Any]:
-    decoder, found, at = json.JSONDecoder(), [], 0
+    data = text.encode(errors="surrogatepass")
+    measure(data, Budget(file_limits(len(data))))
+    decoder, found, at = json.JSONDecoder(parse_int=_integer), [], 0
     end = len(text.rstrip())
     while at < end:
         if text[at].isspace():
             at += 1
             continue
-        value, at = decoder.raw_decode(text, at)
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except RecursionError:  # brackets that are not balanced cannot be measured
+            raise BudgetExceeded("depth", MAX_DEPTH) from None
         found.append(value)
     return found
+
+
+def _integer(digits: str) -> int | float:
+    """An integer that 64 bits do not hold is a fraction to Go, and never takes long to read."""
+    return int(digits) if len(digits) < _LONG_NUMBER else float(digits)
+
+
+def _unreadable(file: str, problem: str) -> BrokenManifest:
+    return BrokenManifest(file, f"json: {problem}", hint="correct the JSON there")
 
 
 def _yaml_documents(text: str, file: str, warnings: list[str]) -> list[Any]:

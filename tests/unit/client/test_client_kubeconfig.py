@@ -73,9 +73,9 @@ def test_secrets_are_not_shown(write):
 def test_a_context_can_be_chosen(write):
     doc = config(user={"token": "one"})
     doc["users"].append({"name": "other", "user": {"token": "two"}})
-    doc["contexts"].append({"name": "y", "context": {"cluster": "c", "user": "other"}})
+    doc["contexts"].append({"name": "z", "context": {"cluster": "c", "user": "other"}})
     path = write(doc)
-    assert (load(path).user.token, load(path, context="y").user.token) == ("one", "two")
+    assert (load(path).user.token, load(path, context="z").user.token) == ("one", "two")
 
 
 def test_only_what_the_context_uses_is_judged(write):
@@ -174,12 +174,12 @@ def test_of_several_files_the_first_to_name_something_wins(write):
     del first["current-context"], first["contexts"]
     second = config({"server": "https://second:1"}, {"token": "second"})
     second["users"].append({"name": "only-here", "user": {"token": "third"}})
-    second["contexts"].append({"name": "y", "context": {"cluster": "c", "user": "only-here"}})
+    second["contexts"].append({"name": "z", "context": {"cluster": "c", "user": "only-here"}})
     paths = [write(first, "first"), Path("/nowhere/at/all"), write(second, "second")]
     environ = {"KUBECONFIG": os.pathsep.join(map(str, ["", *paths]))}
     connection = load(environ=environ)
     assert (connection.cluster.server, connection.user.token) == ("https://10.0.0.1:6443", "first")
-    assert load(environ=environ, context="y").user.token == "third"
+    assert load(environ=environ, context="z").user.token == "third"
 
 
 def test_without_a_path_or_variable_it_is_the_one_in_the_home_folder(tmp_path):
@@ -222,7 +222,7 @@ def test_the_named_context_must_be_there(write):
 EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "p", "interactiveMode": "Never"}
 NOT_PEM = b64(b"this is a letter")
 MISTAKES: list[tuple[Any, str, str | None]] = [
-    ("a: [", "is not YAML: while parsing a flow node expected the node content, but found '<stream end>' in", None),
+    ("a: [", "is not YAML: line 2: did not find expected node content", None),
     ("just words", "is not a kubeconfig: expected a map, found a str", None),
     ({"kind": "Pod"}, 'kind: this is a "Pod"; a kubeconfig is of kind Config', None),
     ("", "current-context: is not set", "choose one with --context; there are none"),

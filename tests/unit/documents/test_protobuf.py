@@ -9,6 +9,7 @@ import pytest
 from tonnage.documents.admit import Malformed
 from tonnage.documents.protobuf.messages import Envelope, decode_protobuf, open_envelope, struct_named
 from tonnage.documents.schema import schema_of
+from tonnage.objects.decode_budget import REQUEST, Budget
 from tonnage.objects.document import Doc
 
 VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
@@ -43,7 +44,7 @@ def envelope(api_version: str, kind: str, raw: bytes, content_type: str = "") ->
 
 def read(name: str, raw: bytes, group: str = "", version: str = "v1") -> Doc:
     """A message of any type, kind or not."""
-    return Envelope("", "", raw).decode(schema_of(group, version, name))
+    return Envelope("", "", raw).decode(schema_of(group, version, name), Budget(REQUEST))
 
 
 def refusal(body: bytes) -> str:
@@ -62,7 +63,7 @@ def broken(raw: bytes) -> str:
 
 def test_an_envelope_says_what_is_inside() -> None:
     body = envelope("v1", "ConfigMap", b"...")
-    assert open_envelope(body) == Envelope("v1", "ConfigMap", b"...", "")
+    assert open_envelope(body, Budget(REQUEST)) == Envelope("v1", "ConfigMap", b"...", "")
 
 
 def test_an_object_is_read_by_the_kind_its_envelope_names() -> None:

@@ -100,7 +100,10 @@ def test_of_a_repeated_key_the_last_counts_and_it_is_told():
         ("a: !!int x", "yaml: line 1: cannot decode `x` as a !!int"),
         ("a: .nan", "yaml: line 1: unsupported value: .nan"),
         ("<<: 3", "yaml: line 1: map merge requires map or sequence of maps as the value"),
-        ("[" * 2000, "yaml: maps and lists are nested too deeply to be read"),
+        (
+            "[" * 2000,
+            "yaml: line 1: maps and lists are nested too deeply to be read: the limit is 100 levels",
+        ),
     ],
 )
 def test_what_is_no_yaml_is_told_with_its_line(text, message):

@@ -24,8 +24,8 @@ from tonnage.objects.document import Doc
 APPLY = "application/apply-patch+yaml"
 
 
-async def applied(registry: Registry, call: Call, options: WriteOptions, was: list[Doc]) -> Written:
-    """The object after the call's configuration; `was` receives what it was before. Raises Conflict, and the rest."""
+async def applied(registry: Registry, call: Call, options: WriteOptions) -> Written:
+    """The object after the call's configuration. Raises Conflict, and the rest."""
     config, resource = _configuration(call), call.resource
 
     def applied_to(live: Doc | None) -> Doc:
@@ -53,7 +53,6 @@ async def applied(registry: Registry, call: Call, options: WriteOptions, was: li
         return doc
 
     def change(old: Doc) -> Doc:
-        was[:] = [old]
         return to_stored(resource, applied_to(from_stored(resource, old)))
 
     try:
@@ -74,4 +73,4 @@ def _configuration(call: Call) -> Doc:
     try:
         return bodies.read_document(call.body, APPLY, must_be=call.resource.kind)
     except BadRequest as exc:
-        raise BadRequest(f"error decoding YAML: {exc.message.partition('version/kind; ')[2]}") from exc
+        raise BadRequest(f"error decoding YAML: {exc.message.rpartition('version/kind; ')[2]}") from exc

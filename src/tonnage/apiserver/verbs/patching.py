@@ -17,7 +17,7 @@ from tonnage.apiserver.registry import Change, Registry
 from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.verbs.applying import APPLY, applied
 from tonnage.apiserver.verbs.writing import check_name, merge_owners
-from tonnage.documents import go_text
+from tonnage.documents import api_errors, go_text
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.event_conversion import from_stored, to_stored
 from tonnage.documents.json_syntax import syntax_error
@@ -26,7 +26,9 @@ from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import Struct, schema_of_resource
 from tonnage.errors import BadRequest, Invalid, UnsupportedMediaType
 from tonnage.objects import field_errors
-from tonnage.objects.document import Doc, decode, encode
+from tonnage.objects.decode_budget import REQUEST, Budget, BudgetExceeded
+from tonnage.objects.document import Doc, encode
+from tonnage.objects.json_text import NumberOutOfRange
 
 JSON, MERGE, STRATEGIC = (f"application/{name}+json" for name in ("json-patch", "merge-patch", "strategic-merge-patch"))
 _OPERATION_FIELDS = frozenset({"op", "path", "from", "value"})
@@ -40,14 +42,12 @@ async def patch(registry: Registry, call: Call) -> Response:
     """PATCH one object, or its status. Raises Invalid, Conflict, NotFound, UnsupportedMediaType."""
     applies = is_apply(call.headers.get("Content-Type", ""))
     options = write_options("patch", call.query, call.headers.get("User-Agent", ""), is_apply=applies)
-    was: list[Doc] = []
     if applies:
-        written = await applied(registry, call, options, was)
+        written = await applied(registry, call, options)
     else:
         said = read_patch(call)
 
         def change(old: Doc) -> Doc:
-            was[:] = [old]
             doc = said.patched(schema_of_resource(call.resource), from_stored(call.resource, old))
             _admit_patched(call, said, doc, options.field_validation)
             check_name(call, doc)
@@ -57,7 +57,7 @@ async def patch(registry: Registry, call: Call) -> Response:
         written = await registry.change(
             call.resource, call.namespace, call.name, change, options, subresource=call.subresource
         )
-    call.warnings.extend(registry.strategy(call.resource).warnings(decode(written.document), was[0] if was else None))
+    call.warnings.extend(written.warnings)
     return responses.of_object(call, written.document, now=registry.clock.now(), code=201 if written.created else 200)
 
 
@@ -89,9 +89,11 @@ def read_patch(call: Call) -> Patch:
     if media not in (JSON, MERGE, STRATEGIC):
         raise UnsupportedMediaType("415: Unsupported Media Type")
     try:
-        said = decode(call.body)
-    except msgspec.DecodeError as exc:
-        problem = syntax_error(call.body)
+        said = bodies.decode_body(call.body, media, Budget(REQUEST))
+    except BudgetExceeded as exc:
+        raise api_errors.too_much(exc) from exc
+    except (NumberOutOfRange, msgspec.DecodeError) as exc:
+        problem = str(exc) if isinstance(exc, NumberOutOfRange) else syntax_error(call.body)
         raise BadRequest(problem if media == STRATEGIC else f"error decoding patch: {problem}") from exc
     problems = bodies.strict_problems(call.body, "application/json", [], -1)
     if media == JSON:

@@ -21,7 +21,7 @@ async def create(registry: Registry, call: Call) -> Response:
     options = write_options("create", call.query, call.headers.get("User-Agent", ""))
     doc = to_stored(call.resource, _read(call, options.field_validation))
     written = await registry.create(call.resource, call.namespace, doc, options)
-    call.warnings.extend(registry.strategy(call.resource).warnings(doc, None))
+    call.warnings.extend(written.warnings)
     return responses.of_object(call, written.document, now=registry.clock.now(), code=201)
 
 
@@ -31,10 +31,8 @@ async def update(registry: Registry, call: Call) -> Response:
     doc = to_stored(call.resource, _read(call, options.field_validation))
     strategy = registry.strategy(call.resource)
     check_name(call, doc)
-    was: list[Doc] = []
 
     def replace(old: Doc) -> Doc:
-        was[:] = [old]
         mine: Doc = copy(doc)  # what is made of it belongs to one try
         return mine
 
@@ -47,7 +45,7 @@ async def update(registry: Registry, call: Call) -> Response:
             raise
         doc["metadata"].pop("resourceVersion", None)
         written = await registry.create(call.resource, call.namespace, doc, options)
-    call.warnings.extend(strategy.warnings(doc, was[0] if was else None))
+    call.warnings.extend(written.warnings)
     return responses.of_object(call, written.document, now=registry.clock.now(), code=201 if written.created else 200)
 
 

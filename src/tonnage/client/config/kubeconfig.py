@@ -11,13 +11,12 @@ entry, or a current context, wins. What stands inside of clusters and users is r
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from tonnage.client.config import in_cluster
 from tonnage.client.config.connection import Connection, User
@@ -25,6 +24,7 @@ from tonnage.client.config.kubeconfig_entries import Entry, read_cluster, read_c
 from tonnage.client.errors import InvalidKubeconfig
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
+from tonnage.objects.yaml_text import InvalidYaml, documents
 
 
 class NoKubeconfig(TonnageError):
@@ -65,13 +65,17 @@ class _File:
 def _read(path: Path) -> _File:
     file = str(path)
     try:
-        doc = yaml.safe_load(path.read_bytes())
+        data = path.read_bytes()
+        text = data.decode(json.detect_encoding(data)).removeprefix("\ufeff")
+        doc = next((each.value for each in documents(text)), None)
     except OSError as exc:
         raise InvalidKubeconfig(
             file, "", f"cannot be read: {exc.strerror}", hint="name a readable kubeconfig with --kubeconfig"
         ) from exc
-    except (yaml.YAMLError, UnicodeDecodeError) as exc:
-        raise InvalidKubeconfig(file, "", f"is not YAML: {' '.join(str(exc).split())}") from exc
+    except UnicodeDecodeError as exc:
+        raise InvalidKubeconfig(file, "", f"is not YAML: byte {exc.start} is not {exc.encoding.upper()} text") from exc
+    except InvalidYaml as exc:
+        raise InvalidKubeconfig(file, "", f"is not YAML: {exc.message.removeprefix('yaml: ')}") from exc
     doc = {} if doc is None else _without_nulls(doc)
     if not isinstance(doc, dict):
         raise InvalidKubeconfig(file, "", f"is not a kubeconfig: expected a map, found a {type(doc).__name__}")

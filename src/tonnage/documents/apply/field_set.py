@@ -15,10 +15,14 @@ sets is the business of `field_walk`; who owns them that of `managed_fields`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
+from tonnage.objects.decode_budget import REQUEST, Budget, BudgetExceeded
+from tonnage.objects.json_text import read_json
+
+T = TypeVar("T")
 Tree = dict[str, "Tree"]
 Path = tuple[str, ...]
 """Steps in FieldsV1 spelling, outermost first."""
@@ -188,7 +192,16 @@ def _in_order(tree: Tree) -> Tree:
     return ordered
 
 
-@lru_cache(maxsize=8192)
+_CACHED_LENGTH = 256
+"""Longer steps are worked out each time: a cache of them would be as large as its clients like."""
+
+
+def _cached(function: Callable[[str], T]) -> Callable[[str], T]:
+    kept = lru_cache(maxsize=8192)(function)
+    return lambda step: kept(step) if len(step) <= _CACHED_LENGTH else function(step)
+
+
+@_cached
 def _order(step: str) -> tuple[Any, ...]:
     """Sort key: fields, then items by key, by value, by position; numbers before text, as upstream compares values."""
     sort, text = step[0], step[2:]
@@ -200,7 +213,7 @@ def _order(step: str) -> tuple[Any, ...]:
         return (1, *((name, _rank(value), value) for name, value in json.loads(text).items()))
     if sort == "v":
         value = json.loads(text)
-        return (2, _rank(value), value or 0)
+        return (2, _rank(value), 0 if value is None else value)
     return (3, int(text))
 
 
@@ -213,13 +226,19 @@ def _rank(value: Any) -> int:
 _HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
-@lru_cache(maxsize=8192, typed=True)
 def json_text(scalar: str | int | float | bool | None) -> str:
     """A scalar as Go writes it into JSON: text as it is but for quotes, control characters and the three of HTML."""
+    if isinstance(scalar, str) and len(scalar) > _CACHED_LENGTH:
+        return _json_text.__wrapped__(scalar)
+    return _json_text(scalar)
+
+
+@lru_cache(maxsize=8192, typed=True)
+def _json_text(scalar: str | int | float | bool | None) -> str:
     return json.dumps(scalar, ensure_ascii=False).translate(_HTML)
 
 
-@lru_cache(maxsize=8192)
+@_cached
 def _canonical(step: str) -> str | None:
     """A client's step in our spelling, None when it is of a sort nobody knows. Raises ValueError."""
     if len(step) < 2:
@@ -230,16 +249,24 @@ def _canonical(step: str) -> str | None:
     if sort == "f":
         return step
     if sort == "v":
-        value = json.loads(text)
+        value = _read_json(text)
         if isinstance(value, (dict, list)):
             raise ValueError(f"expected a scalar: {step}")
         return f"v:{json_text(value)}"
     if sort == "k":
-        keys = json.loads(text)
+        keys = _read_json(text)
         if not isinstance(keys, dict) or any(isinstance(value, (dict, list)) for value in keys.values()):
             raise ValueError(f"expected an object of scalars: {step}")
         return "k:{" + ",".join(f"{json_text(name)}:{json_text(keys[name])}" for name in sorted(keys)) + "}"
     return f"i:{int(text)}" if sort == "i" else None
+
+
+def _read_json(text: str) -> Any:
+    """A client's JSON. Raises ValueError."""
+    try:
+        return read_json(text.encode(), Budget(REQUEST))
+    except BudgetExceeded as exc:
+        raise ValueError(exc.message) from exc
 
 
 def _read(fields: Any, *, root: bool = False) -> Tree:

@@ -15,7 +15,9 @@ from tonnage.documents.apply.field_set import FieldSet
 from tonnage.documents.apply.field_shapes import UnnamedItem
 from tonnage.documents.apply.field_walk import compare, field_set_of
 from tonnage.documents.schema import Struct
+from tonnage.objects.decode_budget import REQUEST, Budget, BudgetExceeded
 from tonnage.objects.document import Doc, copy, dig
+from tonnage.objects.json_text import read_json
 
 KUBECTL = "kubectl"
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
@@ -27,8 +29,8 @@ def unchanged_since(struct: Struct, live: Doc, api_version: str) -> FieldSet:
     """The fields the annotation sets and that still have the value it gave them. Empty when there is no sense in it."""
     text = dig(live, "metadata", "annotations", ANNOTATION)
     try:
-        applied = json.loads(text or "null")
-    except ValueError:
+        applied = read_json((text or "null").encode(), Budget(REQUEST))
+    except (BudgetExceeded, ValueError):
         return FieldSet()
     if not isinstance(applied, dict) or applied.get("apiVersion") != api_version or misfit(struct, applied):
         return FieldSet()

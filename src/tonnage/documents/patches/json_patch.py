@@ -5,6 +5,8 @@ Both are pure: the result shares nothing with the document or the patch, so it m
 JSON patch is written out here, because the API server's is more generous than the standard and clients rely on it:
 `replace` may name a field that is not there yet, a missing field tests equal to null and copies as null, a missing
 `value` is null, and lists count from the end with negative positions. What it refuses it refuses in one sentence only.
+
+Operations can multiply what they find: a patch has a budget for what it copies, and for how deep the result may nest.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from tonnage.documents.api_errors import too_much
 from tonnage.errors import ApiError, BadRequest, Invalid, RequestEntityTooLarge
+from tonnage.objects.decode_budget import REQUEST, Budget, BudgetExceeded, Size, size_of
 from tonnage.objects.document import Doc, copy, encode
 from tonnage.objects.field_errors import invalid, invalid_object
 
@@ -27,6 +31,7 @@ _NO_OBJECT = (
     '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 )
 _POSITION = re.compile(r"[+-]?[0-9]+")
+_MAX_POSITION = 20
 _GO_TYPES = {dict: "object", list: "array", str: "string", bool: "bool"}
 
 
@@ -65,14 +70,17 @@ def _merged(target: Doc, patch: Doc) -> Doc:
 def json_patch(doc: Doc, operations: Any) -> Doc:
     """The document after all operations.
 
-    Raises BadRequest when this is no list of operations, RequestEntityTooLarge when there are too many of them, Invalid
-    when one of them does not apply or they make a list of the document.
+    Raises BadRequest when this is no list of operations, or makes a document that nests too deeply;
+    RequestEntityTooLarge when there are too many of them, or they copy too much; Invalid when one of them does not
+    apply or they make a list of the document.
     """
     _check(operations)
     try:
         patched = _Patching(copy(doc)).run(operations)
     except _DoesNotApplyError as exc:
         raise Invalid(_DOES_NOT_APPLY) from exc
+    except BudgetExceeded as exc:
+        raise too_much(exc) from exc
     if not isinstance(patched, dict):
         raise invalid_object("", "", "", [invalid("patch", encode(patched).decode(), _NO_OBJECT)])
     return patched
@@ -113,8 +121,9 @@ class _Patching:
     def __init__(self, doc: Any) -> None:
         self.doc = doc
         self.copied_bytes = 0
+        self.budget = Budget(REQUEST)
         self.handlers: dict[Any, Callable[[Doc], None]] = {
-            "add": lambda operation: self.add(operation.get("path"), copy(operation.get("value"))),
+            "add": self.add_value,
             "remove": lambda operation: self.remove(operation.get("path")),
             "replace": self.replace,
             "test": self.test,
@@ -142,6 +151,15 @@ class _Patching:
             raise _DoesNotApplyError(f"missing path {path}")
         return container, tokens[-1]
 
+    def add_value(self, operation: Doc) -> None:
+        value = copy(operation.get("value"))
+        self.check_depth(operation.get("path"), size_of(value))
+        self.add(operation.get("path"), value)
+
+    def check_depth(self, path: str | None, size: Size) -> None:
+        """Raises BudgetExceeded when something of this size would lie too deep at this place."""
+        self.budget.enter(levels_of(path) + size.depth)
+
     def add(self, path: str | None, value: Any) -> None:
         container, token = self.place(path)
         if isinstance(container, dict):
@@ -161,6 +179,7 @@ class _Patching:
 
     def replace(self, operation: Doc) -> None:
         value = copy(operation.get("value"))
+        self.check_depth(operation.get("path"), size_of(value))
         if operation.get("path") == "":
             if not isinstance(value, (dict, list)):
                 raise _DoesNotApplyError("value must be object or array")
@@ -175,14 +194,29 @@ class _Patching:
             raise _DoesNotApplyError("test failed")
 
     def move(self, operation: Doc) -> None:
-        self.add(operation.get("path"), self.remove(operation.get("from")))
+        source, path = operation.get("from"), operation.get("path")
+        value = self.remove(source)
+        if levels_of(path) > levels_of(source):
+            # How deep it is has to be counted, each time anew: that is paid for like a copy.
+            size = size_of(value)
+            self.budget.charge(size.values)
+            self.check_depth(path, size)
+        self.add(path, value)
 
     def copy(self, operation: Doc) -> None:
         value = get(*self.place(operation.get("from")))
         self.copied_bytes += len(encode(value))
         if self.copied_bytes > MAX_COPIED_BYTES:
             raise _DoesNotApplyError("copies too much")
+        size = size_of(value)
+        self.budget.charge(size.values, size.text_bytes)
+        self.check_depth(operation.get("path"), size)
         self.add(operation.get("path"), copy(value))
+
+
+def levels_of(path: str | None) -> int:
+    """How many maps and lists lie around the place that a path names."""
+    return (path or "").count("/")
 
 
 def get(container: Any, token: str) -> Any:
@@ -196,7 +230,7 @@ def get(container: Any, token: str) -> Any:
 
 def position(token: str, length: int) -> int:
     """A list position below `length`, counted from the end when it is negative."""
-    if not _POSITION.fullmatch(token):
+    if len(token) > _MAX_POSITION or not _POSITION.fullmatch(token):
         raise _DoesNotApplyError(f"not a position: {token}")
     index = int(token)
     if not -length <= index < length:

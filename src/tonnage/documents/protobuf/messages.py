@@ -28,7 +28,9 @@ from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.documents.admit import Malformed
 from tonnage.documents.protobuf.wire import BYTES, VARINT, expect, fields_of, parts, signed, text, varint
 from tonnage.documents.schema import FILES, Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
-from tonnage.objects.document import Doc, decode
+from tonnage.objects.decode_budget import REQUEST, Budget
+from tonnage.objects.document import Doc
+from tonnage.objects.json_text import NumberOutOfRange, read_json
 
 MAGIC = b"k8s\0"
 
@@ -42,25 +44,29 @@ class Envelope(NamedTuple):
     content_type: str = ""
     """Of `raw`. Protobuf when empty; JSON is read too, though upstream's server would not."""
 
-    def decode(self, struct: Struct) -> Doc:
-        """The object inside; what kind it is stands out here. Raises Malformed."""
+    def decode(self, struct: Struct, budget: Budget) -> Doc:
+        """The object inside; what kind it is stands out here. Raises Malformed, BudgetExceeded."""
         if self.content_type != "application/json":
-            return _fill({}, _table_of(struct), self.raw, struct.name)
-        inside = _json(self.raw)
+            return _fill({}, _table_of(struct), self.raw, struct.name, budget)
+        inside = _json(self.raw, budget)
         if not isinstance(inside, dict):
             raise Malformed("the raw value is JSON, but not an object")
         return inside
 
 
-def decode_protobuf(body: bytes) -> Doc:
-    """The object in a body, of whatever kind its envelope names. Raises Malformed."""
-    envelope = open_envelope(body)
+def decode_protobuf(body: bytes, budget: Budget | None = None) -> Doc:
+    """The object in a body, of whatever kind its envelope names. Raises Malformed, BudgetExceeded.
+
+    The budget is that of a request unless another is given.
+    """
+    budget = budget or Budget(REQUEST)
+    envelope = open_envelope(body, budget)
     struct = struct_named(envelope.api_version, envelope.kind)
-    return {**envelope.decode(struct), "kind": envelope.kind, "apiVersion": envelope.api_version}
+    return {**envelope.decode(struct, budget), "kind": envelope.kind, "apiVersion": envelope.api_version}
 
 
-def open_envelope(body: bytes) -> Envelope:
-    """What the magic bytes and the envelope hold; the message stays closed. Raises Malformed."""
+def open_envelope(body: bytes, budget: Budget) -> Envelope:
+    """What the magic bytes and the envelope hold; the message stays closed. Raises Malformed, BudgetExceeded."""
     if not body:
         raise Malformed("empty data")
     if not body.startswith(MAGIC):
@@ -70,9 +76,9 @@ def open_envelope(body: bytes) -> Envelope:
         raise Malformed("empty body")
     # contentEncoding is named for upstream's sake, which does not look at it either.
     head, raw, _, content_type = parts(
-        body[len(MAGIC) :], "Unknown", typeMeta=BYTES, raw=BYTES, contentEncoding=BYTES, contentType=BYTES
+        body[len(MAGIC) :], "Unknown", budget, typeMeta=BYTES, raw=BYTES, contentEncoding=BYTES, contentType=BYTES
     )
-    api_version, kind = parts(head, "TypeMeta", apiVersion=BYTES, kind=BYTES)
+    api_version, kind = parts(head, "TypeMeta", budget, apiVersion=BYTES, kind=BYTES)
     return Envelope(text(api_version), text(kind), raw, text(content_type))
 
 
@@ -92,16 +98,20 @@ def struct_named(api_version: str, kind: str) -> Struct:
 
 # -- messages: a table from number to what puts the value into a document ----------------------------------------------
 
-Put = Callable[[Doc, int, Any], None]
-"""(the document, wire type, value)."""
+Put = Callable[[Doc, int, Any, Budget], None]
+"""(the document, wire type, value, what may still be read)."""
 Table = dict[int, Put]
+Read = Callable[[Any, Budget], Any]
+"""(value, what may still be read) -> what stands in the document."""
 
 
-def _fill(doc: Doc, table: Table, data: bytes, name: str) -> Doc:
-    for number, wire_type, value in fields_of(data, name):
+def _fill(doc: Doc, table: Table, data: bytes, name: str, budget: Budget) -> Doc:
+    budget.level += 1
+    for number, wire_type, value in fields_of(data, name, budget):
         put = table.get(number)
         if put is not None:
-            put(doc, wire_type, value)
+            put(doc, wire_type, value, budget)
+    budget.level -= 1
     return doc
 
 
@@ -132,9 +142,11 @@ def _tabulated(puts: list[tuple[tuple[int, ...], Put]], struct: Struct) -> Table
 def _inlined(table: Table, name: str) -> Put:
     """A message of its own on the wire, part of the struct around it in JSON."""
 
-    def put(doc: Doc, wire_type: int, value: Any) -> None:
+    def put(doc: Doc, wire_type: int, value: Any, budget: Budget) -> None:
         expect(BYTES, wire_type, name)
-        _fill(doc, table, value, name)
+        budget.level -= 1
+        _fill(doc, table, value, name, budget)
+        budget.level += 1
 
     return put
 
@@ -152,9 +164,9 @@ def _put_of(field: Field) -> Put:
 def _scalar_put(name: str, kind: Scalar, keeps_zero: bool) -> Put:
     wanted, read = _READERS[kind.name]
 
-    def put(doc: Doc, wire_type: int, value: Any) -> None:
+    def put(doc: Doc, wire_type: int, value: Any, budget: Budget) -> None:
         expect(wanted, wire_type, name)
-        item = read(value)
+        item = read(value, budget)
         if item is None or not (item or keeps_zero):
             doc.pop(name, None)  # of a field that comes twice the last one counts
         else:
@@ -166,9 +178,9 @@ def _scalar_put(name: str, kind: Scalar, keeps_zero: bool) -> Put:
 def _struct_put(name: str, struct: Struct) -> Put:
     table = _table_of(struct)
 
-    def put(doc: Doc, wire_type: int, value: Any) -> None:
+    def put(doc: Doc, wire_type: int, value: Any, budget: Budget) -> None:
         expect(BYTES, wire_type, name)
-        _fill(doc.setdefault(name, {}), table, value, struct.name)
+        _fill(doc.setdefault(name, {}), table, value, struct.name, budget)
 
     return put
 
@@ -176,16 +188,19 @@ def _struct_put(name: str, struct: Struct) -> Put:
 def _list_put(name: str, kind: Type) -> Put:
     wanted, read = _item_reader(kind)
 
-    def put(doc: Doc, wire_type: int, value: Any) -> None:
+    def put(doc: Doc, wire_type: int, value: Any, budget: Budget) -> None:
         items = doc.setdefault(name, [])
+        budget.level += 1
         if wire_type == BYTES and wanted == VARINT:  # packed: all of them in one field
             at = 0
             while at < len(value):
+                budget.charge(1)
                 number, at = varint(value, at)
-                items.append(read(number))
+                items.append(read(number, budget))
         else:
             expect(wanted, wire_type, name)
-            items.append(read(value))
+            items.append(read(value, budget))
+        budget.level -= 1
 
     return put
 
@@ -194,21 +209,23 @@ def _map_put(name: str, kind: Type) -> Put:
     """A map is a list of messages {key = 1, value = 2}, either of which may be left out for its zero."""
     wanted, read = _item_reader(kind)
 
-    def put(doc: Doc, wire_type: int, value: Any) -> None:
+    def put(doc: Doc, wire_type: int, value: Any, budget: Budget) -> None:
         expect(BYTES, wire_type, name)
-        key, found = parts(value, name, key=BYTES, value=wanted)
-        item = read(found)
+        key, found = parts(value, name, budget, key=BYTES, value=wanted)
+        budget.level += 1
+        item = read(found, budget)
+        budget.level -= 1
         if item is not None:  # only a zero time is
             doc.setdefault(name, {})[text(key)] = item
 
     return put
 
 
-def _item_reader(kind: Type) -> tuple[int, Callable[[Any], Any]]:
+def _item_reader(kind: Type) -> tuple[int, Read]:
     """Wire type and reader of what lists and maps hold: never one another, protobuf has no such thing."""
     if isinstance(kind, Struct):
         table = _table_of(kind)
-        return BYTES, lambda value: _fill({}, table, value, kind.name)
+        return BYTES, lambda value, budget: _fill({}, table, value, kind.name, budget)
     assert isinstance(kind, Scalar)
     return _READERS[kind.name]
 
@@ -216,12 +233,12 @@ def _item_reader(kind: Type) -> tuple[int, Callable[[Any], Any]]:
 # -- scalars: those of protobuf, and the small messages that JSON writes as one value ----------------------------------
 
 
-def _quantity(value: bytes) -> str:
-    return text(parts(value, "Quantity", string=BYTES)[0]) if value else "0"
+def _quantity(value: bytes, budget: Budget) -> str:
+    return text(parts(value, "Quantity", budget, string=BYTES)[0]) if value else "0"
 
 
-def _int_or_string(value: bytes) -> int | str:
-    kind, number, word = parts(value, "IntOrString", type=VARINT, intVal=VARINT, strVal=BYTES)
+def _int_or_string(value: bytes, budget: Budget) -> int | str:
+    kind, number, word = parts(value, "IntOrString", budget, type=VARINT, intVal=VARINT, strVal=BYTES)
     if kind > 1:
         raise Malformed("impossible IntOrString.Type")
     return text(word) if kind else signed(number, 32)
@@ -232,9 +249,9 @@ _ZERO_TIME_S = -62135596800
 """The first second of year 1: Go's zero time, which JSON writes as null."""
 
 
-def _instant(name: str, write: Callable[[datetime], str]) -> Callable[[bytes], str | None]:
-    def read(value: bytes) -> str | None:
-        seconds, nanos = parts(value, name, seconds=VARINT, nanos=VARINT)
+def _instant(name: str, write: Callable[[datetime], str]) -> Read:
+    def read(value: bytes, budget: Budget) -> str | None:
+        seconds, nanos = parts(value, name, budget, seconds=VARINT, nanos=VARINT)
         seconds, nanos = signed(seconds, 64), signed(nanos, 32)
         if not value or (seconds, nanos) == (_ZERO_TIME_S, 0):
             return None
@@ -246,25 +263,27 @@ def _instant(name: str, write: Callable[[datetime], str]) -> Callable[[bytes], s
     return read
 
 
-def _raw(value: bytes) -> Any:
+def _raw(value: bytes, budget: Budget) -> Any:
     """RawExtension and FieldsV1: a message around JSON."""
-    inside = parts(value, "RawExtension", raw=BYTES)[0]
-    return _json(inside) if inside else None
+    inside = parts(value, "RawExtension", budget, raw=BYTES)[0]
+    return _json(inside, budget) if inside else None
 
 
-def _json(value: bytes) -> Any:
+def _json(value: bytes, budget: Budget) -> Any:
     try:
-        return decode(value)
+        return read_json(value, budget)
+    except NumberOutOfRange as exc:
+        raise Malformed(str(exc)) from exc
     except msgspec.DecodeError as exc:
         raise Malformed(f"the raw value is not JSON: {exc}") from exc
 
 
-_READERS: dict[str, tuple[int, Callable[[Any], Any]]] = {
-    "string": (BYTES, text),
-    "bool": (VARINT, bool),
-    "int32": (VARINT, lambda value: signed(value, 32)),
-    "int64": (VARINT, lambda value: signed(value, 64)),
-    "bytes": (BYTES, lambda value: base64.b64encode(value).decode()),
+_READERS: dict[str, tuple[int, Read]] = {
+    "string": (BYTES, lambda value, budget: text(value)),
+    "bool": (VARINT, lambda value, budget: bool(value)),
+    "int32": (VARINT, lambda value, budget: signed(value, 32)),
+    "int64": (VARINT, lambda value, budget: signed(value, 64)),
+    "bytes": (BYTES, lambda value, budget: base64.b64encode(value).decode()),
     "Quantity": (BYTES, _quantity),
     "IntOrString": (BYTES, _int_or_string),
     "Time": (BYTES, _instant("Time", rfc3339)),

@@ -4,6 +4,9 @@ A field is a tag (its number and one of a few wire types) and a value. Kubernete
 bytes with their length before them; the others are recognised so that fields nobody knows can be skipped. What the
 numbers mean is the schema's affair, see `protobuf`. Everything unreadable is `Malformed`, in the words of upstream's
 decoder.
+
+Two bytes can be a whole object. Every field is therefore charged to the `Budget` of the request before it is looked at,
+the known and the unknown alike; of a small message that is read as one value (`parts`) only what it should not have.
 """
 
 from __future__ import annotations
@@ -13,17 +16,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.documents.admit import Malformed
+from tonnage.objects.decode_budget import Budget
 
 VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
 
 
-def fields_of(data: bytes, name: str) -> Iterator[tuple[int, int, Any]]:
+def fields_of(data: bytes, name: str, budget: Budget) -> Iterator[tuple[int, int, Any]]:
     """(number, wire type, value) of each field of a message called `name`, in the order they were written.
 
-    The value is an unsigned int for a varint, bytes for what has a length, None for the other types. Raises Malformed.
+    The value is an unsigned int for a varint, bytes for what has a length, None for the other types. Each is charged to
+    the budget. Raises Malformed, BudgetExceeded.
     """
-    at, end = 0, len(data)
+    at, end, most = 0, len(data), budget.limits.values
     while at < end:
+        budget.values += 1
+        if budget.values > most:
+            budget.charge(0)  # raises
         tag, at = varint(data, at)
         number, wire_type = tag >> 3 & 0xFFFFFFFF, tag & 7
         if wire_type == END_GROUP:
@@ -34,15 +42,22 @@ def fields_of(data: bytes, name: str) -> Iterator[tuple[int, int, Any]]:
             value, at = varint(data, at)
             yield number, wire_type, value
         else:
-            start, at = _extent(data, at, wire_type)
+            start, at = _extent(data, at, wire_type, budget)
             yield number, wire_type, data[start:at] if wire_type == BYTES else None
 
 
-def parts(data: bytes, name: str, **wanted: int) -> tuple[Any, ...]:
-    """The values of a small message whose fields 1, 2, … are given as name=wire type; zero for those left out."""
+def parts(data: bytes, name: str, budget: Budget, **wanted: int) -> tuple[Any, ...]:
+    """The values of a small message whose fields 1, 2, … are given as name=wire type; zero for those left out.
+
+    All of it is one value, and charged as that already; its fields are charged from the second time they come.
+    """
     names = tuple(wanted)
     found: list[Any] = [b"" if wire_type == BYTES else 0 for wire_type in wanted.values()]
-    for number, wire_type, value in fields_of(data, name):
+    free = len(names)
+    for number, wire_type, value in fields_of(data, name, budget):
+        if free:
+            free -= 1
+            budget.values -= 1
         if number <= len(names):
             expect(wanted[names[number - 1]], wire_type, names[number - 1])
             found[number - 1] = value
@@ -84,10 +99,10 @@ def text(value: bytes) -> str:
         return re.sub("[\udc80-\udcff]", "\N{REPLACEMENT CHARACTER}", value.decode(errors="surrogateescape"))
 
 
-def _extent(data: bytes, at: int, wire_type: int) -> tuple[int, int]:
+def _extent(data: bytes, at: int, wire_type: int, budget: Budget) -> tuple[int, int]:
     """Where a value that is no varint starts and ends."""
     if wire_type == GROUP:
-        return at, _end_of_group(data, at)
+        return at, _end_of_group(data, at, budget)
     if wire_type == BYTES:
         length, at = varint(data, at)
         if length >> 63:
@@ -101,10 +116,11 @@ def _extent(data: bytes, at: int, wire_type: int) -> tuple[int, int]:
     return at, at + length
 
 
-def _end_of_group(data: bytes, at: int) -> int:
+def _end_of_group(data: bytes, at: int, budget: Budget) -> int:
     """Groups nest. They are counted, not entered, so that no depth of them can exhaust the stack."""
     depth = 1
     while depth:
+        budget.charge(1)
         tag, at = varint(data, at)
         wire_type = tag & 7
         if wire_type == GROUP:
@@ -114,5 +130,5 @@ def _end_of_group(data: bytes, at: int) -> int:
         elif wire_type == VARINT:
             _, at = varint(data, at)
         else:
-            _, at = _extent(data, at, wire_type)
+            _, at = _extent(data, at, wire_type, budget)
     return at

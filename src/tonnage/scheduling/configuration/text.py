@@ -11,16 +11,23 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-from tonnage.objects.yaml_text import Entries, Entry, InvalidYaml, NestedTooDeeply, first_document
+from tonnage.objects.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, file_limits
+from tonnage.objects.json_text import measure
+from tonnage.objects.yaml_text import Entries, Entry, ExcessiveYaml, InvalidYaml, first_document
 from tonnage.scheduling.configuration.errors import Problem, Problems
+
+_MAX_DIGITS = 100
+"""Of a number in JSON; those of any use have fewer than twenty."""
 
 
 def document_of(text: str, problems: Problems, notes: list[str]) -> Any:
     """The document in a text: dicts with text keys, lists, text, numbers, truth values and None."""
     try:
         return _settled(_from_json(text) if text.lstrip()[:1] == "{" else _from_yaml(text, notes), "", problems)
-    except (RecursionError, NestedTooDeeply):
-        problems.append(Problem("", None, "maps and lists are nested too deeply to be read", "flatten the file"))
+    except (BudgetExceeded, ExcessiveYaml) as exc:
+        exceeded = exc.exceeded if isinstance(exc, ExcessiveYaml) else exc
+        remedy = "flatten the file" if exceeded.is_depth else "write out what its aliases stand for"
+        problems.append(Problem("", None, exc.message, remedy))
     except InvalidYaml as exc:
         remedy = "correct the YAML there" if exc.line else "save the file as UTF-8 text"
         problems.append(Problem("", None, exc.message, remedy))
@@ -62,7 +69,17 @@ def _from_json(text: str) -> Any:
     def entries(pairs: list[tuple[str, Any]]) -> Entries:
         return Entries(Entry(key, value) for key, value in pairs)
 
-    return json.loads(text, object_pairs_hook=entries, parse_constant=constant)
+    def integer(digits: str) -> int:
+        if len(digits) > _MAX_DIGITS:
+            raise json.JSONDecodeError(f"a number of {len(digits)} digits", text, max(text.find(digits), 0))
+        return int(digits)
+
+    data = text.encode(errors="surrogatepass")
+    measure(data, Budget(file_limits(len(data))))
+    try:
+        return json.loads(text, object_pairs_hook=entries, parse_constant=constant, parse_int=integer)
+    except RecursionError:  # brackets that are not balanced cannot be measured
+        raise BudgetExceeded("depth", MAX_DEPTH) from None
 
 
 def _from_yaml(text: str, notes: list[str]) -> Any:

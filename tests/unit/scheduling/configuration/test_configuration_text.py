@@ -106,7 +106,9 @@ def test_what_cannot_be_read_is_told_with_its_line() -> None:
     ]
     assert wrong('{"a": 1} x') == ["json: line 1 column 10: Extra data"]
     assert wrong('{"a": NaN}') == ["json: line 1 column 7: NaN is not JSON"]
-    assert wrong("[" * 100_000) == ["maps and lists are nested too deeply to be read"]
+    assert wrong("[" * 100_000) == [
+        "yaml: line 1: maps and lists are nested too deeply to be read: the limit is 100 levels"
+    ]
 
 
 def test_a_tab_may_separate_and_may_not_indent() -> None:

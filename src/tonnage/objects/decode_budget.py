@@ -1,0 +1,130 @@
+"""What a text may decode to, whatever its format: so many values, so much text, so deep.
+
+A few bytes can stand for a lot: a YAML alias for all that its anchor holds, two bytes of protobuf for an object, a
+`copy` of a JSON patch for half the document. So every reader of what others wrote is given a `Budget` and charges it
+before it makes anything: JSON (`json_text`), YAML (`yaml_text`), protobuf, and the patches that copy.
+
+    values   every map, list, text, number, truth value and null is one; a key belongs to its value
+    text     UTF-8 bytes of all texts and keys
+    depth    maps and lists around one another; a text alone has depth 0
+
+A request has `REQUEST`. A file is its owner's, may be a dump of a whole cluster and is bounded by its own size
+(`file_limits`): there the budget is what aliases may add.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tonnage.errors import TonnageError
+
+MAX_DEPTH = 100
+"""Upstream's decoder ends at 10,000, where a Python program has no stack left. The deepest kind nests 14 levels, and
+walks over documents take at most four calls a level: a hundred levels leave more than half of Python's 1,000 free."""
+MAX_REQUEST_BYTES = 3 * 1024 * 1024
+"""Upstream's limit for a request body (MaxRequestBodyBytes); what aliases make of it counts as if it had been sent."""
+MAX_REQUEST_VALUES = 150_000
+"""An object of 1.5 MiB, the most that is stored, holds fewer unless it spends less than ten bytes a value."""
+_ALIASED_VALUES = 1_000_000
+_ALIASED_BYTES = 64 * 1024 * 1024
+"""What aliases may add to a file: beyond it the file is an attack, not a manifest."""
+
+
+class BudgetExceeded(TonnageError):
+    """A text stands for more than its reader allows: `what` there is too much of, and the `limit`."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        self.what = what
+        self.limit = limit
+        super().__init__(_SENTENCES[what].format(limit=limit))
+
+    @property
+    def is_depth(self) -> bool:
+        return self.what == "depth"
+
+
+_SENTENCES = {
+    "depth": "maps and lists are nested too deeply to be read: the limit is {limit} levels",
+    "values": "it decodes to too many values: the limit is {limit}; split the object, or leave out what repeats",
+    "text": "it decodes to too much text: the limit is {limit} bytes; split the object, or leave out what repeats",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one text may decode to."""
+
+    values: int
+    text_bytes: int
+    depth: int = MAX_DEPTH
+
+
+REQUEST = Limits(MAX_REQUEST_VALUES, MAX_REQUEST_BYTES)
+
+
+def file_limits(size_bytes: int) -> Limits:
+    """For a file of this size. What stands in it written out always fits: no value takes less than a byte, and no
+    escape makes more than twice its length of text."""
+    return Limits(_ALIASED_VALUES + size_bytes, _ALIASED_BYTES + 2 * size_bytes)
+
+
+class Size(NamedTuple):
+    """How much a value is."""
+
+    values: int
+    text_bytes: int
+    depth: int
+
+
+class Budget:
+    """What is left of the limits while one text is read. Every charge raises BudgetExceeded when it is too much.
+
+    `level` is how deep the reader is, for texts that stand inside of others: JSON in a protobuf message.
+    """
+
+    __slots__ = ("level", "limits", "text_bytes", "values")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.values = 0
+        self.text_bytes = 0
+        self.level = 0
+
+    def charge(self, values: int, text_bytes: int = 0) -> None:
+        self.values += values
+        self.text_bytes += text_bytes
+        if self.values > self.limits.values:
+            raise BudgetExceeded("values", self.limits.values)
+        if self.text_bytes > self.limits.text_bytes:
+            raise BudgetExceeded("text", self.limits.text_bytes)
+
+    def enter(self, levels: int) -> None:
+        """So many levels are about to be read."""
+        if self.level + levels > self.limits.depth:
+            raise BudgetExceeded("depth", self.limits.depth)
+
+
+def size_of(value: Any) -> Size:
+    """The size of a value that is decoded already, found without recursion: any depth can be asked about."""
+    values = text_bytes = deepest = 0
+    pending: list[tuple[Any, int]] = [(value, 0)]
+    while pending:
+        item, depth = pending.pop()
+        values += 1
+        if isinstance(item, dict):
+            depth += 1
+            text_bytes += sum(map(text_size, item))
+            pending.extend((inner, depth) for inner in item.values())
+        elif isinstance(item, list):
+            depth += 1
+            pending.extend((inner, depth) for inner in item)
+        elif isinstance(item, str):
+            text_bytes += text_size(item)
+        deepest = max(deepest, depth)
+    return Size(values, text_bytes, deepest)
+
+
+def text_size(text: str) -> int:
+    """UTF-8 bytes; half a surrogate pair, which escapes can spell, counts three."""
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
