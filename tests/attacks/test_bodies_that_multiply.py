@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.object_size import MAX_OBJECT_BYTES
-from tonnage.objects.decode_budget import MAX_REQUEST_VALUES
+from tonnage.objects.texts.decode_budget import MAX_REQUEST_VALUES
 from tonnage.testing.api_servers import Api, embedded
 from tonnage.testing.http import ApiClient, Doc, Reply
 

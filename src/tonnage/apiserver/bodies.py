@@ -5,8 +5,8 @@ unknown and duplicate fields are refused, warned about or passed over. Protobuf 
 newer client may have sent, and those pass.
 
 `decode_body` is the one way from bytes to values, for objects, patches and options alike. It is pure, has one budget
-for every format (`objects/decode_budget`), and charges it while it reads, so that a body that multiplies is refused
-before it has.
+for every format (`objects/texts/decode_budget`), and charges it while it reads, so that a body that multiplies is
+refused before it has.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tonnage.documents.json_syntax import syntax_error
 from tonnage.documents.protobuf.messages import open_envelope, struct_named
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import BadRequest, UnsupportedMediaType
-from tonnage.objects.decode_budget import MAX_REQUEST_BYTES, REQUEST, Budget, BudgetExceeded
 from tonnage.objects.document import Doc
-from tonnage.objects.json_text import NumberOutOfRange, read_json
 from tonnage.objects.resources import BY_KIND, Resource
-from tonnage.objects.yaml_text import ExcessiveYaml, InvalidYaml, documents
+from tonnage.objects.texts.decode_budget import MAX_REQUEST_BYTES, REQUEST, Budget, BudgetExceeded
+from tonnage.objects.texts.json_text import NumberOutOfRange, read_json
+from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, documents
 
 MAX_BODY_BYTES = MAX_REQUEST_BYTES
 MAX_STRICT_PROBLEMS = 100

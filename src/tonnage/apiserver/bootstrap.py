@@ -9,9 +9,9 @@ from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.documents.deep_documents import cut_to_depth, is_too_deep
 from tonnage.documents.system_objects import SYSTEM_NAMESPACES, SYSTEM_PRIORITY_CLASSES, kubernetes_service
-from tonnage.objects.decode_budget import MAX_DEPTH
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_KIND, RESOURCES
+from tonnage.objects.texts.decode_budget import MAX_DEPTH
 from tonnage.store import Store
 
 _log = logging.getLogger(__name__)

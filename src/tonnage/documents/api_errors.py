@@ -19,9 +19,9 @@ from tonnage.errors import (
     NotFound,
     RequestEntityTooLarge,
 )
-from tonnage.objects.decode_budget import BudgetExceeded
 from tonnage.objects.field_errors import Errors, invalid_object
 from tonnage.objects.resources import Resource
+from tonnage.objects.texts.decode_budget import BudgetExceeded
 
 
 class UnknownReason(ApiError):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.objects.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, Limits
 from tonnage.objects.document import Doc
-from tonnage.objects.json_text import measure
+from tonnage.objects.texts.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, Limits
+from tonnage.objects.texts.json_text import measure
 
 _ANY_SIZE = 1 << 62
 

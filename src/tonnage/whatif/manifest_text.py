@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from tonnage.objects.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, file_limits
-from tonnage.objects.json_text import NumberOutOfRange, measure, read_json
-from tonnage.objects.yaml_text import InvalidYaml, documents
+from tonnage.objects.texts.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, file_limits
+from tonnage.objects.texts.json_text import NumberOutOfRange, measure, read_json
+from tonnage.objects.texts.yaml_text import InvalidYaml, documents
 from tonnage.whatif.manifest_errors import BrokenManifest
 
 _LONG_NUMBER = 19

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.objects.decode_budget import Budget, BudgetExceeded, Limits, size_of
 from tonnage.objects.document import encode
-from tonnage.objects.json_text import read_json
-from tonnage.objects.yaml_text import documents
+from tonnage.objects.texts.decode_budget import Budget, BudgetExceeded, Limits, size_of
+from tonnage.objects.texts.json_text import read_json
+from tonnage.objects.texts.yaml_text import documents
 
 NO_LIMITS = Limits(values=1 << 62, text_bytes=1 << 62, depth=1_000)
 TEXTS = st.text(st.characters(max_codepoint=0xD7FF), max_size=8)

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonnage.objects.yaml_text import documents
+from tonnage.objects.texts.yaml_text import documents
 
 # Line and paragraph separators (Zl, Zp) end a line in YAML 1.1, where a key must not; JSON does not mind.
 TEXT = st.text(

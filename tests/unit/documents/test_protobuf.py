@@ -9,8 +9,8 @@ import pytest
 from tonnage.documents.admit import Malformed
 from tonnage.documents.protobuf.messages import Envelope, decode_protobuf, open_envelope, struct_named
 from tonnage.documents.schema import schema_of
-from tonnage.objects.decode_budget import REQUEST, Budget
 from tonnage.objects.document import Doc
+from tonnage.objects.texts.decode_budget import REQUEST, Budget
 
 VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
 

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from tonnage.objects.decode_budget import (
+from tonnage.objects.texts.decode_budget import (
     MAX_DEPTH,
     REQUEST,
     Budget,
@@ -17,8 +17,8 @@ from tonnage.objects.decode_budget import (
     file_limits,
     size_of,
 )
-from tonnage.objects.json_text import NumberOutOfRange, measure, read_json
-from tonnage.objects.yaml_text import ExcessiveYaml, InvalidYaml, NestedTooDeeply, documents
+from tonnage.objects.texts.json_text import NumberOutOfRange, measure, read_json
+from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, NestedTooDeeply, documents
 
 
 def small(values: int = 1_000, text_bytes: int = 1_000, depth: int = 10) -> Budget:

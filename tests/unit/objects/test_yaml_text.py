@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tonnage.objects.yaml_scalars import meaning
-from tonnage.objects.yaml_text import InvalidYaml, documents
+from tonnage.objects.texts.yaml_scalars import meaning
+from tonnage.objects.texts.yaml_text import InvalidYaml, documents
 
 
 def values(text: str) -> list[Any]:

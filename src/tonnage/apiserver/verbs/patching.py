@@ -26,9 +26,9 @@ from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import Struct, schema_of_resource
 from tonnage.errors import BadRequest, Invalid, UnsupportedMediaType
 from tonnage.objects import field_errors
-from tonnage.objects.decode_budget import REQUEST, Budget, BudgetExceeded
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.json_text import NumberOutOfRange
+from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
+from tonnage.objects.texts.json_text import NumberOutOfRange
 
 JSON, MERGE, STRATEGIC = (f"application/{name}+json" for name in ("json-patch", "merge-patch", "strategic-merge-patch"))
 _OPERATION_FIELDS = frozenset({"op", "path", "from", "value"})

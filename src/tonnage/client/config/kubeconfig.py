@@ -24,7 +24,7 @@ from tonnage.client.config.kubeconfig_entries import Entry, read_cluster, read_c
 from tonnage.client.errors import InvalidKubeconfig
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
-from tonnage.objects.yaml_text import InvalidYaml, documents
+from tonnage.objects.texts.yaml_text import InvalidYaml, documents
 
 
 class NoKubeconfig(TonnageError):

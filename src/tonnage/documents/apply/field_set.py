@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from tonnage.objects.decode_budget import REQUEST, Budget, BudgetExceeded
-from tonnage.objects.json_text import read_json
+from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
+from tonnage.objects.texts.json_text import read_json
 
 T = TypeVar("T")
 Tree = dict[str, "Tree"]

@@ -15,9 +15,9 @@ from tonnage.documents.apply.field_set import FieldSet
 from tonnage.documents.apply.field_shapes import UnnamedItem
 from tonnage.documents.apply.field_walk import compare, field_set_of
 from tonnage.documents.schema import Struct
-from tonnage.objects.decode_budget import REQUEST, Budget, BudgetExceeded
 from tonnage.objects.document import Doc, copy, dig
-from tonnage.objects.json_text import read_json
+from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
+from tonnage.objects.texts.json_text import read_json
 
 KUBECTL = "kubectl"
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"

@@ -28,9 +28,9 @@ from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.documents.admit import Malformed
 from tonnage.documents.protobuf.wire import BYTES, VARINT, expect, fields_of, parts, signed, text, varint
 from tonnage.documents.schema import FILES, Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
-from tonnage.objects.decode_budget import REQUEST, Budget
 from tonnage.objects.document import Doc
-from tonnage.objects.json_text import NumberOutOfRange, read_json
+from tonnage.objects.texts.decode_budget import REQUEST, Budget
+from tonnage.objects.texts.json_text import NumberOutOfRange, read_json
 
 MAGIC = b"k8s\0"
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.documents.admit import Malformed
-from tonnage.objects.decode_budget import Budget
+from tonnage.objects.texts.decode_budget import Budget
 
 VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
 

@@ -1,7 +1,8 @@
 """From a configuration file's text to a plain document: YAML or JSON, read the way kube-scheduler reads it.
 
-A text that starts with `{` is JSON, everything else YAML, of which the first document counts (`objects/yaml_text`). A
-field that stands twice in one map is a problem with its path and lines; merged keys (`<<`) count as standing there.
+A text that starts with `{` is JSON, everything else YAML, of which the first document counts
+(`objects/texts/yaml_text`). A field that stands twice in one map is a problem with its path and lines; merged keys
+(`<<`) count as standing there.
 
 What fields mean is `strict_decoding`'s affair.
 """
@@ -11,9 +12,9 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-from tonnage.objects.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, file_limits
-from tonnage.objects.json_text import measure
-from tonnage.objects.yaml_text import Entries, Entry, ExcessiveYaml, InvalidYaml, first_document
+from tonnage.objects.texts.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, file_limits
+from tonnage.objects.texts.json_text import measure
+from tonnage.objects.texts.yaml_text import Entries, Entry, ExcessiveYaml, InvalidYaml, first_document
 from tonnage.scheduling.configuration.errors import Problem, Problems
 
 _MAX_DIGITS = 100

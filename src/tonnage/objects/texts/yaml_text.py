@@ -30,9 +30,9 @@ import yaml
 from yaml import events
 
 from tonnage.errors import TonnageError
-from tonnage.objects.decode_budget import Budget, BudgetExceeded, Size, file_limits, text_size
 from tonnage.objects.document import copy
-from tonnage.objects.yaml_scalars import meaning
+from tonnage.objects.texts.decode_budget import Budget, BudgetExceeded, Size, file_limits, text_size
+from tonnage.objects.texts.yaml_scalars import meaning
 
 
 class _PythonParser(yaml.BaseLoader):

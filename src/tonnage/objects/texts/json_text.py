@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from tonnage.objects.decode_budget import Budget, BudgetExceeded
 from tonnage.objects.document import decode
+from tonnage.objects.texts.decode_budget import Budget, BudgetExceeded
 
 _NOT_MARKS = bytes(set(range(256)) - set(b'[]{},"'))
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
