@@ -88,12 +88,20 @@ class Cache(Generic[T]):
         """Call these handlers no more."""
         self._handlers = tuple(each for each in self._handlers if each is not registration)
 
-    def replace(self, state: Iterable[T]) -> None:
+    def replace(self, state: Iterable[T], *, rewound: bool = False) -> None:
         """Make this the state, and call handlers for the difference.
 
-        What is gone goes first: a name or a port is free before its next owner comes.
+        What is gone goes first: a name or a port is free before its next owner comes. `rewound`: the server has gone
+        back in time and gives out versions that it gave before, so that the same version need not be the same state.
         """
         new = {found.key: found for found in state}
+        if rewound:
+            for key, found in new.items():
+                old = self._objects.get(key)
+                is_other = old is not None and old.metadata.uid == found.metadata.uid and old != found
+                if old is not None and is_other and old.metadata.resource_version == found.metadata.resource_version:
+                    self._objects[key] = found
+                    self._notify_updated(old, found)
         for key in [key for key in self._objects if key not in new]:
             self.remove(key)
         for found in new.values():
@@ -104,9 +112,9 @@ class Cache(Generic[T]):
         key = new.key
         old = self._objects.get(key)
         if old is not None:
-            if old.metadata.resource_version == new.metadata.resource_version:
-                return
             if old.metadata.uid == new.metadata.uid:
+                if old.metadata.resource_version == new.metadata.resource_version:
+                    return
                 self._objects[key] = new
                 self._notify_updated(old, new)
                 return

@@ -132,7 +132,7 @@ class Caller:
 
     def _error_of(self, call: Call, response: Response) -> ApiError:
         text = response.headers.get("retry-after", "")
-        retry_after_s = int(text) if text.isascii() and text.isdigit() else 0
+        retry_after_s = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
         try:
             status = codec.decode(Status, response.body)
         except Unreadable:

@@ -29,7 +29,7 @@ from tonnage.errors import Expired
 from tonnage.objects import codec
 from tonnage.objects.codec import ObjectList
 from tonnage.objects.decode_errors import Unreadable
-from tonnage.objects.document import Doc, decode, encode
+from tonnage.objects.document import Doc, encode
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource
 
@@ -194,7 +194,8 @@ class Client:
 
     async def get_doc(self, kind: Kind, key: Key, *, subresource: str = "", retry: bool = True) -> Doc:
         """As `get`, with the fields that nobody models."""
-        return _doc(await self._get(resource_of(kind), key, subresource, retry))
+        resource = resource_of(kind)
+        return rest.read_object(resource, await self._get(resource, key, subresource, retry), subresource)
 
     async def list_docs(
         self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
@@ -210,10 +211,12 @@ class Client:
         return docs
 
     async def create_doc(self, doc: Doc) -> Doc:
-        return _doc(await self._create(BY_KIND[doc["apiVersion"], doc["kind"]], doc))
+        resource = BY_KIND[doc["apiVersion"], doc["kind"]]
+        return rest.read_object(resource, await self._create(resource, doc))
 
     async def update_doc(self, doc: Doc, *, subresource: str = "") -> Doc:
-        return _doc(await self._update(BY_KIND[doc["apiVersion"], doc["kind"]], doc, subresource))
+        resource = BY_KIND[doc["apiVersion"], doc["kind"]]
+        return rest.read_object(resource, await self._update(resource, doc, subresource), subresource)
 
     async def patch_doc(
         self,
@@ -226,7 +229,9 @@ class Client:
         field_manager: str = "",
         force: bool = False,
     ) -> Doc:
-        return _doc(await self._patch(resource_of(kind), key, patch, patch_type, subresource, field_manager, force))
+        resource = resource_of(kind)
+        body = await self._patch(resource, key, patch, patch_type, subresource, field_manager, force)
+        return rest.read_object(resource, body, subresource)
 
     async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """Any path at all, such as /version or /readyz; the body of the answer."""
@@ -262,7 +267,7 @@ class Client:
         path = rest.collection_path(resource, namespace, query)
         request = Request("GET", path, timeout_s=(timeout_s or _MAX_STREAM_S) + _STREAM_GRACE_S)
         async with self._caller.stream(Call("watch", resource.qualified, request)) as stream:
-            yield lines_of(stream)
+            yield lines_of(stream, self.server)
 
     # -- behind them --------------------------------------------------------------------------------------------------
 
@@ -339,8 +344,3 @@ class Client:
         name = f"{resource.qualified}/{subresource}" if subresource else resource.qualified
         request = Request(method, path, None if body is None else encode(body), content_type, self._timeout_s)
         return await self._caller.send(Call(verb, name, request, retry))
-
-
-def _doc(body: bytes) -> Doc:
-    doc: Doc = decode(body)
-    return doc

@@ -11,8 +11,18 @@ new state is compared with the one before, so that handlers hear of what happene
 another while nobody listens they hear as one. What else they can rely on stands in `cache`. They are called on the
 loop, in the order of the server's revisions.
 
-A stream that was of use (it lasted a second, or brought an event) is followed by the next at once; after one that was
-not there is a pause that grows (`backoff`). It goes on until it is stopped, whatever the server does.
+A stream that was of use (it lasted a second, or brought news) is followed by the next at once; after one that was not
+there is a pause that grows (`backoff`). It goes on until it is stopped, whatever the server does:
+
+    an old event          Its version is not above the last one seen. About a state that is known it is passed over. If
+                          it contradicts what is known (an object that is not, a deletion, another life), something is
+                          wrong with the stream or with what we know: the state is fetched anew.
+    an old bookmark       is passed over; the version never goes back while a stream lasts.
+    a state that is older than the one before: a server restored from a copy. It is the truth now.
+    no name, no uid       An object that nothing can be done with is passed over.
+    no event, ERROR       of whatever shape end the stream; the state is fetched anew.
+
+Versions that are no numbers cannot be compared: what comes with one is taken as it comes.
 """
 
 from __future__ import annotations
@@ -33,8 +43,10 @@ from tonnage.errors import ApiError, Expired, Gone, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.codec import Bookmark, Change, WatchFailure
 from tonnage.objects.decode_errors import Unreadable
-from tonnage.objects.document import decode, dig
+from tonnage.objects.document import dig
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.resource_versions import revision_of
+from tonnage.objects.scheme import resource_of
 
 T = TypeVar("T", bound=Object)
 
@@ -45,6 +57,15 @@ _SILENCE_S = 30.0
 """A server that takes a watch-list and then sends nothing for so long, not even its end, cannot really do it."""
 
 _log = logs.logger(__name__)
+
+
+class Contradicted(TonnageError):
+    """An old event on a watch that is not about what was known when it was new."""
+
+    def __init__(self, resource: str, type_: str, key: Key, version: str, reached: str) -> None:
+        super().__init__(
+            f"a watch of {resource} that has come to version {reached} says {type_} {key} at version {version}"
+        )
 
 
 class Informer(Cache[T]):
@@ -63,6 +84,7 @@ class Informer(Cache[T]):
         max_retry_s: float = 30.0,
     ) -> None:
         super().__init__(cls)
+        self._is_namespaced = resource_of(cls).namespaced
         self.last_failure: TonnageError | None = None
         """Why it was last out of step, for whoever waits for it."""
         self._client = client
@@ -71,7 +93,8 @@ class Informer(Cache[T]):
         self._field_selector = field_selector
         self._watch_list = watch_list
         self._resource_version = ""
-        self._received = 0  # events of the present stream
+        self._received = 0  # events of the present stream that were news
+        self._reached = 0  # the highest version of a state that was made ours, for noticing that a server went back
         self._synced = asyncio.Event()
         self._backoff = Backoff(clock=client.clock, rng=client.rng, first_s=first_retry_s, max_s=max_retry_s)
         self._task: asyncio.Task[None] | None = None
@@ -123,7 +146,10 @@ class Informer(Cache[T]):
                 # A fault of ours must not leave the program blind: start over from a fresh state.
                 _log.exception("Informer failed", resource=self.name)
                 self._resource_version = ""
-            if self._received or clock.monotonic() - started_at >= _USEFUL_S:
+            # One that ends with a need for the whole state was of no use if it did not last, whatever it brought: a
+            # server that does so each time would be asked for everything, without a pause, for ever.
+            was_news = self._received and self._resource_version
+            if was_news or clock.monotonic() - started_at >= _USEFUL_S:
                 self._backoff.reset()
                 await asyncio.sleep(0)  # however fast streams come and go, others get their turn
             else:
@@ -190,7 +216,9 @@ class Informer(Cache[T]):
                 raise Disconnected("GET", self._client.server, "the stream ended before its state did", in_doubt=False)
             for number, line in enumerate(batch):
                 event = self._read(line)
-                if isinstance(event, Change):
+                if isinstance(event, Change) and event.type == "DELETED":
+                    state.pop(event.object.key, None)
+                elif isinstance(event, Change):
                     state[event.object.key] = event.object
                 elif event.ends_initial_events:
                     self._replace_state(state.values(), event.resource_version)
@@ -211,8 +239,14 @@ class Informer(Cache[T]):
     # -- what streams say ---------------------------------------------------------------------------------------------
 
     def _replace_state(self, state: Iterable[T], resource_version: str) -> None:
-        self.replace(state)
-        self._resource_version = resource_version
+        revision = revision_of(resource_version)
+        rewound = 0 < revision < self._reached
+        if rewound:
+            _log.warning(
+                "The server has gone back", resource=self.name, from_version=self._reached, to_version=revision
+            )
+        self.replace((found for found in state if self._is_usable(found)), rewound=rewound)
+        self._resource_version, self._reached = resource_version, revision
         if not self._synced.is_set():
             _log.info("Synced", resource=self.name, objects=len(self), resource_version=resource_version)
             self._synced.set()
@@ -221,16 +255,51 @@ class Informer(Cache[T]):
         """Lines of a watch under way. The version moves with each, so that a cut loses nothing and repeats nothing."""
         for line in batch:
             event = self._read(line)
+            version = event.object.metadata.resource_version if isinstance(event, Change) else event.resource_version
+            if self._is_old(version):
+                if isinstance(event, Change):
+                    self._pass_over_old(event)
+                continue
             self._received += 1
-            if isinstance(event, Change):
-                found = event.object
+            if isinstance(event, Change) and self._is_usable(event.object):
                 if event.type == "DELETED":
-                    self.remove(found.key)
+                    self.remove(event.object.key)
                 else:
-                    self.put(found)
-                self._resource_version = found.metadata.resource_version
-            else:
-                self._resource_version = event.resource_version
+                    self.put(event.object)
+            if version.strip("0"):  # from none and from 0 a watch would begin with all that there is
+                self._resource_version = version
+                self._reached = revision_of(version) or self._reached
+
+    def _is_old(self, version: str) -> bool:
+        revision = revision_of(version)
+        return 0 < revision <= revision_of(self._resource_version)
+
+    def _pass_over_old(self, event: Change[T]) -> None:
+        """An event that was told before. Raises Contradicted when it is not about what is known."""
+        told = event.object
+        known = self.get(told.key)
+        if known is None or known.metadata.uid != told.metadata.uid:
+            if event.type == "DELETED":
+                return  # gone, as it says
+        elif event.type != "DELETED" and told.metadata.revision <= known.metadata.revision:
+            return
+        version, self._resource_version = self._resource_version, ""
+        raise Contradicted(self.name, event.type, told.key, told.metadata.resource_version, version)
+
+    def _is_usable(self, found: T) -> bool:
+        """Whether an object can be told from others: by a name, a namespace if its kind has them, and a uid."""
+        problem = self._problem_of(found)
+        if problem:
+            self._skip(Unreadable(self.cls.__name__, found.key, "metadata", problem))
+        return not problem
+
+    def _problem_of(self, found: T) -> str:
+        metadata = found.metadata
+        if not metadata.name or "/" in metadata.name or "/" in metadata.namespace:
+            return "it has no name"
+        if bool(metadata.namespace) != self._is_namespaced:
+            return "its kind has namespaces and it has none" if self._is_namespaced else "its kind has no namespaces"
+        return "" if metadata.uid else "it has no uid"
 
     def _read(self, line: bytes) -> Change[T] | Bookmark:
         """One event. Raises the ApiError by which the server ends a stream; then the state has to be fetched."""
@@ -245,13 +314,15 @@ class Informer(Cache[T]):
 
     def _pass_over(self, line: bytes, failure: Unreadable) -> Bookmark:
         """An event about an object that is not as its class expects: it moves the version, and a deletion counts."""
-        if failure.kind == "WatchEvent":
-            raise failure  # no event at all: the stream is broken
-        doc = decode(line)
+        doc = {} if failure.kind == "WatchEvent" else codec.read_doc("WatchEvent", line)
+        if doc.get("type") not in ("ADDED", "MODIFIED", "DELETED"):
+            self._resource_version = ""
+            raise failure  # no event at all, or an end in words that are not understood: the stream is broken
         self._skip(failure)
         if doc["type"] == "DELETED":
             self.remove(failure.key)
-        return Bookmark(dig(doc, "object", "metadata", "resourceVersion") or self._resource_version)
+        version = dig(doc, "object", "metadata", "resourceVersion")
+        return Bookmark(version if isinstance(version, str) else "")
 
     def _skip(self, failure: Unreadable) -> None:
         # One object that we do not understand must not blind us for all the others.

@@ -17,7 +17,8 @@ from tonnage.backoff import Backoff
 from tonnage.client.http import Client
 from tonnage.clock import Clock
 from tonnage.errors import NotFound, TonnageError
-from tonnage.objects.document import decode
+from tonnage.objects import codec
+from tonnage.objects.document import dig
 from tonnage.objects.meta import Object, RecordMeta
 from tonnage.objects.resources import RESOURCES, Resource, group_versions
 from tonnage.objects.scheme import RESOURCE_BY_HEAD
@@ -57,10 +58,12 @@ async def _served(client: Client) -> AsyncIterator[Resource]:
     for group, version in group_versions():
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
         try:
-            listed = decode(await client.raw("GET", path)).get("resources") or ()
+            listed = codec.read_doc("APIResourceList", await client.raw("GET", path)).get("resources") or ()
         except NotFound:
             continue  # an older server, or one that has the group turned off
-        verbs = {each["name"]: each.get("verbs") or () for each in listed}
+        verbs = {
+            dig(each, "name"): [verb for verb in dig(each, "verbs") or () if isinstance(verb, str)] for each in listed
+        }
         for row in RESOURCES:
             if (row.group, row.version) == (group, version) and set(verbs.get(row.plural, ())) >= _NEEDED:
                 yield row

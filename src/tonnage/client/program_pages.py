@@ -46,6 +46,6 @@ class ProgramPages:
             if answer.code == 200:
                 return msgspec.json.decode(answer.body)
             problem = str(answer.code)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, ValueError, RecursionError):
             problem = "no JSON"
         raise TonnageError(f"GET {self._transport.server}{path}: the answer is {problem}")

@@ -6,13 +6,13 @@ Pure: what `Client` sends and reads, without the sending.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from tonnage.objects import codec, scheme
 from tonnage.objects.codec import ObjectList
 from tonnage.objects.decode_errors import Unreadable
-from tonnage.objects.document import Doc, decode
+from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object, split_key
 from tonnage.objects.resources import Resource
 
@@ -87,6 +87,25 @@ def eviction(key: Key, options: Doc) -> Doc:
     return {**doc, "deleteOptions": options} if options else doc
 
 
+def read_object(resource: Resource, body: bytes, subresource: str = "") -> Doc:
+    """The document of an answer about one object. Raises Unreadable for what is none of this kind, or has no name.
+
+    Who reads a document writes it back: it must be possible to say which object that is.
+    """
+    doc = codec.read_doc(resource.kind, body)
+    metadata = doc.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise Unreadable(resource.kind, "", "metadata.name", "metadata.name is missing; it is required")
+    if subresource:
+        return doc  # of a kind of its own, such as Scale
+    found = (doc.get("apiVersion", resource.api_version), doc.get("kind", resource.kind))
+    if found != (resource.api_version, resource.kind):
+        raise Unreadable(resource.kind, metadata["name"], "kind", f"the answer is of another kind: {found}")
+    if resource.namespaced and not isinstance(metadata.get("namespace"), str):
+        raise Unreadable(resource.kind, metadata["name"], "metadata.namespace", "metadata.namespace is missing")
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **doc}
+
+
 def read_page(cls: type[T], body: bytes, on_unreadable: Callable[[Unreadable], None] | None) -> ObjectList[T]:
     """A page of a list; what cannot be read raises Unreadable, or is passed to `on_unreadable` and left out."""
     try:
@@ -94,21 +113,31 @@ def read_page(cls: type[T], body: bytes, on_unreadable: Callable[[Unreadable], N
     except Unreadable:
         if on_unreadable is None:
             raise
-    page = decode(body)
+    found, version, token = _page(f"{cls.__name__}List", body)
     items = []
-    for item in page.get("items") or ():
+    for item in found:
         try:
             items.append(codec.convert(cls, item))
         except Unreadable as exc:
             on_unreadable(exc)
-    metadata = page.get("metadata", {})
-    return ObjectList(tuple(items), metadata.get("resourceVersion", ""), metadata.get("continue", ""))
+    return ObjectList(tuple(items), version, token)
 
 
 def read_docs(resource: Resource, body: bytes) -> tuple[list[Doc], str, str]:
     """The documents of a page, its resourceVersion, and the token of the next; lists leave out what each item is."""
-    page = decode(body)
+    found, version, token = _page(resource.list_kind, body)
     head = {"apiVersion": resource.api_version, "kind": resource.kind}
-    metadata = page.get("metadata", {})
-    docs = [head | item for item in page.get("items") or ()]
-    return docs, metadata.get("resourceVersion", ""), metadata.get("continue", "")
+    return [head | item for item in found if isinstance(item, dict)], version, token
+
+
+def _page(kind: str, body: bytes) -> tuple[list[Any], str, str]:
+    """Items, resourceVersion and token of a page, whatever the items are. Raises Unreadable for what is no list."""
+    page = codec.read_doc(kind, body)
+    items, metadata = page.get("items") or [], page.get("metadata") or {}
+    found_kind = page.get("kind") or kind
+    if found_kind != kind or not isinstance(items, list) or not isinstance(metadata, dict):
+        raise Unreadable(kind, "", "", f"the answer is no {kind}", value=found_kind)
+    version, token = metadata.get("resourceVersion") or "", metadata.get("continue") or ""
+    if not isinstance(version, str) or not isinstance(token, str):
+        raise Unreadable(kind, "", "metadata", "resourceVersion and continue are strings")
+    return items, version, token

@@ -29,6 +29,9 @@ from tonnage.quantity import Quantity
 T = TypeVar("T", bound=Object)
 R = TypeVar("R", bound=Record)
 
+_UNFIT = (msgspec.DecodeError, TonnageError, ValueError, OverflowError, RecursionError)
+"""What a decoder raises for data that it cannot take: of another shape, no UTF-8, too deep for the stack."""
+
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """Annotation of the bookmark that ends the list at the start of a watch."""
 
@@ -72,7 +75,7 @@ def decode(cls: type[R], data: bytes | str) -> R:
     """Read one object. Raises Unreadable."""
     try:
         found: R = _decoder(cls).decode(data)
-    except (msgspec.DecodeError, TonnageError):
+    except _UNFIT:
         return convert(cls, _json(cls.__name__, data))
     return found
 
@@ -80,6 +83,17 @@ def decode(cls: type[R], data: bytes | str) -> R:
 def convert(cls: type[R], doc: Any) -> R:
     """Read a document, or a part of one, that is decoded already: from YAML, or a template. Raises Unreadable."""
     return _convert(cls, doc, cls.__name__)
+
+
+def read_doc(kind: str, data: bytes) -> Doc:
+    """A document as it is, for what has no class or is wanted whole; `kind` is what an error calls it.
+
+    Raises Unreadable for what is no JSON, or no JSON object.
+    """
+    doc = _json(kind, data)
+    if not isinstance(doc, dict):
+        raise Unreadable(kind, "", "", f"expected a JSON object, found a {type(doc).__name__}")
+    return doc
 
 
 def decode_doc(doc: Doc) -> Object:
@@ -93,7 +107,7 @@ def decode_list(cls: type[T], data: bytes | str) -> ObjectList[T]:
     kind = f"{cls.__name__}List"
     try:
         page = _list_decoder(cls).decode(data)
-    except (msgspec.DecodeError, TonnageError):
+    except _UNFIT:
         seen = _convert(_AnyPage, _json(kind, data), kind)
         page = _Page(kind=seen.kind, metadata=seen.metadata, items=tuple(convert(cls, item) for item in seen.items))
     if page.kind not in ("", kind):
@@ -107,7 +121,7 @@ def decode_event(cls: type[T], line: bytes | str) -> WatchEvent[T]:
         event = _event_decoder(cls).decode(line)
         if event.type in _CHANGES:
             return Change(event.type, event.object)
-    except (msgspec.DecodeError, TonnageError):
+    except _UNFIT:
         pass  # bookmarks are not whole objects and errors none at all; what else it may be is found below
     seen = _convert(_AnyEvent, _json("WatchEvent", line), "WatchEvent")
     match seen.type:
@@ -206,19 +220,34 @@ def _convert(cls: type[R], doc: Any, kind: str) -> R:
     """Read a document twice if need be, the second time without nulls; `kind` is what an error calls it."""
     try:
         return msgspec.convert(doc, cls, dec_hook=_read)
-    except (msgspec.ValidationError, TonnageError):
-        doc = _without_nulls(doc)
+    except RecursionError as exc:
+        raise _too_deep(kind) from exc
+    except _UNFIT:
+        pass
     try:
+        doc = _without_nulls(doc)
         return msgspec.convert(doc, cls, dec_hook=_read)
-    except (msgspec.ValidationError, TonnageError) as exc:
-        raise unreadable(cls, doc, kind, _fits) from exc
+    except RecursionError as exc:
+        raise _too_deep(kind) from exc
+    except _UNFIT as exc:
+        try:
+            failure = unreadable(cls, doc, kind, _fits)
+        except _UNFIT:  # the words for it would themselves be more than can be written
+            failure = Unreadable(kind, "", "", "it does not have the shape of its kind")
+        raise failure from exc
 
 
 def _json(kind: str, data: bytes | str) -> Any:
     try:
         return msgspec.json.decode(data)
-    except msgspec.DecodeError as exc:
+    except RecursionError as exc:
+        raise _too_deep(kind) from exc
+    except (msgspec.DecodeError, ValueError) as exc:
         raise Unreadable(kind, "", "", f"this is not JSON: {exc}") from exc
+
+
+def _too_deep(kind: str) -> Unreadable:
+    return Unreadable(kind, "", "", "it is nested deeper than can be read")
 
 
 def _without_nulls(value: Any) -> Any:
@@ -232,6 +261,6 @@ def _without_nulls(value: Any) -> Any:
 def _fits(value: Any, type_: Any) -> bool:
     try:
         msgspec.convert(value, type_, dec_hook=_read)
-    except (msgspec.ValidationError, TonnageError):
+    except _UNFIT:
         return False
     return True

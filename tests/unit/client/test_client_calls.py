@@ -254,7 +254,7 @@ async def test_an_eviction_that_a_budget_forbids_is_told_at_once():
 async def test_every_request_is_counted_with_verb_resource_and_code():
     counted: list[tuple[str, str, int]] = []
     binding = Response(201, b'{"kind":"Status","apiVersion":"v1","status":"Success"}')
-    lease = Response(200, b'{"kind":"Lease","metadata":{}}')
+    lease = Response(200, b'{"kind":"Lease","metadata":{"name":"b","namespace":"a"}}')
     script = Script(away(), Response(200, NODE), binding, lease, Response(200, b"ok"), status(404, "NotFound"))
 
     async def act(client: Client) -> None:
@@ -321,7 +321,9 @@ async def test_warnings_of_the_server_are_logged_once_each(caplog):
 # -- how things are asked for -----------------------------------------------------------------------------------------
 
 
-async def asked(act: Callable[[Client], Any], body: bytes = b'{"kind":"Pod","metadata":{}}') -> Request:
+async def asked(
+    act: Callable[[Client], Any], body: bytes = b'{"kind":"Pod","metadata":{"name":"b","namespace":"a"}}'
+) -> Request:
     script = Script(Response(200, body))
     result, _ = await play(script, act)
     assert not isinstance(result, Exception), result

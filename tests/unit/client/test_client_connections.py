@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tonnage.client import Client, Disconnected, NoCredentials
 from tonnage.client.config.connection import Cluster, Connection, User
 from tonnage.client.transport import connection_pool
-from tonnage.client.transport.connection_pool import Answer, HungUp, NotConnected, NotHttp, Pool, _Reader
+from tonnage.client.transport.answer_reader import Answer, AnswerReader, NotHttp
+from tonnage.client.transport.connection_pool import HungUp, NotConnected, Pool
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Request
 from tonnage.clock import SystemClock
@@ -25,7 +26,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def read(*pieces: bytes) -> Answer | None:
-    reader, answer = _Reader(), None
+    reader, answer = AnswerReader(), None
     for piece in pieces:
         assert answer is None, "there was more than one answer"
         answer = reader.feed(piece)
@@ -93,16 +94,16 @@ def test_a_body_in_any_chunks_and_pieces_is_read_as_it_was(body, sizes, pieces):
 
 
 def test_an_answer_without_a_length_ends_with_the_connection():
-    reader = _Reader()
+    reader = AnswerReader()
     assert reader.feed(b"HTTP/1.0 502 Bad Gateway\r\n\r\n<html>") is None
     assert reader.feed(b"</html>") is None
     answer = reader.end()
     assert answer is not None and (answer.code, answer.body) == (502, b"<html></html>")
-    assert answer.headers["connection"] == "close"
+    assert answer.closes
 
 
 def test_one_reader_reads_one_answer_after_the_other():
-    reader = _Reader()
+    reader = AnswerReader()
     for _ in range(3):
         assert not reader.has_begun
         assert reader.feed(BY_LENGTH[:30]) is None and reader.has_begun
@@ -379,10 +380,11 @@ async def test_a_request_is_written_to_the_letter():
 
 
 async def test_a_line_break_cannot_get_into_a_request():
-    connection = Connection(Cluster("https://127.0.0.1:1", skip_tls_verify=True), User(token="a\r\nEvil: b"))
-    transport = HttpTransport(connection, clock=SystemClock(), user_agent="x")
-    with pytest.raises(NoCredentials, match="a token or a name that is to be shown has a line break in it"):
-        await transport.send(Request("GET", "/version"))
+    for token in ("a\r\nEvil: b", "a\rb", "a\0b", "a\x7fb", "a\ud800b"):
+        connection = Connection(Cluster("https://127.0.0.1:1", skip_tls_verify=True), User(token=token))
+        transport = HttpTransport(connection, clock=SystemClock(), user_agent="x")
+        with pytest.raises(NoCredentials, match="a token or a name that is to be shown has a line break or another"):
+            await transport.send(Request("GET", "/version"))
     plain = HttpTransport(Connection(Cluster("http://127.0.0.1:1")), clock=SystemClock(), user_agent="x")
     for path in ("/a b", "/a\r\nEvil: b", "/ü"):
         with pytest.raises(ValueError, match="is not percent-encoded"):

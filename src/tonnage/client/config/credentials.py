@@ -20,6 +20,8 @@ from tonnage.clock import Clock
 
 _REREAD_AFTER_S = 50.0
 """client-go's minute less its leeway of ten seconds."""
+_MAX_FILE_BYTES = 1 << 20
+"""Tokens and certificates are a few KiB."""
 
 _log = logging.getLogger(__name__)
 
@@ -97,15 +99,28 @@ class _File:
         now = self._clock.monotonic()
         if self._content is None or now - self._read_at >= _REREAD_AFTER_S:
             self._read_at = now
-            try:
-                self._content = self._path.read_bytes()
-            except OSError as exc:
-                if self._content is None:
-                    raise NoCredentials(
-                        f"cannot read {self._path}: {exc.strerror}", hint="the kubeconfig names this file; is it there?"
-                    ) from exc
-                _log.warning("cannot read %s again: %s; what was read before is still used", self._path, exc.strerror)
-        return self._content
+            problem = self._read()
+            if problem and self._content is None:
+                raise NoCredentials(
+                    f"cannot read {self._path}: {problem}", hint="the kubeconfig names this file; is it there?"
+                )
+            if problem:
+                _log.warning("cannot read %s again: %s; what was read before is still used", self._path, problem)
+        return self._content or b""
+
+    def _read(self) -> str:
+        """Take over what the file says now; what is wrong with it, if anything."""
+        try:
+            with self._path.open("rb") as file:
+                content = file.read(_MAX_FILE_BYTES + 1)
+        except (OSError, ValueError) as exc:
+            return getattr(exc, "strerror", None) or str(exc)
+        if len(content) > _MAX_FILE_BYTES:
+            return f"it is longer than {_MAX_FILE_BYTES} bytes"
+        if self._content and not content.strip():
+            return "it is empty"  # somebody is just writing it
+        self._content = content
+        return ""
 
     def text(self) -> str:
         return self.content().decode(errors="replace").strip()

@@ -4,12 +4,17 @@ The program is told what is wanted in $KUBERNETES_EXEC_INFO and answers with an 
 client certificate, or both, and when they expire. It runs once at a time, when there is nothing yet, when what it gave
 has expired, and after the server said 401. Its words on stderr go into our error, unless it may talk to a person at a
 terminal: then it has the terminal's stderr and stdin to itself.
+
+A plugin that does not come to an end is ended, with all that it has started: nothing could be asked of the server for
+as long as it hangs, and a program would stand still without a word. What it prints is bounded too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import selectors
+import signal
 import ssl
 import subprocess
 import sys
@@ -23,6 +28,7 @@ from tonnage.client.errors import NoCredentials
 from tonnage.client.transport import tls
 from tonnage.client.transport.tls import Certificate
 from tonnage.clock import Clock
+from tonnage.deadline import within
 from tonnage.objects import codec
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc, encode
@@ -32,6 +38,12 @@ _WAYS_TO_LEARN = (
     "see https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins"
 )
 _SHOWN_STDERR = 500
+TIMEOUT_S = 30.0
+"""How long a plugin may take: as long as a request. Those of clouds take a few seconds. client-go waits for ever."""
+INTERACTIVE_TIMEOUT_S = 600.0
+"""The same for one that may ask a person, who has to find a telephone or a browser."""
+MAX_OUTPUT_BYTES = 1 << 20
+"""A credential is a few KiB: a token, and a certificate with its chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +104,32 @@ class ExecCredentials:
             self._given = run.result()
 
     async def _run(self) -> PluginAnswer:
-        plugin, process = self._plugin, self._started()
-        out, said = await _printed_by(process)
+        plugin, interactive = self._plugin, self._is_interactive()
+        process = self._started(interactive)
+        limit_s = INTERACTIVE_TIMEOUT_S if interactive else TIMEOUT_S
+        try:
+            out, said = await within(self._clock, limit_s, _printed_by(process))
+        except TimeoutError as exc:
+            raise NoCredentials(
+                f"getting credentials: exec: executable {plugin.command} did not end within {limit_s:g} s and was "
+                "ended",
+                hint="run the plugin by hand to see what it waits for; a kubeconfig names it under users[].user.exec",
+            ) from exc
+        if len(out) > MAX_OUTPUT_BYTES:
+            raise _useless(plugin, f"printed more than {MAX_OUTPUT_BYTES} bytes and was ended")
         if process.returncode != 0:
             words = " ".join(said.decode(errors="replace").split())[-_SHOWN_STDERR:]
+            code = process.returncode
             raise NoCredentials(
-                f"getting credentials: exec: executable {plugin.command} failed with exit code {process.returncode}"
+                f"getting credentials: exec: executable {plugin.command} "
+                + (f"failed with exit code {code}" if code > 0 else f"was ended by signal {-code}")
                 + (f": {words}" if words else ""),
                 hint="run the plugin by hand to see what it needs; a kubeconfig names it under users[].user.exec",
             )
         return _read(out, plugin)
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        plugin, interactive = self._plugin, self._is_interactive()
+    def _started(self, interactive: bool) -> subprocess.Popen[bytes]:
+        plugin = self._plugin
         try:
             return subprocess.Popen(
                 [plugin.command, *plugin.args],
@@ -112,18 +137,21 @@ class ExecCredentials:
                 stdin=None if interactive else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=None if interactive else subprocess.PIPE,
+                # With a group of its own it can be ended with all that it starts. Who talks at the terminal must stay
+                # in ours: another group would be stopped as soon as it reads.
+                start_new_session=not interactive,
             )
-        except OSError as exc:
+        except (OSError, ValueError) as exc:  # ValueError: a NUL in a name or in the environment
             problem = f"executable {plugin.command} not found"
             if not isinstance(exc, FileNotFoundError):
-                problem = f"{plugin.command}: {exc.strerror}"
+                problem = f"{plugin.command}: {getattr(exc, 'strerror', None) or exc}"
             raise NoCredentials(
                 f"getting credentials: exec: {problem}",
                 hint=plugin.install_hint or f"install the credential plugin; {_WAYS_TO_LEARN}",
             ) from exc
 
     def _is_interactive(self) -> bool:
-        at_terminal = sys.stdin is not None and sys.stdin.isatty()
+        at_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
         if self._plugin.interactive_mode == "Always" and not at_terminal:
             raise NoCredentials(
                 f"getting credentials: exec plugin {self._plugin.command} cannot support interactive mode: standard "
@@ -149,7 +177,7 @@ class ExecCredentials:
 
 
 async def _printed_by(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """What a process prints until it ends; it is killed when this is cancelled.
+    """What a process prints until it ends, at most a little more than it may; it is killed when this is cancelled.
 
     A thread waits for it, and nobody for the thread: asyncio's own subprocesses, cancelled while they start, wait for
     ever (their pipes are not connected yet), and so would every program whose plugin fails under several requests.
@@ -162,16 +190,47 @@ async def _printed_by(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
             printed.set_result((out, said))
 
     def wait() -> None:
-        out, said = process.communicate()
+        out, said = _read_all(process)
         with suppress(RuntimeError):  # the loop may be closed by now
-            loop.call_soon_threadsafe(deliver, out, said or b"")
+            loop.call_soon_threadsafe(deliver, out, said)
 
     threading.Thread(target=wait, name=f"exec plugin {process.pid}", daemon=True).start()
     try:
         return await printed
     except asyncio.CancelledError:
-        process.kill()
+        _kill(process)
         raise
+
+
+def _read_all(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Read until the process and whoever has its pipes are done; one that prints without end is killed."""
+    out, said = bytearray(), bytearray()
+    with selectors.DefaultSelector() as pipes, process:
+        for pipe, kept in ((process.stdout, out), (process.stderr, said)):
+            if pipe is not None:
+                pipes.register(pipe, selectors.EVENT_READ, kept)
+        while pipes.get_map():
+            for key, _ in pipes.select():
+                data = os.read(key.fd, 1 << 16)
+                if not data:
+                    pipes.unregister(key.fileobj)
+                    continue
+                key.data.extend(data)
+                if key.data is said:
+                    del said[:-MAX_OUTPUT_BYTES]  # the last words are the ones that are told
+                elif len(out) > MAX_OUTPUT_BYTES:
+                    _kill(process)
+                    return bytes(out), bytes(said)
+        process.wait()
+    return bytes(out), bytes(said)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a plugin, and what it has started if it leads a group of its own."""
+    with suppress(ProcessLookupError, PermissionError):
+        if os.getpgid(process.pid) == process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
 
 
 class _Status(Record):

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,7 +28,8 @@ from yarl import URL
 from tonnage.client.config.connection import Connection, Impersonation
 from tonnage.client.config.credentials import Credentials, Identity
 from tonnage.client.errors import NoCredentials
-from tonnage.client.transport.connection_pool import CONNECT_S, HungUp, NotConnected, NotHttp, Pool, keep_alive
+from tonnage.client.transport.answer_reader import NotHttp
+from tonnage.client.transport.connection_pool import CONNECT_S, HungUp, NotConnected, Pool, keep_alive
 from tonnage.client.transport.failures import failure_of
 from tonnage.client.transport.tls import context_of
 from tonnage.client.transport.wire import Request, Response
@@ -36,6 +39,11 @@ MAX_CONNECTIONS = 64
 """Requests under way at once; more wait their turn."""
 _READ_BYTES = 1 << 18
 """How much of a stream is read ahead of its reader; a few hundred events."""
+_MAX_REFUSAL_BYTES = 1 << 20
+"""How much is read of an answer that is no stream: a Status is a few hundred bytes, a proxy's page some thousands."""
+_UNFIT_FOR_A_HEADER = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+_STREAM_FAILURES = (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError, ValueError, zlib.error)
+"""What aiohttp raises for what servers send; ValueError for headers and URLs that it cannot take apart."""
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +138,8 @@ class HttpTransport:
     async def _open(self, request: Request, shown: _Shown) -> aiohttp.ClientResponse:
         if self._streams is None:
             self._streams = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, socket_factory=_socket),
+                # A connection is one stream's alone: what a server says after its end is heard by nobody.
+                connector=aiohttp.TCPConnector(limit=0, socket_factory=_socket, force_close=True),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=_READ_BYTES,
             )
@@ -144,7 +153,7 @@ class HttpTransport:
                 timeout=aiohttp.ClientTimeout(total=request.timeout_s, sock_connect=CONNECT_S),
                 allow_redirects=False,
             )
-        except (aiohttp.ClientError, OSError) as exc:
+        except _STREAM_FAILURES as exc:
             raise failure_of(request, self.server, exc) from exc
 
     async def _show(self) -> _Shown:
@@ -155,10 +164,12 @@ class HttpTransport:
             headers = list(self._headers)
             if identity.authorization:
                 headers.append(("Authorization", identity.authorization))
-            head = "".join(f"{name}: {value}\r\n" for name, value in headers)
-            if head.count("\n") != len(headers):
-                raise NoCredentials("a token or a name that is to be shown has a line break in it")
-            self._shown = shown = _Shown(identity, CIMultiDict(headers), head.encode(), self._context(identity))
+            if any(_UNFIT_FOR_A_HEADER.search(value) for _, value in headers):
+                raise NoCredentials(
+                    "a token or a name that is to be shown has a line break or another control character in it"
+                )
+            head = "".join(f"{name}: {value}\r\n" for name, value in headers).encode()
+            self._shown = shown = _Shown(identity, CIMultiDict(headers), head, self._context(identity))
         return shown
 
     def _context(self, identity: Identity) -> ssl.SSLContext | None:
@@ -189,16 +200,18 @@ class _Stream:
         return self._response.headers
 
     async def read(self) -> bytes:
-        try:
-            return await self._response.read()
-        except (aiohttp.ClientError, OSError) as exc:
-            raise failure_of(self._request, self._server, exc) from exc
+        read = b""
+        async for chunk in self.chunks():
+            read += chunk
+            if len(read) > _MAX_REFUSAL_BYTES:
+                break  # enough to see that it is no Status; the stream is hung up on
+        return read
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk
-        except (aiohttp.ClientError, OSError) as exc:
+        except _STREAM_FAILURES as exc:
             raise failure_of(self._request, self._server, exc) from exc
 
 

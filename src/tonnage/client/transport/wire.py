@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
+
+from tonnage.client.errors import Disconnected
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +70,27 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
 
-async def lines_of(stream: Stream) -> AsyncIterator[list[bytes]]:
-    """The whole lines of a stream, as many at a time as have come.
+MAX_LINE_BYTES: Final = 32 << 20
+"""One event of a watch. An object is 1.5 MiB at the very most as etcd keeps it; as JSON, with every character escaped
+and `managedFields` beside it, still far below this."""
+
+
+async def lines_of(stream: Stream, server: str = "") -> AsyncIterator[list[bytes]]:
+    """The whole lines of a stream, as many at a time as have come. Raises Disconnected for a line without an end.
 
     What stands after the last newline when the stream ends is dropped: a watch goes on from the last line that was
     read, and is told again.
     """
-    rest = b""
+    rest: list[bytes] = []  # joined once the line ends, so that a long one costs its length and no more
+    held = 0
     async for chunk in stream.chunks():
-        *lines, rest = (rest + chunk).split(b"\n")
+        first, *lines = chunk.split(b"\n")
+        rest.append(first)
+        held += len(first)
+        if held > MAX_LINE_BYTES:
+            told = f"a line of the stream is longer than {MAX_LINE_BYTES} bytes, and no more is taken"
+            raise Disconnected("GET", server, told, in_doubt=False)
         if lines:
-            yield lines
+            *whole, last = b"".join(rest), *lines
+            rest, held = [last], len(last)
+            yield whole

@@ -13,8 +13,9 @@ from tonnage.client.finalizers import add_finalizer
 from tonnage.client.http import Client
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import ApiError, TonnageError
+from tonnage.objects import codec
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.document import Doc, decode, dig
+from tonnage.objects.document import Doc, dig
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.volumes.provisioning_state import NotProvisioned, ProvisioningState
@@ -196,8 +197,7 @@ class DataSources:
         return snapshot_source(claim, snapshot, content, storage_class, prevents_mode_conversion=is_prevented)
 
     async def _read(self, path: str) -> Doc:
-        doc: Doc = decode(await self._client.raw("GET", path))
-        return doc
+        return codec.read_doc("VolumeSnapshot", await self._client.raw("GET", path))
 
 
 def _check_mode_change(claim: PersistentVolumeClaim, content: Doc, content_name: str) -> None:

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import ApiError, NotFound
+from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
-from tonnage.objects.document import decode, dig
+from tonnage.objects.decode_errors import Unreadable
+from tonnage.objects.document import dig
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSINode, StorageClass
 from tonnage.provisioner.context import ProvisionerContext
@@ -123,8 +125,9 @@ class Preparation:
     async def _attributes(self, name: str) -> Mapping[str, str]:
         """The parameters of a VolumeAttributesClass, which has no class of ours. Raises NotProvisioned."""
         try:
-            found = decode(await self._client.raw("GET", f"{_ATTRIBUTES_CLASSES}/{name}"))
-        except ApiError as exc:
+            body = await self._client.raw("GET", f"{_ATTRIBUTES_CLASSES}/{name}")
+            found = codec.read_doc("VolumeAttributesClass", body)
+        except (ApiError, Unreadable) as exc:
             raise NotProvisioned(exc.message, ProvisioningState.NO_CHANGE) from exc
         driver = dig(found, "driverName")
         if driver != self._driver_info.name:

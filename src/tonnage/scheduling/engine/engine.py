@@ -159,8 +159,15 @@ class Engine:
     # -- one pod ------------------------------------------------------------------------------------------------------
 
     def pop(self) -> QueuedPod | None:
-        """The pod to try next, or None. Its attempt has to end in `done`, `withdraw` and `requeue`, or `requeue`."""
-        return self.queue.pop_nowait()
+        """The pod to try next, or None. Its attempt has to end in `done`, `withdraw` and `requeue`, or `requeue`.
+
+        A pod that is counted on a node is not tried, whatever has put it into the queue: it would be counted twice.
+        """
+        while (queued := self.queue.pop_nowait()) is not None:
+            if self.cluster.node_of(queued.info.uid) is None:
+                return queued
+            self.queue.done(queued.pod)
+        return None
 
     def attempt(self, queued: QueuedPod, *, explains: bool = False) -> Attempt:
         """Try to place a popped pod: decide, reserve, assume, permit. Does not raise for what a plugin breaks.

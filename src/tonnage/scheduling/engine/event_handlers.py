@@ -123,6 +123,10 @@ class EventHandlers:
             else:
                 self._queue.delete(new, bound_to=new.spec.node_name)
                 self._queue.assigned_pod_added(new)
+        elif old.spec.node_name:
+            # A pod never leaves its node alive: the server has gone back to before its binding.
+            self._pod_deleted(old)
+            self._pod_added(new)
         elif self._is_ours(new) and uid_of(new) not in self._assumed:
             # An assumed pod is on its way to a node; the queue would take it for a new one.
             self._queue.update(old, new)

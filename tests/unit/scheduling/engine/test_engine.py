@@ -164,3 +164,15 @@ def test_backoffs_end_and_pods_that_waited_too_long_are_tried_again_as_time_pass
         engine.clock.advance(1.0)  # type: ignore[attr-defined]  # the virtual clock
         engine.tick(engine.clock.monotonic())
     assert popped(engine).was_flushed
+
+
+def test_a_pod_that_is_shown_without_its_node_again_is_counted_once():
+    """A server that was restored from a copy shows a pod as it was before its binding: it is placed anew."""
+    bound, waiting = pod("p", cpu="700m", on="a"), pod("p", cpu="700m")
+    engine = engine_with(node("a", cpu="1"), bound)
+    engine.update(bound, waiting)
+    assert engine.cluster.node_of(waiting.uid) is None
+    attempt = engine.attempt(popped(engine))
+    assert attempt.placement is not None and engine.cluster.node_of(waiting.uid) == "a"
+    engine.queue.add(waiting)  # whoever puts a pod that has its place into the queue again
+    assert engine.pop() is None
