@@ -29,12 +29,17 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some start, for measuring spans; never goes back."""
+        """Seconds since some start, for measuring spans; never goes back, and goes on while a machine is suspended."""
         ...
 
     async def sleep(self, seconds: float) -> None:
         """Return after `seconds`; zero or less gives others a turn and returns."""
         ...
+
+
+# Python's own monotonic time stands still while a Linux machine is suspended: a lease would seem younger than it is.
+# CLOCK_BOOTTIME counts that time too; where there is none (macOS, BSD), the plain one has to do.
+_BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class SystemClock:
@@ -44,7 +49,7 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -84,6 +89,10 @@ class VirtualClock:
         wake = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._elapsed_ns + _ns(seconds), next(self._order), wake))
         await wake
+
+    def set_time_of_day(self, ahead_s: float) -> None:
+        """Somebody sets the machine's time, forward or back; spans and sleeps are as they were."""
+        self._start += timedelta(seconds=ahead_s)
 
     def advance(self, seconds: float) -> None:
         """Jump: every sleeper that is due wakes, in order, and finds the time after the jump."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +12,13 @@ from pathlib import Path
 import click
 
 from tonnage.cli.durations import DURATION
+from tonnage.cli.electing import lease_client, new_identity
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.cli.serving import cert_dir_option, own_tls
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
+from tonnage.client.leadership import Leadership
 from tonnage.clock import SystemClock
 from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration
 from tonnage.controllers.nodes.zones import EvictionRates
@@ -219,14 +220,26 @@ def controllers(
 async def run(configuration: ControllerManagerConfiguration, options: Options) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
     clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
-    identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
+    identity = new_identity()
+    leadership = Leadership(identity, clock=clock)
+    guard = leadership if options.leader_elect else None
     async with AsyncExitStack() as stack:
         connection = connection_of(options.kubeconfig)
-        client = await stack.enter_async_context(Client.connect(connection, clock=clock, user_agent=PROGRAM))
+        client = await stack.enter_async_context(
+            Client.connect(connection, clock=clock, user_agent=PROGRAM, guard=guard)
+        )
+        leases = await stack.enter_async_context(lease_client(connection, leadership, clock=clock, user_agent=PROGRAM))
         calls = sidecar_calls(registry)
         drivers = [
             await stack.enter_async_context(
-                CsiClient(address, clock=clock, rng=rng, timeout_s=options.timeout_s, on_call=calls)
+                CsiClient(
+                    address,
+                    clock=clock,
+                    rng=rng,
+                    timeout_s=options.timeout_s,
+                    on_call=calls,
+                    before_change=guard.check if guard is not None else None,
+                )
             )
             for address in options.csi_addresses
         ]
@@ -239,10 +252,11 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
                 registry=registry,
                 controllers=options.controllers,
                 identity=identity,
+                leadership=guard,
                 on_synced=say_ready,
             )
         )
-        elector = LeaderElector(client, _LEASE, identity)
+        elector = LeaderElector(leases, _LEASE, identity, leadership=leadership)
         if options.port:
             tls = stack.enter_context(own_tls(options.cert_dir, options.host))
             address = await stack.enter_async_context(

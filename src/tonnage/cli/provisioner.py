@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import secrets
-import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, Final, TypeVar, Unpack
@@ -14,13 +13,15 @@ from typing import Any, Final, TypeVar, Unpack
 import click
 
 from tonnage.cli.durations import DURATION
+from tonnage.cli.electing import lease_client, new_identity
 from tonnage.cli.options import logging_options, start_logging
 from tonnage.cli.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
 from tonnage.cli.provisioner_gates import ProvisionerGatesType
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.http import Client
-from tonnage.client.leader import LeaderElector
-from tonnage.clock import SystemClock
+from tonnage.client.leader import LeaderElector, check_retry_period
+from tonnage.client.leadership import Leadership
+from tonnage.clock import Clock, SystemClock
 from tonnage.csi.client import CsiClient
 from tonnage.health import served
 from tonnage.metrics import new_registry
@@ -167,14 +168,24 @@ async def _run(flags: Flags) -> None:
     options, capacity = options_of(flags), capacity_of(flags)
     clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
     metrics = ProvisionerMetrics(registry)
+    leadership = _leadership_of(flags, clock)
+    connection = connection_of(flags["kubeconfig_file"])
     client = Client.connect(
-        connection_of(flags["kubeconfig_file"]),
+        connection,
         clock=clock,
         user_agent=PROGRAM,
         qps=flags["kube_api_qps"],
         burst=flags["kube_api_burst"],
+        guard=leadership,
     )
-    driver = CsiClient(flags["csi_address"], clock=clock, rng=rng, timeout_s=flags["timeout"], on_call=metrics.calls)
+    driver = CsiClient(
+        flags["csi_address"],
+        clock=clock,
+        rng=rng,
+        timeout_s=flags["timeout"],
+        on_call=metrics.calls,
+        before_change=leadership.check if leadership is not None else None,
+    )
     program = Provisioner(
         client,
         driver,
@@ -186,6 +197,7 @@ async def _run(flags: Flags) -> None:
         capacity=capacity,
         pod_name=os.environ.get("POD_NAME", ""),
         owner_level=flags["capacity_ownerref_level"],
+        leadership=leadership,
     )
     electors: list[LeaderElector] = []
     async with AsyncExitStack() as stack:
@@ -203,22 +215,45 @@ async def _run(flags: Flags) -> None:
                 )
             )
             click.echo(f"serving health and metrics at {address}", err=True)
-        await run_until_signalled(_work(program, client, flags, electors))
+        if leadership is None:
+            await run_until_signalled(_work(program))
+            return
+        leases = await stack.enter_async_context(lease_client(connection, leadership, clock=clock, user_agent=PROGRAM))
+        await run_until_signalled(_lead(program, leases, leadership, flags, electors))
 
 
-async def _work(program: Provisioner, client: Client, flags: Flags, electors: list[LeaderElector]) -> None:
+def _leadership_of(flags: Flags, clock: Clock) -> Leadership | None:
+    """What every write asks first; None without leader election. Raises InvalidLeaseTimes."""
+    if not flags["leader_election"]:
+        return None
+    renew_deadline_s = flags["leader_election_renew_deadline"]
+    check_retry_period(renew_deadline_s=renew_deadline_s, retry_period_s=flags["leader_election_retry_period"])
+    return Leadership(
+        new_identity(),
+        clock=clock,
+        lease_duration_s=flags["leader_election_lease_duration"],
+        renew_deadline_s=renew_deadline_s,
+    )
+
+
+async def _work(program: Provisioner) -> None:
     async with program:
         await program.wait_synced()
         say_ready()
-        if not flags["leader_election"]:
-            await program.run()
-            return
+        await program.run()
+
+
+async def _lead(
+    program: Provisioner, leases: Client, leadership: Leadership, flags: Flags, electors: list[LeaderElector]
+) -> None:
+    async with program:
+        await program.wait_synced()
+        say_ready()
         elector = LeaderElector(
-            client,
+            leases,
             lease_of(program.driver_info.name, flags["leader_election_namespace"]),
-            f"{socket.gethostname()}_{secrets.token_hex(8)}",
-            lease_duration_s=int(flags["leader_election_lease_duration"]),
-            renew_deadline_s=flags["leader_election_renew_deadline"],
+            leadership.identity,
+            leadership=leadership,
             retry_period_s=flags["leader_election_retry_period"],
             release_on_cancel=flags["gates"].own["ReleaseLeaderElectionOnExit"],
         )

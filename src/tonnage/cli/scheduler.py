@@ -6,17 +6,19 @@ import asyncio
 import gc
 import random
 import secrets
-import socket
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from tonnage.cli.electing import lease_client, new_identity
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.running import connection_of, run_until_signalled, say_ready
 from tonnage.cli.serving import cert_dir_option, own_tls
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
+from tonnage.client.leadership import Leadership
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
 from tonnage.health import served
@@ -39,6 +41,7 @@ class Options:
     cert_dir: Path | None
 
 
+_USER_AGENT = "tonnage-scheduler"
 _YOUNG_OBJECTS = 20_000
 """New objects that are looked through for circles at a time; Python's own 700 are made within a pod or two."""
 
@@ -95,58 +98,71 @@ def kubeconfig_of(configuration: Configuration, wanted: Path | None) -> Path | N
 async def run(configuration: Configuration, options: Options, foreign: ForeignPlugins) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
     clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
-    limits = configuration.client_connection
-    client = Client.connect(
-        connection_of(kubeconfig_of(configuration, options.kubeconfig)),
-        clock=clock,
-        user_agent="tonnage-scheduler",
-        qps=max(limits.qps, 0.0),
-        burst=limits.burst,
-    )
-    identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
-    election = configuration.leader_election
+    limits, election = configuration.client_connection, configuration.leader_election
     elects = election.leader_elect if options.leader_elect is None else options.leader_elect
-    async with (
-        client,
-        Program(
-            client,
-            configuration,
-            clock=clock,
-            rng=rng,
-            registry=registry,
-            identity=identity,
-            foreign=foreign,
-            on_synced=_in_step,
-        ) as program,
-    ):
-        elector = LeaderElector(
-            client,
-            f"{election.resource_namespace}/{election.resource_name}",
+    identity = new_identity()
+    guard: Leadership | None = None
+    if elects:
+        guard = Leadership(
             identity,
-            lease_duration_s=int(election.lease_duration_s),
+            clock=clock,
+            lease_duration_s=election.lease_duration_s,
             renew_deadline_s=election.renew_deadline_s,
-            retry_period_s=election.retry_period_s,
         )
-        work = elector.run(program.run) if elects else program.run()
-        if not options.port:
-            await run_until_signalled(work)
-            return
-        with own_tls(options.cert_dir, options.host) as tls:
-            async with served(
-                host=options.host,
-                port=options.port,
-                tls=tls,
+    connection = connection_of(kubeconfig_of(configuration, options.kubeconfig))
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            Client.connect(
+                connection,
+                clock=clock,
+                user_agent=_USER_AGENT,
+                qps=max(limits.qps, 0.0),
+                burst=limits.burst,
+                guard=guard,
+            )
+        )
+        program = await stack.enter_async_context(
+            Program(
+                client,
+                configuration,
+                clock=clock,
+                rng=rng,
                 registry=registry,
-                is_healthy=elector.is_healthy,
-                is_ready=lambda: program.is_synced,
-                debug={
-                    "/debug/reservations": program.reservations.listed,
-                    "/debug/nominations": program.nominations.listed,
-                    "/debug/assumed": program.assumed.listed,
-                },
-            ) as address:
-                click.echo(f"serving health and metrics at {address}", err=True)
-                await run_until_signalled(work)
+                identity=identity,
+                foreign=foreign,
+                leadership=guard,
+                on_synced=_in_step,
+            )
+        )
+        elector: LeaderElector | None = None
+        if guard is not None:
+            leases = lease_client(connection, guard, clock=clock, user_agent=_USER_AGENT)
+            elector = LeaderElector(
+                await stack.enter_async_context(leases),
+                f"{election.resource_namespace}/{election.resource_name}",
+                identity,
+                leadership=guard,
+                retry_period_s=election.retry_period_s,
+            )
+        if options.port:
+            tls = stack.enter_context(own_tls(options.cert_dir, options.host))
+            address = await stack.enter_async_context(
+                served(
+                    host=options.host,
+                    port=options.port,
+                    tls=tls,
+                    registry=registry,
+                    is_healthy=lambda: elector is None or elector.is_healthy(),
+                    is_ready=lambda: program.is_synced,
+                    debug={
+                        "/debug/reservations": program.reservations.listed,
+                        "/debug/nominations": program.nominations.listed,
+                        "/debug/assumed": program.assumed.listed,
+                    },
+                )
+            )
+            click.echo(f"serving health and metrics at {address}", err=True)
+        await run_until_signalled(elector.run(program.run) if elector is not None else program.run())
 
 
 def _in_step() -> None:

@@ -16,6 +16,7 @@ from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers, NotSynced
 from tonnage.client.leader import LeaderElector, LeaseLost
+from tonnage.client.leadership import Leadership, NotLeading
 from tonnage.client.recorder import Recorder
 from tonnage.client.workqueue import WorkQueue
 
@@ -28,8 +29,10 @@ __all__ = [
     "Informers",
     "InvalidKubeconfig",
     "LeaderElector",
+    "Leadership",
     "LeaseLost",
     "NoCredentials",
+    "NotLeading",
     "NotSynced",
     "Recorder",
     "Untrusted",

@@ -9,6 +9,8 @@ Who is tried again:
     anything else                   no                                no
 
 At most `_RETRIES` times, after a pause that doubles and is jittered, or what Retry-After asks for if that is longer.
+
+A guard is asked before every write, each try anew, after everything that may take long: see `leadership`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tonnage.backoff import Backoff
 from tonnage.client import errors
@@ -32,6 +35,29 @@ from tonnage.objects.meta import Status
 
 OnRequest = Callable[[str, str, int, float], None]
 """(verb, resource, HTTP code or 0 when there was no answer, seconds): told of every request, also of second tries."""
+
+
+class WriteGuard(Protocol):
+    """Who says whether a write may leave: `leadership.Leadership`."""
+
+    @property
+    def token(self) -> str: ...
+
+    @property
+    def window_s(self) -> float: ...
+
+    def check(self, what: str) -> None:
+        """Raises what the sender of the write is to get."""
+        ...
+
+    def left_unanswered(self) -> None: ...
+
+
+LEASE_HEADER = "Tonnage-Lease"
+"""Names the lease and the holder under whom a write is made: `kube-system/kube-scheduler host_1f0a`.
+
+Tonnage's API server refuses the write once somebody else holds the lease, however late it arrives; others ignore it.
+"""
 
 _RETRIES = 4
 _PAUSE_S, _MAX_PAUSE_S = 0.2, 5.0
@@ -66,8 +92,10 @@ class Caller:
         rng: random.Random,
         limit: TokenBucket | None = None,
         on_request: OnRequest | None = None,
+        guard: WriteGuard | None = None,
     ) -> None:
         self.transport = transport
+        self._guard = guard
         self._clock = clock
         self._rng = rng
         self._limit = limit
@@ -114,9 +142,34 @@ class Caller:
 
     async def _once(self, call: Call) -> Response:
         await self._wait_for_limit()
+        if self._guard is not None and not call.is_read:
+            return await self._guarded(call, self._guard)
+        return await self._counted(call, call.request)
+
+    async def _guarded(self, call: Call, guard: WriteGuard) -> Response:
+        request = call.request
+        what, was_sent = f"{request.method} {request.path.partition('?')[0]}", False
+
+        def before_write() -> None:
+            nonlocal was_sent
+            guard.check(what)
+            was_sent = True
+
+        guard.check(what)
+        token = ((LEASE_HEADER, guard.token),)
+        answered = False
+        try:
+            response = await self._counted(call, replace(request, headers=token, before_write=before_write))
+            answered = True
+            return response
+        finally:
+            if was_sent and not answered:
+                guard.left_unanswered()
+
+    async def _counted(self, call: Call, request: Request) -> Response:
         started_at, code = self._clock.monotonic(), 0
         try:
-            response = await self.transport.send(call.request)
+            response = await self.transport.send(request)
             code = response.code
             return response
         finally:

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from typing import Literal, Self, TypeVar
 
 from tonnage.client import rest
-from tonnage.client.calls import Call, Caller, OnRequest
+from tonnage.client.calls import Call, Caller, OnRequest, WriteGuard
 from tonnage.client.config.connection import Connection
 from tonnage.client.rest import Kind, resource_of
 from tonnage.client.throttle import TokenBucket
@@ -67,10 +67,14 @@ class Client:
         limit: TokenBucket | None = None,
         on_request: OnRequest | None = None,
         timeout_s: float = 30.0,
+        guard: WriteGuard | None = None,
     ) -> None:
+        """A `guard` is asked before every write, at the last moment: a leader's clients have its leadership there."""
         self.clock = clock or SystemClock()
         self.rng = rng or random.SystemRandom()
-        self._caller = Caller(transport, clock=self.clock, rng=self.rng, limit=limit, on_request=on_request)
+        self._caller = Caller(
+            transport, clock=self.clock, rng=self.rng, limit=limit, on_request=on_request, guard=guard
+        )
         self._timeout_s = timeout_s
 
     @classmethod
@@ -85,16 +89,21 @@ class Client:
         burst: int = 0,
         on_request: OnRequest | None = None,
         timeout_s: float = 30.0,
+        guard: WriteGuard | None = None,
     ) -> Client:
         """A client of the server that a kubeconfig names. Nothing is sent yet.
 
         The server takes the part of `user_agent` before the first slash for the manager of what we write. `qps` 0 is no
-        limit; `burst` 0 is one second's worth.
+        limit; `burst` 0 is one second's worth. With a `guard` the kernel does not keep what cannot be delivered for
+        longer than its window.
         """
         clock = clock or SystemClock()
-        transport = HttpTransport(connection, clock=clock, user_agent=user_agent)
+        window_s = guard.window_s if guard is not None else 0.0
+        transport = HttpTransport(connection, clock=clock, user_agent=user_agent, unacknowledged_s=window_s)
         limit = TokenBucket(qps, burst or math.ceil(qps), clock=clock) if qps else None
-        return cls(transport, clock=clock, rng=rng, limit=limit, on_request=on_request, timeout_s=timeout_s)
+        return cls(
+            transport, clock=clock, rng=rng, limit=limit, on_request=on_request, timeout_s=timeout_s, guard=guard
+        )
 
     async def __aenter__(self) -> Self:
         return self

@@ -96,6 +96,7 @@ class Informer(Cache[T]):
         self._received = 0  # events of the present stream that were news
         self._reached = 0  # the highest version of a state that was made ours, for noticing that a server went back
         self._synced = asyncio.Event()
+        self._fetched = asyncio.Event()
         self._backoff = Backoff(clock=client.clock, rng=client.rng, first_s=first_retry_s, max_s=max_retry_s)
         self._task: asyncio.Task[None] | None = None
 
@@ -124,6 +125,14 @@ class Informer(Cache[T]):
         if task is not None:
             task.cancel()
             await asyncio.wait((task,))
+
+    async def refresh(self) -> None:
+        """Fetch the state anew, and return when handlers have been called for what is different."""
+        await self.stop()
+        self._resource_version = ""
+        self._fetched.clear()
+        self.start()
+        await self._fetched.wait()
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -247,6 +256,7 @@ class Informer(Cache[T]):
             )
         self.replace((found for found in state if self._is_usable(found)), rewound=rewound)
         self._resource_version, self._reached = resource_version, revision
+        self._fetched.set()
         if not self._synced.is_set():
             _log.info("Synced", resource=self.name, objects=len(self), resource_version=resource_version)
             self._synced.set()

@@ -92,6 +92,14 @@ class Informers:
             late = [informer for informer in self._informers.values() if not informer.is_synced]
             raise NotSynced(timeout_s, late) from None
 
+    async def refresh(self) -> None:
+        """Fetch all states anew, and return when they are known.
+
+        For a leader that follows another: its watches may lag behind what the other wrote last, by as much as a slow
+        connection likes, and a decision made from that gives the same room away twice.
+        """
+        await asyncio.gather(*(informer.refresh() for informer in tuple(self._informers.values())))
+
     async def _wait_synced(self) -> None:
         for informer in tuple(self._informers.values()):
             await informer.wait_synced()

@@ -3,26 +3,32 @@
 The copies meet at a Lease. Its holder renews it every `retry_period_s`; who finds it unchanged for as long as it says
 it lasts, by their own clock, takes it over. So clocks may disagree about the time of day, but must run at about the
 same speed. A holder that cannot renew within `renew_deadline_s` stops by itself, before the others may start: that is
-why the deadline is shorter than the lease.
+why the deadline is shorter than the lease. The time of day is written for people to read and never compared.
 
-               acquire                           renew fails for renew_deadline_s,
+               acquire                           not renewed for renew_deadline_s,
       waiting ─────────► leading ─────────────►  or somebody else holds the lease: LeaseLost
          ▲                  │
          └── somebody else  └── `work` ends, or the run is cancelled: the lease is let go
 
-Mirrors client-go's leaderelection, numbers included, but for one thing: a leader that sees another one in its place
-stops at once, and does not try until its deadline.
+What leading allows stands in `leadership`: every write asks it, and a lead that lapsed is over for good. So a program
+that raises LeaseLost has to be started again; kube-scheduler and the sidecars exit then too.
+
+Mirrors client-go's leaderelection, numbers included, but for these: a leader that sees another one in its place stops
+at once, and does not try until its deadline; the deadline counts from the last renewal, not from the first that failed;
+a lease that somebody deleted while its holder was seen to be alive is not made anew before that holder's time is up;
+and a lease is left to run out when a write may still be on its way.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tonnage import logs
 from tonnage.backoff import jittered
 from tonnage.client.http import Client
+from tonnage.client.leadership import InvalidLeaseTimes, Leadership
 from tonnage.clock import rfc3339_micro
 from tonnage.deadline import within
 from tonnage.errors import Conflict, NotFound, TonnageError
@@ -46,6 +52,22 @@ class LeaseLost(TonnageError):
         super().__init__(f"lost the lease {lease}: {why}", hint="start again, to wait for the lease")
 
 
+def check_retry_period(*, renew_deadline_s: float, retry_period_s: float) -> None:
+    """Raises InvalidLeaseTimes unless there is time for more than one try."""
+    if retry_period_s <= 0:
+        raise InvalidLeaseTimes("retryPeriod must be greater than zero")
+    if renew_deadline_s <= JITTER_FACTOR * retry_period_s:
+        raise InvalidLeaseTimes(
+            f"renewDeadline ({renew_deadline_s:g} s) must be greater than retryPeriod*JitterFactor",
+            hint=f"retryPeriod is {retry_period_s:g} s, and JitterFactor {JITTER_FACTOR:g}",
+        )
+
+
+def lease_timeout_s(renew_deadline_s: float) -> float:
+    """How long one request about the lease may take: half the deadline, a second at least, as upstream has it."""
+    return max(renew_deadline_s / 2, 1.0)
+
+
 class LeaderElector:
     """One candidate for one lease."""
 
@@ -55,29 +77,33 @@ class LeaderElector:
         lease: Key,
         identity: str,
         *,
-        lease_duration_s: int = 15,
+        lease_duration_s: float = 15,
         renew_deadline_s: float = 10.0,
         retry_period_s: float = 2.0,
+        leadership: Leadership | None = None,
         release_on_cancel: bool = True,
         on_started_leading: Callable[[], None] | None = None,
         on_stopped_leading: Callable[[], None] | None = None,
         on_new_leader: Callable[[str], None] | None = None,
     ) -> None:
-        """`lease` is its key, `identity` must be ours alone. Raises ValueError for times that cannot work."""
+        """`lease` is its key, `identity` must be ours alone. Raises InvalidLeaseTimes for times that cannot work.
+
+        A `leadership` that was made before, so that clients could be given it, brings its times with it. The client
+        must not ask it: leases are what it comes from.
+        """
         if not identity:
             raise ValueError("a candidate needs an identity of its own")
-        if lease_duration_s <= renew_deadline_s:
-            raise ValueError(f"leaseDuration ({lease_duration_s} s) must be greater than renewDeadline")
-        if renew_deadline_s <= JITTER_FACTOR * retry_period_s:
-            raise ValueError(f"renewDeadline ({renew_deadline_s:g} s) must be greater than retryPeriod*JitterFactor")
-        if retry_period_s <= 0:
-            raise ValueError("retryPeriod must be greater than zero")
+        self.leadership = leadership or Leadership(
+            identity, clock=client.clock, lease_duration_s=lease_duration_s, renew_deadline_s=renew_deadline_s
+        )
+        check_retry_period(renew_deadline_s=self.leadership.renew_deadline_s, retry_period_s=retry_period_s)
+        self.leadership.lease = lease
         self.lease = lease
-        self.identity = identity
+        self.identity = self.leadership.identity
         self._client = client
         self._clock = client.clock
-        self._lease_duration_s = lease_duration_s
-        self._renew_deadline_s = renew_deadline_s
+        self._lease_duration_s = self.leadership.lease_duration_s
+        self._renew_deadline_s = self.leadership.renew_deadline_s
         self._retry_period_s = retry_period_s
         self._release_on_cancel = release_on_cancel
         self._on_started_leading = on_started_leading
@@ -106,24 +132,28 @@ class LeaderElector:
         """Wait for the lease, then do `work` while we hold it; returns when `work` does.
 
         Raises LeaseLost, once `work` is cancelled and has ended. What `work` raises is passed on. Cancelled, it cancels
-        `work`, waits for it to end, and lets go of the lease, so that the next need not wait for it to run out.
+        `work`, waits for it to end while the lease is still renewed, and lets go of it, so that the next need not wait
+        for it to run out.
         """
         await self._acquire()
+        self.leadership.begin()
         _log.info("Became leader", lease=self.lease, identity=self.identity)
         working = asyncio.ensure_future(work())
         renewing = asyncio.ensure_future(self._renew())
-        lost = False
         try:
             if self._on_started_leading is not None:
                 self._on_started_leading()
             await asyncio.wait((working, renewing), return_when=asyncio.FIRST_COMPLETED)
-            lost = renewing.done()
         finally:
-            for task in (working, renewing):
-                task.cancel()
+            lost = renewing.done()
+            working.cancel()
             if self._on_stopped_leading is not None:
                 self._on_stopped_leading()
-            await asyncio.wait((working, renewing))
+            await asyncio.wait((working,))
+            lost = lost or renewing.done()
+            self.leadership.end()
+            renewing.cancel()
+            await asyncio.wait((renewing,))
             _log.info("Stopped leading", lease=self.lease, identity=self.identity, lost=lost)
             if self._release_on_cancel and not lost:
                 await self._release()
@@ -140,20 +170,35 @@ class LeaderElector:
         while True:
             is_ours = await self._try()
             self._report()
-            if is_ours:
+            if is_ours and self.leadership.left_s > 0:  # an answer may have come so late that it is worth nothing
                 return
             await self._clock.sleep(jittered(self._retry_period_s, JITTER_FACTOR, self._client.rng))
 
     async def _renew(self) -> None:
         """Keep the lease; returns when it is lost."""
-        is_ours = True
-        while is_ours:
-            await self._clock.sleep(self._retry_period_s)
-            try:
-                is_ours = await within(self._clock, self._renew_deadline_s, self._renew_once())
-            except TimeoutError:
-                is_ours = False
-            self._report()
+        over = asyncio.ensure_future(self.leadership.wait_over())
+        try:
+            while True:
+                # After a renewal that took long there is less time: then the next comes at once.
+                spare_s = max(self.leadership.left_s - self._retry_period_s, 0.0)
+                pause = asyncio.ensure_future(self._clock.sleep(min(self._retry_period_s, spare_s)))
+                try:
+                    await asyncio.wait((pause, over), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    pause.cancel()
+                left_s = self.leadership.left_s
+                if self.leadership.is_over or left_s <= 0:
+                    return
+                try:
+                    is_ours = await within(self._clock, left_s, self._renew_once())
+                except TimeoutError:
+                    is_ours = False
+                self._report()
+                if not is_ours:
+                    return
+        finally:
+            self.leadership.end()  # at once: work that is ending may have something ready to be written
+            over.cancel()
 
     async def _renew_once(self) -> bool:
         """Try until it is renewed, or somebody else is seen to hold it."""
@@ -183,15 +228,18 @@ class LeaderElector:
         try:
             self._observe(await self._client.get_doc(Lease, self.lease, retry=False))
         except NotFound:
+            if self.leader and not self.is_leader and self._is_valid():
+                return False  # somebody has deleted it, and who held it may not know yet
             namespace, name = split_key(self.lease)
             head: Doc = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-            now = self._now()
+            now, asked_at = self._now(), self._clock.monotonic()
             spec = self._spec(acquire_time=now, renew_time=now, transitions=0)
             self._observe(
                 await self._client.create_doc(
                     {**head, "metadata": {"namespace": namespace, "name": name}, "spec": spec}
                 )
             )
+            self.leadership.renewed(asked_at)
             return True
         if self.leader and not self.is_leader and self._is_valid():
             return False
@@ -203,13 +251,17 @@ class LeaderElector:
 
     async def _update(self, acquire_time: datetime | None, transitions: int) -> None:
         """Write ourselves into the lease as we know it. Raises Conflict when it has changed since."""
-        now = self._now()
+        now, asked_at = self._now(), self._clock.monotonic()
         acquired = now if acquire_time is None else rfc3339_micro(acquire_time)
         spec = self._spec(acquire_time=acquired, renew_time=now, transitions=transitions)
         self._observe(await self._client.update_doc({**(self._doc or {}), "spec": spec}))
+        self.leadership.renewed(asked_at)
 
     async def _release(self) -> None:
         """Let go, if we still hold it. Failure is no matter: the lease runs out by itself."""
+        if self.leadership.may_be_underway:
+            _log.info("The lease is left to run out: a write has had no answer", lease=self.lease)
+            return
         try:
             await within(self._clock, self._renew_deadline_s, self._let_go())
         except (TonnageError, TimeoutError) as exc:
@@ -244,12 +296,16 @@ class LeaderElector:
         if spec != self._seen:
             self._seen = spec
             self._seen_at = self._clock.monotonic()
+        if spec.holder_identity not in ("", self.identity):
+            self.leadership.follows_another = True
 
     def _is_valid(self) -> bool:
         return self._seen_at + (self._seen.lease_duration_seconds or 0) > self._clock.monotonic()
 
     def _now(self) -> str:
-        return rfc3339_micro(self._clock.now())
+        """The time of day. Never the one that stands there: a renewal that changes nothing would be seen by nobody."""
+        now, last = self._clock.now(), self._seen.renew_time
+        return rfc3339_micro(now + timedelta(microseconds=1) if now == last else now)
 
     def _report(self) -> None:
         if self.leader != self._reported:

@@ -18,6 +18,7 @@ from typing import TypeVar
 from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
+from tonnage.client.leadership import NotLeading
 from tonnage.client.workqueue import WorkQueue
 from tonnage.clock import Clock
 from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
@@ -84,6 +85,9 @@ class Reconciler:
             # Somebody was faster, or the server is away: the informers will tell, and this key is looked at anew.
             _log.debug("Looked at an old state", controller=self.name, key=key, error=exc.message)
             self.queue.retry(key)
+        except NotLeading as exc:
+            # Dropped: whoever leads now sees to it, and this program is about to end.
+            _log.debug("No longer leading", controller=self.name, key=key, error=exc.message)
         except TonnageError as exc:
             _log.warning("Failed; it is tried again", controller=self.name, key=key, error=exc.message)
             self.queue.retry(key)

@@ -25,6 +25,7 @@ import msgspec
 from tonnage import logs
 from tonnage.backoff import jittered
 from tonnage.client.http import Client
+from tonnage.client.leadership import NotLeading
 from tonnage.client.workqueue import WorkQueue
 from tonnage.deadline import within
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
@@ -198,6 +199,8 @@ class Recorder:
         """Bring the server's copy up to date; False when it is to be tried again later."""
         try:
             await self._sync(entry)
+        except NotLeading:
+            self.abandoned += 1  # what is to be told is told by who leads now
         except TonnageError as exc:
             if _is_passing(exc) and entry.tries + 1 < _MAX_TRIES and not self._is_stopping:
                 entry.tries += 1

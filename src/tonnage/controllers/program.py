@@ -26,6 +26,7 @@ from tonnage.backoff import Backoff
 from tonnage.client.http import Client
 from tonnage.client.informer_scope import InformerScope
 from tonnage.client.informers import Informers
+from tonnage.client.leadership import Leadership
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.controllers.controller_context import ControllerContext
@@ -56,14 +57,19 @@ class ControllerManager:
         registry: CollectorRegistry,
         controllers: Sequence[str] = ALL,
         identity: str = PROGRAM,
+        leadership: Leadership | None = None,
         on_synced: Callable[[], object] = lambda: None,
     ) -> None:
-        """`controllers` is what `--controllers` says. Raises UnknownController."""
+        """`controllers` is what `--controllers` says. Raises UnknownController.
+
+        With a `leadership`, the client and the drivers' clients must ask it before they change anything.
+        """
         self._client = client
         self._configuration = configuration
         self._clock = clock
         self._rng = rng
         self._on_synced = on_synced
+        self._leadership = leadership
         self.descriptors: Final = enabled_controllers(controllers)
         self.informers: Final = Informers(client)
         # Events say which controller they are from, as upstream's do; what goes with one name shares a recorder.
@@ -89,7 +95,7 @@ class ControllerManager:
 
     async def __aexit__(self, *_: object) -> None:
         await self.informers.stop()
-        await asyncio.gather(*(recorder.stop() for recorder in self._recorders.values()))
+        await self._stop_recorders()
 
     @property
     def is_synced(self) -> bool:
@@ -101,11 +107,19 @@ class ControllerManager:
         return not self._broken
 
     async def run(self) -> None:
-        """Run the controllers until cancelled."""
+        """Run the controllers until cancelled; their events are written before this returns."""
         await self.informers.wait_synced()
+        if self._leadership is not None and self._leadership.follows_another:
+            await self.informers.refresh()  # watches may lag behind what the other leader wrote last
         _log.info("Running", controllers=",".join(each.name for each in self.descriptors))
         self._on_synced()
-        await asyncio.gather(*(self._keep_running(each) for each in self.descriptors))
+        try:
+            await asyncio.gather(*(self._keep_running(each) for each in self.descriptors))
+        finally:
+            await self._stop_recorders()  # here, where we still lead: later nothing may be written
+
+    async def _stop_recorders(self) -> None:
+        await asyncio.gather(*(recorder.stop() for recorder in self._recorders.values()))
 
     def _build(self, descriptor: ControllerDescriptor) -> Controller:
         scope = self._scopes[descriptor.name] = InformerScope(self.informers)

@@ -41,6 +41,18 @@ DEFAULT_TIMEOUT_S = 15.0
 """As the sidecars' --timeout."""
 RETRIED_CODES = (Code.UNAVAILABLE, Code.ABORTED)
 """The driver is away, or does something else with this volume at the moment."""
+CHANGING_CALLS = frozenset(
+    (
+        "CreateVolume",
+        "DeleteVolume",
+        "ControllerPublishVolume",
+        "ControllerUnpublishVolume",
+        "ControllerExpandVolume",
+        "CreateSnapshot",
+        "DeleteSnapshot",
+    )
+)
+"""What is done on the cluster's behalf, by one at a time; calls of a node are that node's own affair."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.1, 2.0
 _MESSAGE_BYTES = 64 << 20
 
@@ -59,7 +71,12 @@ class CsiClient:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         retried_codes: Collection[Code] = RETRIED_CODES,
         on_call: OnCall | None = None,
+        before_change: Callable[[str], None] | None = None,
     ) -> None:
+        """`before_change` is called with a call's path before each try of one in `CHANGING_CALLS`.
+
+        What it raises is passed on, and nothing is asked: a leader's clients ask there whether they still lead.
+        """
         self.address = address
         self._target = target_of(address)
         self._clock = clock
@@ -67,6 +84,7 @@ class CsiClient:
         self._timeout_s = timeout_s
         self._retried_codes = frozenset(retried_codes)
         self._on_call = on_call
+        self._before_change = before_change
         self._driver_name = ""
         self._channel: grpc.aio.Channel | None = None
         self._methods: dict[str, Callable[..., Any]] = {}
@@ -200,6 +218,8 @@ class CsiClient:
                 await self._clock.sleep(wait_s)
 
     async def _ask(self, path: str, request: Message, response: type[R], limit_s: float) -> R:
+        if self._before_change is not None and path.rpartition("/")[2] in CHANGING_CALLS:
+            self._before_change(path)
         started_at, code = self._clock.monotonic(), Code.UNKNOWN
         try:
             answered = cast(R, await self._method(path, request, response)(request, timeout=limit_s))

@@ -25,6 +25,7 @@ from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers, NotSynced
+from tonnage.client.leadership import Leadership
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.csi.client import CsiClient
@@ -83,7 +84,9 @@ class Provisioner:
         capacity: CapacitySettings | None = None,
         pod_name: str = "",
         owner_level: int = 1,
+        leadership: Leadership | None = None,
     ) -> None:
+        """With a `leadership`, both the client and the driver's client must ask it before they change anything."""
         self.options = options
         self.driver_info = DriverInfo("")
         """What the driver says about itself, once the block is entered."""
@@ -97,6 +100,7 @@ class Provisioner:
         self._capacity = capacity
         self._pod_name = pod_name
         self._owner_level = owner_level
+        self._leadership = leadership
         self._recorder: Recorder | None = None
         self._loops: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
@@ -133,10 +137,16 @@ class Provisioner:
     async def run(self) -> None:
         """Work until cancelled, once all objects are known."""
         await self.wait_synced()
+        if self._leadership is not None and self._leadership.follows_another:
+            await self.informers.refresh()  # watches may lag behind what the other leader wrote last
         _log.info("Provisioning", driver=self.driver_info.name)
-        async with asyncio.TaskGroup() as tasks:
-            for loop in self._loops:
-                tasks.create_task(loop())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for loop in self._loops:
+                    tasks.create_task(loop())
+        finally:
+            if self._recorder is not None:
+                await self._recorder.stop()  # here, where we still lead: later nothing may be written
 
     # -- putting it together ------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tonnage.client.leadership import Leadership
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
@@ -40,9 +41,16 @@ class SchedulerContext:
     waits: PreBindWaits
     shows_nominations: bool = True
     """The gate NominatedNodeNameForExpectation."""
+    leadership: Leadership | None = None
+    """Without leader election there is none, and nobody to make way for."""
     slots: BindingSlots = field(default_factory=BindingSlots)
     waiting_pods: WaitingPods = field(default_factory=WaitingPods)
     in_pre_bind: PodsInPreBind = field(default_factory=PodsInPreBind)
+
+    @property
+    def is_deposed(self) -> bool:
+        """Another may lead by now: what is under way is dropped, and nobody is told what became of it."""
+        return self.leadership is not None and self.leadership.is_over
 
     @property
     def clock(self) -> Clock:

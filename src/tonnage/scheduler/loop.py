@@ -11,7 +11,8 @@ loop after every few attempts, so that informers and bindings keep up, and pause
 server (binding_slots.py). Where others are preempted, that runs beside it too (preemption_executor.py).
 
 Told to stop, it lets calls under way finish. Pods that wait for their volumes do not hold it up: what was kept for them
-is given back, and what was written about them is there for the scheduler that comes next.
+is given back, and what was written about them is there for the scheduler that comes next. When its leadership is over
+it drops everything instead, calls under way too: their connections are cut, and nothing more is written about them.
 """
 
 from __future__ import annotations
@@ -74,11 +75,28 @@ class SchedulingLoop:
         finally:
             ticking.cancel()
             self._slots.close()
-            await self.settle()
+            await self._end()
 
     async def settle(self) -> None:
         """Wait until everything that was started beside the loop has ended."""
         while self._work:
+            await asyncio.wait(self._work)
+
+    async def _end(self) -> None:
+        """Let what is under way settle, for as long as we lead; then drop what is left."""
+        leadership = self._context.leadership
+        if leadership is None:
+            await self.settle()
+            return
+        settled, over = asyncio.ensure_future(self.settle()), asyncio.ensure_future(leadership.wait_over())
+        try:
+            await asyncio.wait((settled, over), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            settled.cancel()
+            over.cancel()
+        while self._work:
+            for task in self._work:
+                task.cancel()
             await asyncio.wait(self._work)
 
     async def _tick(self) -> None:
@@ -117,6 +135,9 @@ class SchedulingLoop:
     async def _bind(self, queued: QueuedPod, placement: Placement, started_at: float) -> None:
         try:
             status = await self._binding_cycle(queued, placement)
+            if not status.is_success and self._context.is_deposed:
+                self._engine.withdraw(placement)
+                return
             self._metrics.attempt(placement.profile.scheduler_name, status, self._since(started_at))
             if status.is_success:
                 self._engine.binding_finished(placement)
@@ -189,9 +210,14 @@ class SchedulingLoop:
     def _requeue(
         self, queued: QueuedPod, plugins: Iterable[str], reason: str, message: str, *, nomination: str | None
     ) -> Coroutine[Any, Any, None] | None:
-        """Put a pod back that was not placed. What is to be told about it; None when it is gone, or has a node."""
+        """Put a pod back that was not placed. What is to be told about it; None when it is gone, or has a node.
+
+        A scheduler that no longer leads has nothing to tell.
+        """
         newest = self._context.newest(queued.info.key)
         if not self._engine.requeue(queued, newest, plugins=plugins, nomination=nomination):
+            return None
+        if self._context.is_deposed:
             return None
         _log.info("Unable to schedule pod", pod=queued.info.key, reason=reason, message=message)
         return self._pod_status.failed(queued.info, reason, message, nomination=nomination)

@@ -4,7 +4,8 @@
         await program.run()                                        # places pods until cancelled
 
 Nothing is placed before every informer is in step: a scheduler that does not know all pods would give room away twice.
-With leader election the informers follow from the start, and only the leader runs the loop.
+With leader election the informers follow from the start, and only the leader runs the loop. One that follows another
+leader fetches the state anew first, because its watches may lag behind what the other bound last.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from prometheus_client.core import Metric
 from tonnage import logs
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
+from tonnage.client.leadership import Leadership
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
@@ -56,9 +58,12 @@ class Program:
         registry: CollectorRegistry,
         identity: str = "tonnage-scheduler",
         foreign: ForeignPlugins | None = None,
+        leadership: Leadership | None = None,
         on_synced: Callable[[], object] = lambda: None,
     ) -> None:
+        """With a `leadership`, the client must have it as its guard."""
         self._on_synced = on_synced
+        self._leadership = leadership
         self.metrics = SchedulerMetrics(registry, clock)
         self.waits = PreBindWaits(clock)
         self._waiting_pods = WaitingPods()
@@ -100,6 +105,7 @@ class Program:
             waits=self.waits,
             shows_nominations=configuration.profiles[0].gates.NominatedNodeNameForExpectation,
             waiting_pods=self._waiting_pods,
+            leadership=leadership,
         )
         self.loop = SchedulingLoop(self.context)
         self.reservations = CapacityReservations(self.engine.held)
@@ -127,12 +133,17 @@ class Program:
         return self.informers.are_synced
 
     async def run(self) -> None:
-        """Place pods until cancelled; what is being written then is finished first."""
+        """Place pods until cancelled; what is being written then, events too, is finished first."""
         await self.informers.wait_synced(timeout_s=_SYNC_TIMEOUT_S)
+        if self._leadership is not None and self._leadership.follows_another:
+            await self.informers.refresh()
         self._on_synced()
         self.engine.open()
         _log.info("Scheduling", nodes=self.engine.cluster.count, profiles=",".join(self.engine.profiles))
-        await self.loop.run()
+        try:
+            await self.loop.run()
+        finally:
+            await self.recorder.stop()  # here, where we still lead: later nothing may be written
 
     def _state(self) -> Iterable[Metric]:
         """Gauges, as they stand when somebody looks."""

@@ -17,6 +17,7 @@ import asyncio
 import select
 import socket
 import ssl
+from collections.abc import Callable
 
 from tonnage.client.transport.answer_reader import Answer, AnswerReader, NotHttp
 
@@ -40,9 +41,15 @@ class HungUp(Exception):
         self.began = began
 
 
-def keep_alive(connected: socket.socket) -> None:
-    """Have the kernel find out when the other side is gone without a word."""
+def keep_alive(connected: socket.socket, unacknowledged_s: float = 0.0) -> None:
+    """Have the kernel find out when the other side is gone without a word.
+
+    With `unacknowledged_s` it also gives up on bytes that the other side does not take for so long, even if this
+    process is stopped meanwhile: they are not sent when the way is free again.
+    """
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if unacknowledged_s and hasattr(socket, "TCP_USER_TIMEOUT"):
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(int(unacknowledged_s * 1000), 1))
     for name, value in _KEEPALIVE.items():
         option = getattr(socket, name, None)  # not every system has all of them
         if option is not None:
@@ -52,16 +59,26 @@ def keep_alive(connected: socket.socket) -> None:
 class Pool:
     """Connections to one server, at most `limit`; who finds none free waits for one."""
 
-    def __init__(self, host: str, port: int, *, server_name: str = "", limit: int) -> None:
+    def __init__(
+        self, host: str, port: int, *, server_name: str = "", limit: int, unacknowledged_s: float = 0.0
+    ) -> None:
         self._host = host
         self._port = port
         self._server_name = server_name or None
         self._slots = asyncio.Semaphore(limit)
+        self._unacknowledged_s = unacknowledged_s
         self._idle: list[_Connection] = []
         self._busy: set[_Connection] = set()
 
-    async def exchange(self, request: bytes, *, context: ssl.SSLContext | None, may_repeat: bool) -> Answer:
-        """Send a request and read the answer. Raises NotConnected, HungUp, NotHttp.
+    async def exchange(
+        self,
+        request: bytes,
+        *,
+        context: ssl.SSLContext | None,
+        may_repeat: bool,
+        before_write: Callable[[], None] | None = None,
+    ) -> Answer:
+        """Send a request and read the answer. Raises NotConnected, HungUp, NotHttp, and what `before_write` raises.
 
         Cancelled, it closes the connection: what comes back on it would be nobody's.
         """
@@ -69,11 +86,11 @@ class Pool:
             connection = self._take(context)
             if connection is not None:
                 try:
-                    return await self._use(connection, request)
+                    return await self._use(connection, request, before_write)
                 except HungUp as exc:
                     if exc.began or not may_repeat:
                         raise
-            return await self._use(await self._connect(context), request)
+            return await self._use(await self._connect(context), request, before_write)
 
     def close(self) -> None:
         for connection in (*self._idle, *self._busy):
@@ -96,7 +113,7 @@ class Pool:
         try:
             async with asyncio.timeout(CONNECT_S):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(loop, context),
+                    lambda: _Connection(loop, context, self._unacknowledged_s),
                     self._host,
                     self._port,
                     ssl=context,
@@ -106,10 +123,10 @@ class Pool:
             raise NotConnected from exc
         return connection
 
-    async def _use(self, connection: _Connection, request: bytes) -> Answer:
+    async def _use(self, connection: _Connection, request: bytes, before_write: Callable[[], None] | None) -> Answer:
         self._busy.add(connection)
         try:
-            answer = await connection.exchange(request)
+            answer = await connection.exchange(request, before_write)
         except BaseException:
             connection.abort()
             raise
@@ -123,8 +140,11 @@ class Pool:
 class _Connection(asyncio.Protocol):
     """One connection: it is asked, it answers, it may be asked again."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, context: ssl.SSLContext | None, unacknowledged_s: float
+    ) -> None:
         self.context = context
+        self._unacknowledged_s = unacknowledged_s
         self.used_at = 0.0
         self.is_open = False
         self._loop = loop
@@ -134,9 +154,11 @@ class _Connection(asyncio.Protocol):
         self._failure: Exception | None = None
         self._unread: select.poll | None = None
 
-    async def exchange(self, request: bytes) -> Answer:
+    async def exchange(self, request: bytes, before_write: Callable[[], None] | None = None) -> Answer:
         if self._transport is None or not self.is_open:
             raise self._failure or HungUp(began=False)
+        if before_write is not None:
+            before_write()
         self._reader.expect(to_head=request.startswith(b"HEAD "))
         self._asked = self._loop.create_future()
         self._transport.write(request)
@@ -159,7 +181,7 @@ class _Connection(asyncio.Protocol):
         self.is_open = True
         connected = transport.get_extra_info("socket")
         if connected is not None:
-            keep_alive(connected)
+            keep_alive(connected, self._unacknowledged_s)
             if hasattr(select, "poll"):  # not on every system
                 self._unread = select.poll()
                 self._unread.register(connected.fileno(), select.POLLIN)

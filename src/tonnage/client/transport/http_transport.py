@@ -62,8 +62,15 @@ class HttpTransport:
     """The `Transport` of real life. It opens connections as they are needed, and belongs to the loop it is used on."""
 
     def __init__(
-        self, connection: Connection, *, clock: Clock, user_agent: str, max_connections: int = MAX_CONNECTIONS
+        self,
+        connection: Connection,
+        *,
+        clock: Clock,
+        user_agent: str,
+        max_connections: int = MAX_CONNECTIONS,
+        unacknowledged_s: float = 0.0,
     ) -> None:
+        """`unacknowledged_s` bounds how long the kernel keeps what the server does not take; 0 is its own habit."""
         self._cluster = cluster = connection.cluster
         url = urlsplit(cluster.server)
         self._is_tls = url.scheme == "https"
@@ -74,6 +81,7 @@ class HttpTransport:
             url.port or (443 if self._is_tls else 80),
             server_name=cluster.tls_server_name,
             limit=max_connections,
+            unacknowledged_s=unacknowledged_s,
         )
         self._streams: aiohttp.ClientSession | None = None
         # On the way to ourselves there is nothing to save, and compressing costs the server more than we gain.
@@ -127,10 +135,16 @@ class HttpTransport:
         else:
             last = f"Content-Type: {request.content_type}\r\nContent-Length: {len(request.body)}\r\n\r\n".encode()
             last += request.body
-        data = first.encode() + shown.head + last
+        extra = "".join(f"{name}: {value}\r\n" for name, value in request.headers)
+        data = first.encode() + shown.head + extra.encode() + last
         try:
             async with asyncio.timeout(request.timeout_s):
-                answer = await self._pool.exchange(data, context=shown.context, may_repeat=request.method == "GET")
+                answer = await self._pool.exchange(
+                    data,
+                    context=shown.context,
+                    may_repeat=request.method == "GET",
+                    before_write=request.before_write,
+                )
         except (NotConnected, HungUp, NotHttp, OSError) as exc:  # TimeoutError and ssl.SSLError are OSErrors
             raise failure_of(request, self.server, exc) from exc
         return Response(answer.code, answer.body, answer.headers, answer.warnings)

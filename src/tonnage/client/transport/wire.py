@@ -6,7 +6,7 @@ Kubernetes. `transport.HttpTransport` is the real one; tests put a server in mem
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -16,13 +16,19 @@ from tonnage.client.errors import Disconnected
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; `path` has its query with it, percent-encoded. `timeout_s` bounds all of it, a stream included."""
+    """One request; `path` has its query with it, percent-encoded. `timeout_s` bounds all of it, a stream included.
+
+    `before_write` is called at the last moment before the first byte goes to a connection, each time that happens; what
+    it raises is passed on, and nothing is sent.
+    """
 
     method: str
     path: str
     body: bytes | None = None
     content_type: str = "application/json"
     timeout_s: float = 30.0
+    headers: tuple[tuple[str, str], ...] = ()
+    before_write: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,139 @@
+"""`Leadership`: whether this copy of a program leads at this moment, and the fence around everything it writes.
+
+    leadership = Leadership(identity, clock=clock)
+    client = Client.connect(connection, guard=leadership)           # every write asks first
+    await LeaderElector(lease_client, lease, identity, leadership=leadership).run(work)
+
+               begin                     renewed longer ago than renewDeadline (whoever looks first),
+    waiting ─────────► leading ───────►  somebody else holds the lease, or the work is done: over, for good
+    (no write)         (writes)          (no write)
+
+The rule: a write leaves only if the lease was renewed at most `renew_deadline_s` ago, at the moment before its bytes go
+to the socket. Waiting for a turn, for a connection, for TLS or for the next try all come before that moment. An age
+is counted from the moment *before* the renewal was sent, and by a clock that goes on while the process is stopped or
+the machine is suspended: one that wakes up late finds its lead over, whatever it had ready. Others may take the lease
+`lease_duration_s` after they saw it change, which cannot be earlier than that; what lies between the two is `window_s`,
+and it is what a write has left to arrive in.
+
+A lead that has lapsed does not come back: what was refused meanwhile is lost, and only a new start can know what holds
+now. What a fence at the sender cannot do is recall bytes: see docs/decisions/leadership.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tonnage.clock import Clock
+from tonnage.errors import TonnageError
+from tonnage.objects.meta import Key
+
+
+class NotLeading(TonnageError):
+    """A write that was not sent, because another copy may lead. It is dropped: trying again does not help."""
+
+    def __init__(self, what: str, lease: Key, age_s: float | None, deadline_s: float) -> None:
+        self.what = what
+        self.lease = lease
+        self.age_s = age_s
+        self.deadline_s = deadline_s
+        if age_s is None:
+            why = f"the lease {lease or '(none asked for yet)'} is not held"
+        else:
+            why = f"the lease {lease} was renewed {age_s:.1f} s ago, and may be another's after {deadline_s:g} s"
+        super().__init__(f"{what} was not sent: {why}", hint="start again, to wait for the lease")
+
+
+class InvalidLeaseTimes(TonnageError, ValueError):
+    """Times with which two could lead at once, or nobody for long."""
+
+
+def check_lease_times(*, lease_duration_s: float, renew_deadline_s: float) -> None:
+    """Raises InvalidLeaseTimes unless the others wait for longer than a leader goes on."""
+    if int(lease_duration_s) < 1:
+        raise InvalidLeaseTimes(f"leaseDuration ({lease_duration_s:g} s) must be a second at least")
+    if int(lease_duration_s) <= renew_deadline_s:
+        raise InvalidLeaseTimes(
+            f"leaseDuration ({int(lease_duration_s)} s) must be greater than renewDeadline",
+            hint=f"renewDeadline is {renew_deadline_s:g} s, and a lease lasts whole seconds",
+        )
+
+
+class Leadership:
+    """The lead of one candidate. Only its elector changes it; everybody may ask."""
+
+    def __init__(
+        self, identity: str, *, clock: Clock, lease_duration_s: float = 15, renew_deadline_s: float = 10.0
+    ) -> None:
+        """Raises InvalidLeaseTimes. A lease lasts whole seconds: what is finer is cut off, as client-go does."""
+        check_lease_times(lease_duration_s=lease_duration_s, renew_deadline_s=renew_deadline_s)
+        self.identity = identity
+        self.lease: Key = ""
+        self.lease_duration_s = int(lease_duration_s)
+        self.renew_deadline_s = renew_deadline_s
+        self.follows_another = False
+        """Somebody else led while we waited: what we know may be older than what they wrote last."""
+        self._clock = clock
+        self._renewed_at: float | None = None
+        self._unanswered_at: float | None = None
+        self._is_leading = False
+        self._over = asyncio.Event()
+
+    # -- for whoever works --------------------------------------------------------------------------------------------
+
+    @property
+    def left_s(self) -> float:
+        """How long writes may go on if no renewal succeeds from now on; zero or less: no longer."""
+        if self._renewed_at is None:
+            return 0.0
+        return self._renewed_at + self.renew_deadline_s - self._clock.monotonic()
+
+    @property
+    def window_s(self) -> float:
+        """From the last write that may leave to the first that somebody else may make."""
+        return self.lease_duration_s - self.renew_deadline_s
+
+    @property
+    def is_over(self) -> bool:
+        """We have led, and never will again. A lapse that nobody has noticed yet is noticed here."""
+        if self._is_leading and self.left_s < 0:
+            self.end()
+        return self._over.is_set()
+
+    async def wait_over(self) -> None:
+        await self._over.wait()
+
+    def check(self, what: str) -> None:
+        """Return if a write may leave now. Raises NotLeading; `what` is the write, in its words."""
+        if self.is_over or not self._is_leading:
+            age_s = None if self._renewed_at is None else self._clock.monotonic() - self._renewed_at
+            is_late = age_s is not None and age_s > self.renew_deadline_s
+            raise NotLeading(what, self.lease, age_s if is_late else None, self.renew_deadline_s)
+
+    @property
+    def token(self) -> str:
+        """Under which lease and holder a write is made, for a server that asks."""
+        return f"{self.lease} {self.identity}"
+
+    def left_unanswered(self) -> None:
+        """A write has left and its answer will not come: it may still arrive."""
+        self._unanswered_at = self._clock.monotonic()
+
+    # -- for the elector ----------------------------------------------------------------------------------------------
+
+    @property
+    def may_be_underway(self) -> bool:
+        """Some write may still arrive. Then the lease is better left to run out."""
+        sent_at = self._unanswered_at
+        return sent_at is not None and self._clock.monotonic() - sent_at <= self.lease_duration_s
+
+    def renewed(self, asked_at: float) -> None:
+        """The server has accepted a renewal that was sent after `asked_at`."""
+        self._renewed_at = asked_at
+
+    def begin(self) -> None:
+        self._is_leading = not self._over.is_set()
+
+    def end(self) -> None:
+        """No write leaves from now on. Writes under way are for their tasks to drop: `wait_over` returns."""
+        self._is_leading = False
+        self._over.set()
