@@ -16,7 +16,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
-from tonnage.apiserver import request_errors, responses, status
+from tonnage.apiserver import leader_fence, request_errors, responses, status
 from tonnage.apiserver.body_reading import Bodies
 from tonnage.apiserver.container_requests import refuse_container_request
 from tonnage.apiserver.metrics import RequestMetrics
@@ -31,8 +31,10 @@ from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
 from tonnage.objects import names
 from tonnage.objects.api_verbs import ACCESS_REVIEWS, verbs_of
+from tonnage.objects.coordination_v1 import LEASE_HEADER
 from tonnage.objects.document import encode
-from tonnage.store import StoreError
+from tonnage.store import FenceBroken, StoreError
+from tonnage.store.fence import fenced
 
 Verb = Callable[[Registry, Call], Awaitable[Response]]
 
@@ -151,6 +153,7 @@ class Application:
     async def _limited(self, request: web.BaseRequest, call: Call) -> Response:
         """Run a verb unless too many are under way; every kind of failure becomes an ApiError."""
         reads = call.verb in ("get", "list")
+        fence = None if reads else leader_fence.fence_of(call.headers.get(LEASE_HEADER))
         if not reads and request.body_exists:
             call.body = await self._bodies.read(request)
         body = call.body
@@ -163,9 +166,12 @@ class Application:
                 )
             self._count(reads, 1)
             try:
-                return await _handler(call)(self._registry, call)
+                with fenced(fence):
+                    return await _handler(call)(self._registry, call)
             finally:
                 self._count(reads, -1)
+        except FenceBroken as exc:
+            raise leader_fence.broken(call.headers[LEASE_HEADER], exc.record) from exc
         except StoreError as exc:
             _log.error("%s %s: %s", request.method, request.path, exc)
             raise status.from_store(exc) from exc

@@ -30,6 +30,7 @@ from tonnage.client.transport.wire import Request, Response, Stream, Transport
 from tonnage.clock import Clock
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects import codec
+from tonnage.objects.coordination_v1 import LEASE_HEADER
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.meta import Status
 
@@ -52,12 +53,6 @@ class WriteGuard(Protocol):
 
     def left_unanswered(self) -> None: ...
 
-
-LEASE_HEADER = "Tonnage-Lease"
-"""Names the lease and the holder under whom a write is made: `kube-system/kube-scheduler host_1f0a`.
-
-Tonnage's API server refuses the write once somebody else holds the lease, however late it arrives; others ignore it.
-"""
 
 _RETRIES = 4
 _PAUSE_S, _MAX_PAUSE_S = 0.2, 5.0

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from tonnage.objects.meta import MicroTime, Object, Record
 
+LEASE_HEADER = "Tonnage-Lease"
+"""In a request, the lease and the holder under whom a write is made: `kube-system/kube-scheduler host_1f0a`.
+
+Tonnage's API server refuses the write once somebody else holds the lease, however late it arrives; others ignore it.
+"""
+
 
 class LeaseSpec(Record):
     """Held by `holder_identity` until `renew_time` is `lease_duration_seconds` old; an empty holder has let go."""

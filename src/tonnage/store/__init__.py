@@ -10,6 +10,7 @@ its resource.
 """
 
 from tonnage.store.errors import (
+    FenceBroken,
     KeyExists,
     KeyMissing,
     RevisionCompacted,
@@ -36,6 +37,7 @@ from tonnage.store.watch import Watch
 __all__ = [
     "Event",
     "EventType",
+    "FenceBroken",
     "KeyExists",
     "KeyMissing",
     "Record",

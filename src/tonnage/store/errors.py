@@ -55,6 +55,16 @@ class StaleRevision(StoreError):
         self.current = current
 
 
+class FenceBroken(StoreError):
+    """A write came after the change of another key that it must not come after; `record` is what is there now."""
+
+    def __init__(self, verb: str, key: str, fence_key: str, record: Record | None) -> None:
+        super().__init__(f'cannot {verb} "{key}": "{fence_key}" has changed, and the write only held before that')
+        self.key = key
+        self.fence_key = fence_key
+        self.record = record
+
+
 class WriteRefused(StoreError):
     """The log's own constraints refused one write: what the store believes is not what the file holds."""
 

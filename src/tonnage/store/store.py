@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from tonnage.store.errors import (
+    FenceBroken,
     KeyExists,
     KeyMissing,
     RevisionCompacted,
@@ -32,6 +33,7 @@ from tonnage.store.errors import (
     StoreClosed,
     StoreError,
 )
+from tonnage.store.fence import Fence, current_fence
 from tonnage.store.folder import OpenFolder, open_folder
 from tonnage.store.log import Index, LogReader, Stretch
 from tonnage.store.records import Record, Records, event_of
@@ -194,7 +196,8 @@ class Store:
         if "/" not in key:
             raise ValueError(f'the key "{key}" must name a resource and an object, as in "nodes/node-1"')
         key.encode()  # a key SQLite could not store is the caller's error, here and not in the writer's thread
-        while (ahead := self._pending.get(key)) is not None:
+        fence = current_fence()
+        while (ahead := self._ahead_of(key, fence)) is not None:
             turn: asyncio.Future[None] = self._loop.create_future()
             ahead.followers.append(turn)
             await turn
@@ -207,6 +210,8 @@ class Store:
             raise KeyMissing(key, verb)
         elif before.revision != expected:
             raise StaleRevision(verb, expected, before)
+        if fence is not None and not fence.holds(found := self._state.get(fence.key)):
+            raise FenceBroken(verb, key, fence.key, found)
         # From here to `submit` nothing waits, so the writer's queue is in the order of the revisions.
         revision = self._assigned + 1
         document = render(revision)
@@ -222,6 +227,10 @@ class Store:
         self._pending[key] = write
         self._writer.submit(write)
         return await write.done
+
+    def _ahead_of(self, key: str, fence: Fence | None) -> Write | None:
+        """A write on its way that this one must wait for: of the same key, or of the one its fence looks at."""
+        return self._pending.get(key) or (self._pending.get(fence.key) if fence is not None else None)
 
     def _settle(self, writes: Writes, outcomes: Outcomes) -> None:
         """One batch came back from the disk: make it visible as a whole, then answer."""
