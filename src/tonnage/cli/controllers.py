@@ -12,12 +12,11 @@ from pathlib import Path
 import click
 
 from tonnage.cli.durations import DURATION
-from tonnage.cli.electing import lease_client, new_identity
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.cli.serving import cert_dir_option, own_tls
 from tonnage.client.http import Client
-from tonnage.client.leader import LeaderElector
+from tonnage.client.leader import LeaderElector, lease_client, new_identity
 from tonnage.client.leadership import Leadership
 from tonnage.clock import SystemClock
 from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration

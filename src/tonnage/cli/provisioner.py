@@ -13,13 +13,12 @@ from typing import Any, Final, TypeVar, Unpack
 import click
 
 from tonnage.cli.durations import DURATION
-from tonnage.cli.electing import lease_client, new_identity
 from tonnage.cli.options import logging_options, start_logging
 from tonnage.cli.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
 from tonnage.cli.provisioner_gates import ProvisionerGatesType
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.http import Client
-from tonnage.client.leader import LeaderElector, check_retry_period
+from tonnage.client.leader import LeaderElector, check_retry_period, lease_client, new_identity
 from tonnage.client.leadership import Leadership
 from tonnage.clock import Clock, SystemClock
 from tonnage.csi.client import CsiClient
