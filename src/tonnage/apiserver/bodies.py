@@ -12,12 +12,13 @@ refused before it has.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from tonnage.documents import api_errors
-from tonnage.documents.admit import Malformed, admit
+from tonnage.documents.admit import ROOT, Malformed, Path, admit
 from tonnage.documents.json_syntax import syntax_error
 from tonnage.documents.protobuf.messages import open_envelope, struct_named
 from tonnage.documents.schema import schema_of_resource
@@ -69,7 +70,7 @@ def read_object(body: bytes, content_type: str, resource: Resource, validation: 
     except Malformed as exc:
         raise BadRequest(_cannot_be_handled(doc, resource.kind, exc.message)) from exc
     if validation != "Ignore":
-        problems = strict_problems(body, media, findings.unknown, findings.keys)
+        problems = strict_problems(body, media, findings.unknown_paths, findings.keys)
         if problems and validation == "Strict":
             raise BadRequest(_cannot_be_handled(doc, resource.kind, f"strict decoding error: {', '.join(problems)}"))
         warnings.extend(problems)
@@ -157,39 +158,59 @@ def check_kind(doc: Doc, resource: Resource) -> None:
     raise BadRequest(_cannot_be_handled(doc, resource.kind, found))
 
 
-def strict_problems(body: bytes, media: str, unknown: list[str], keys_seen: int) -> list[str]:
+def strict_problems(body: bytes, media: str, unknown: Sequence[Path], keys_seen: int) -> list[str]:
     """What strict decoding objects to, as upstream words it and in the order of the text."""
     # Every key of a JSON object is followed by a colon. When the text has no more of them than the decoded document has
     # keys, nothing can be a duplicate, and the slow reading that looks for them is saved.
     if media == "application/json" and (unknown or body.count(b'":') != keys_seen):
-        return _walk_strictly(body, frozenset(unknown))
-    return [f'unknown field "{path}"' for path in unknown[:MAX_STRICT_PROBLEMS]]
+        return _walk_strictly(body, unknown)
+    return [f'unknown field "{path.text()}"' for path in unknown[:MAX_STRICT_PROBLEMS]]
 
 
-def _walk_strictly(body: bytes, unknown: frozenset[str]) -> list[str]:
+def _walk_strictly(body: bytes, unknown: Sequence[Path]) -> list[str]:
     class Pairs(list[tuple[str, Any]]):
         """An object as its pairs, told apart from a JSON list."""
 
-    found: list[str] = []
+    found: dict[str, None] = {}
 
-    def walk(value: Any, path: str) -> None:
+    def walk(value: Any, path: Path, unknown_below: _Steps) -> None:
         if isinstance(value, Pairs):
             seen: set[str] = set()
             for key, item in value:
-                where = f"{path}.{key}" if path else key
-                if where in unknown:  # nobody looks inside, or minds that it comes twice
-                    found.append(f'unknown field "{where}"')
+                where, below = Path((path, key)), unknown_below.get(key, _NOTHING_BELOW)
+                if below is _UNKNOWN:  # nobody looks inside, or minds that it comes twice
+                    found[f'unknown field "{where.text()}"'] = None
                     continue
                 if key in seen:
-                    found.append(f'duplicate field "{where}"')
+                    found[f'duplicate field "{where.text()}"'] = None
                 seen.add(key)
-                walk(item, where)
+                walk(item, where, below)
         elif isinstance(value, list):
             for index, item in enumerate(value):
-                walk(item, f"{path}[{index}]")
+                walk(item, Path((path, index)), unknown_below.get(index, _NOTHING_BELOW))
 
-    walk(json.loads(body.decode(errors="replace"), object_pairs_hook=Pairs), "")
-    return list(dict.fromkeys(found))[:MAX_STRICT_PROBLEMS]
+    walk(json.loads(body.decode(errors="replace"), object_pairs_hook=Pairs), ROOT, _tree(unknown))
+    return list(found)[:MAX_STRICT_PROBLEMS]
+
+
+_Steps = dict[Any, Any]
+_UNKNOWN: _Steps = {}
+_NOTHING_BELOW: _Steps = {}
+
+
+def _tree(paths: Sequence[Path]) -> _Steps:
+    """The paths by their steps, so that a walk meets them without putting where it is into words."""
+    root: _Steps = {}
+    for path in paths:
+        steps: list[Any] = []
+        while path:
+            path, step = path
+            steps.append(step)
+        node = root
+        for step in reversed(steps[1:]):
+            node = node.setdefault(step, {})
+        node[steps[0]] = _UNKNOWN
+    return root
 
 
 def _cannot_be_handled(doc: Doc, must_be: str, why: str) -> str:

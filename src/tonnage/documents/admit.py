@@ -29,6 +29,10 @@ class Malformed(TonnageError):
     """A value cannot be what its field asks for; the message is Go's."""
 
 
+_MAX_STEP_CHARS = 256
+"""How much of a name is told: a key may be megabytes, and a hundred thousand fields may lie below it."""
+
+
 class Path(tuple[Any, ...]):
     """Where the walk is: (parent, step), step a field name or an index. Text is made only when something is wrong."""
 
@@ -41,6 +45,8 @@ class Path(tuple[Any, ...]):
         before = parent.text()
         if isinstance(step, int):
             return f"{before}[{step}]"
+        if len(step) > _MAX_STEP_CHARS:
+            step = f"{step[:_MAX_STEP_CHARS]}..."
         return f"{before}.{step}" if before else step
 
     def fields(self) -> str:
@@ -54,11 +60,15 @@ ROOT = Path()
 class Findings:
     """What the walk saw beside the values: unknown fields by path, and how many keys there were in all."""
 
-    __slots__ = ("keys", "unknown")
+    __slots__ = ("keys", "unknown_paths")
 
     def __init__(self) -> None:
-        self.unknown: list[str] = []
+        self.unknown_paths: list[Path] = []
         self.keys = 0
+
+    @property
+    def unknown(self) -> list[str]:
+        return [path.text() for path in self.unknown_paths]
 
 
 Check = Callable[[Any, Path, str, Findings], Any]
@@ -98,7 +108,7 @@ def _struct_check(struct: Struct) -> Check:
         for field, item in value.items():
             entry = table.get(field)
             if entry is None:
-                findings.unknown.append(Path((path, field)).text())
+                findings.unknown_paths.append(Path((path, field)))
                 drop.append(field)
             elif item is None:
                 drop.append(field)

@@ -56,6 +56,13 @@ class FieldError:
 
 Errors = list[FieldError]
 
+MAX_ERRORS_TOLD = 250
+"""How many broken rules one answer names; the rest are counted. A body of 3 MB can break a hundred thousand."""
+MAX_VALUE_BYTES = 64 * 1024
+"""How much of one error is told: a value may be the whole object."""
+MAX_TOLD_BYTES = 256 * 1024
+"""How much of all errors is told."""
+
 
 def go_value(value: Any) -> str:
     """A value as upstream prints it in an error: text quoted, everything else as JSON."""
@@ -102,34 +109,36 @@ def too_many(field: str, actual: int, maximum: int) -> FieldError:
     return FieldError("FieldValueTooMany", field, actual, f"must have at most {maximum} item{'s' * (maximum != 1)}")
 
 
-MAX_TOLD = 1_000
-MAX_TOLD_BYTES = 256 * 1024
-"""How much of what is wrong with one object is told: more errors than anybody reads, and no copy of the object each."""
-
-
 def invalid_object(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> Invalid:
     """The 422 answer for one object: `CSINode.storage.k8s.io "n1" is invalid: …`, one cause a broken rule.
 
-    Beyond `MAX_TOLD` errors, or so much text, the rest is counted.
+    Beyond `MAX_ERRORS_TOLD` errors, or so much text, the rest is counted.
     """
-    sentences: dict[str, None] = {}
-    causes: list[Cause] = []
-    size_bytes = 0
-    for error in errors[:MAX_TOLD]:
-        body = error.body
-        sentences[f"{error.field}: {body}"] = None
-        causes.append(Cause(error.reason, body, error.field))
-        size_bytes += len(error.field) + len(body)
-        if size_bytes > MAX_TOLD_BYTES:
-            break
-    if len(causes) < len(errors):
-        sentences[f"and {len(errors) - len(causes)} more errors"] = None
-    told = next(iter(sentences)) if len(sentences) == 1 else f"[{', '.join(sentences)}]"
+    bodies, causes = _told(errors)
+    told = bodies[0] if len(bodies) == 1 else f"[{', '.join(bodies)}]"
     qualified = f"{kind}.{group}" if group else kind
     return Invalid(
         f"{qualified} {go_value(name)} is invalid: {told}",
         group=group,
         kind=kind,
         name=name,
-        causes=tuple(causes),
+        causes=causes,
     )
+
+
+def _told(errors: Sequence[FieldError]) -> tuple[list[str], tuple[Cause, ...]]:
+    """The sentences, each once, and the causes: the first ones, and how many more there are."""
+    bodies: dict[str, None] = {}
+    causes: list[Cause] = []
+    left_bytes = MAX_TOLD_BYTES
+    for error in errors[:MAX_ERRORS_TOLD]:
+        body = error.body
+        if len(body) > MAX_VALUE_BYTES:
+            body = f"{body[:MAX_VALUE_BYTES]}... ({len(body) - MAX_VALUE_BYTES} more characters)"
+        left_bytes -= len(body)
+        if left_bytes < 0 and causes:
+            break
+        bodies[f"{error.field}: {body}"] = None
+        causes.append(Cause(error.reason, body, error.field))
+    more = len(errors) - len(causes)
+    return [*bodies, *([f"and {more} more errors"] if more else [])], tuple(causes)

@@ -24,8 +24,8 @@ def test_an_address_is_judged_in_upstreams_words(value: str, told: str) -> None:
 
 
 def test_what_was_stored_before_is_not_judged_again() -> None:
-    assert validate_ip("010.0.0.1", "f", ["010.0.0.1"]) == []
-    assert validate_cidr("10.0.0.1/8", "f", ["10.0.0.1/8"]) == []
+    assert validate_ip("010.0.0.1", "f", {"010.0.0.1"}) == []
+    assert validate_cidr("10.0.0.1/8", "f", {"10.0.0.1/8"}) == []
 
 
 @pytest.mark.parametrize(

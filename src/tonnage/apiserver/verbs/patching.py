@@ -134,4 +134,4 @@ def _admit_patched(call: Call, said: Patch, doc: Doc, validation: str) -> None:
     if problems and validation == "Strict":
         raise said.refused(before, f"strict decoding error: {', '.join(problems)}")
     if validation == "Warn":
-        call.warnings.extend(text for text in problems if text not in call.warnings)
+        call.warnings[:] = dict.fromkeys([*call.warnings, *problems])

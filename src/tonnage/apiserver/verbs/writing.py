@@ -60,15 +60,16 @@ def check_name(call: Call, doc: Doc) -> None:
 
 def merge_owners(call: Call, doc: Doc) -> None:
     """An owner that is named twice owns once; the client is told."""
-    kept: list[Doc] = []
+    kept: dict[frozenset[tuple[str, object]], Doc] = {}
     repeated: list[str] = []
     for owner in doc.get("metadata", {}).get("ownerReferences", ()):
-        if owner in kept:
+        named = frozenset(owner.items())
+        if named in kept:
             repeated.append(owner.get("uid", ""))
         else:
-            kept.append(owner)
+            kept[named] = owner
     if repeated:
-        doc["metadata"]["ownerReferences"] = kept
+        doc["metadata"]["ownerReferences"] = list(kept.values())
         when = " after mutating admission happens" if call.verb == "patch" else ""
         call.warnings.append(_REPEATED_OWNERS.format(when=when, uids=", ".join(repeated)))
 

@@ -8,23 +8,44 @@ names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Literal
 
+from tonnage.documents import api_errors
 from tonnage.documents.pod_resources import Amounts, aggregate, amounts_of, is_pod_level_resource
 from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import MAX_ERRORS_TOLD
+from tonnage.objects.resources import BY_PLURAL
 from tonnage.quantity import Quantity
+
+MAX_DEFAULTED_AMOUNTS = 20_000
+"""How many amounts the defaults of one LimitRange may write into one pod: a thousand containers with ten each, twice.
+
+Containers times defaults: without a bound two objects of 1 MB make one of gigabytes."""
+_PODS = BY_PLURAL["", "pods"]
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 
 
 def give_defaults(pod: Doc, limit_range: Doc) -> None:
-    """Write the defaults of a LimitRange into containers, in place, and note in an annotation which."""
+    """Write the defaults of a LimitRange into containers, in place, and note in an annotation which.
+
+    Raises Forbidden when that would be more than `MAX_DEFAULTED_AMOUNTS`.
+    """
     limits: dict[str, str] = {}
     requests: dict[str, str] = {}
     for item in limit_range.get("spec", {}).get("limits", ()):
         if item["type"] == "Container":
             limits |= item.get("default", {})
             requests |= item.get("defaultRequest", {})
+    containers = sum(len(pod["spec"].get(field, ())) for field in ("containers", "initContainers"))
+    amounts = containers * (len(limits) + len(requests))
+    if amounts > MAX_DEFAULTED_AMOUNTS:
+        told = (
+            f"the defaults of LimitRange {limit_range['metadata'].get('name', '')} for its {containers} containers are "
+            f"{amounts} amounts, of at most {MAX_DEFAULTED_AMOUNTS}: give the LimitRange fewer defaults"
+        )
+        raise api_errors.forbidden(_PODS, pod["metadata"].get("name", ""), told)
     notes: list[str] = []
     for field, kind in (("containers", "container"), ("initContainers", "init container")):
         for container in pod["spec"].get(field, ()):
@@ -41,7 +62,8 @@ def give_defaults(pod: Doc, limit_range: Doc) -> None:
 
 def broken_limits(kind: str, doc: Doc, limit_range: Doc) -> str:
     """Why an object (a Pod, a PersistentVolumeClaim) does not keep to a LimitRange, in upstream's words; else empty."""
-    problems = list(dict.fromkeys(_problems(kind, doc, limit_range)))
+    # Each container may break each limit: no more are looked for than anybody reads.
+    problems = list(dict.fromkeys(islice(_problems(kind, doc, limit_range), MAX_ERRORS_TOLD)))
     return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]" if problems else ""
 
 

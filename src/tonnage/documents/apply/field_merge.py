@@ -12,6 +12,7 @@ or a repeated list item is noticed; the words are upstream's. Nulls are legal an
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from tonnage.documents import go_text
@@ -20,6 +21,7 @@ from tonnage.documents.apply.field_shapes import LEAF, Entries, ListShape, Shape
 from tonnage.documents.apply.field_walk import list_shape, shape_of
 from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, Type
 from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import MAX_ERRORS_TOLD, MAX_TOLD_BYTES
 
 
 def merge(struct: Struct, live: Doc, config: Doc) -> Doc:
@@ -101,11 +103,44 @@ _SCALARS = {
 
 def misfit(struct: Struct, config: Doc) -> str:
     """What is wrong with an applied configuration, in upstream's words; empty when it fits."""
-    found = [f"{path}: {text}" if path else text for path, text in _misfits(struct, config, "")]
+    found: list[str] = []
+    told_bytes = 0
+    for where, text in _misfits(struct, config, _ROOT):
+        if len(found) >= MAX_ERRORS_TOLD or told_bytes > MAX_TOLD_BYTES:
+            found.append("and more")
+            break
+        path = where.text()
+        found.append(f"{path}: {text}" if path else text)
+        told_bytes += len(found[-1])
     return found[0] if len(found) == 1 else "\n  ".join(["errors:", *found]) if found else ""
 
 
-def _misfits(kind: Type, value: Any, path: str) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in a document: text is made only when something is wrong there, for names may be long and are many."""
+
+    above: _Place | None
+    step: str
+
+    def field(self, name: str) -> _Place:
+        return _Place(self, f"f:{name}")
+
+    def item(self, step: str) -> _Place:
+        return _Place(self, step)
+
+    def text(self) -> str:
+        steps: list[str] = []
+        place: _Place | None = self
+        while place is not None and place.step:
+            steps.append(place.step)
+            place = place.above
+        return path_text(tuple(reversed(steps)))
+
+
+_ROOT = _Place(None, "")
+
+
+def _misfits(kind: Type, value: Any, path: _Place) -> Iterator[tuple[_Place, str]]:
     if value is None:
         return
     if isinstance(kind, Scalar):
@@ -120,15 +155,15 @@ def _misfits(kind: Type, value: Any, path: str) -> Iterator[tuple[str, str]]:
     else:
         for name, item in value.items():
             if isinstance(kind, MapOf):
-                yield from _misfits(kind.item, item, f"{path}.{name}")
+                yield from _misfits(kind.item, item, path.field(name))
             elif name in kind.fields:
-                yield from _misfits(kind.fields[name].type, item, f"{path}.{name}")
+                yield from _misfits(kind.fields[name].type, item, path.field(name))
             else:
-                yield f"{path}.{name}", "field not declared in schema"
+                yield path.field(name), "field not declared in schema"
                 return
 
 
-def _item_misfits(kind: ListOf, items: list[Any], path: str) -> Iterator[tuple[str, str]]:
+def _item_misfits(kind: ListOf, items: list[Any], path: _Place) -> Iterator[tuple[_Place, str]]:
     shape = list_shape(kind)
     seen: set[str] = set()
     for position, item in enumerate(items):
@@ -142,7 +177,7 @@ def _item_misfits(kind: ListOf, items: list[Any], path: str) -> Iterator[tuple[s
             if step in seen:
                 yield path, f"duplicate entries for key {path_text((step,))}"
             seen.add(step)
-        yield from _misfits(kind.item, item, path + path_text((step,)))
+        yield from _misfits(kind.item, item, path.item(step))
 
 
 def _named(shape: ListShape, item: Any) -> str:
@@ -163,7 +198,7 @@ def _named(shape: ListShape, item: Any) -> str:
     return shape.step(item)
 
 
-def _scalar_misfits(kind: Scalar, value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _scalar_misfits(kind: Scalar, value: Any, path: _Place) -> Iterator[tuple[_Place, str]]:
     if kind.name in ("any", "FieldsV1"):
         return
     wanted = _SCALARS.get(kind.name)

@@ -15,7 +15,7 @@ sets is the business of `field_walk`; who owns them that of `managed_fields`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -59,6 +59,13 @@ class FieldSet:
     @property
     def is_empty(self) -> bool:
         return not self.tree
+
+    @classmethod
+    def union_of(cls, sets: Iterable[FieldSet]) -> FieldSet:
+        """The paths in any of them: work in proportion to all of them, where one `union` after another copies the sum
+        again for each."""
+        trees = [each.tree for each in sets if each.tree]
+        return cls(_union_of(trees)) if trees else cls()
 
     def union(self, other: FieldSet) -> FieldSet:
         """The paths in either."""
@@ -122,11 +129,25 @@ def _union(left: Tree, right: Tree) -> Tree:
     return both
 
 
+def _union_of(trees: list[Tree]) -> Tree:
+    if len(trees) == 1:
+        return trees[0]
+    nodes: dict[str, list[Tree]] = {}
+    for tree in trees:
+        for step, below in tree.items():
+            nodes.setdefault(step, []).append(below)
+    if not nodes:
+        return {}
+    both = {step: _union_of(below) for step, below in nodes.items()}
+    return both if "." in both or all(trees) else {".": {}, **both}
+
+
 def _difference_below(left: Tree, right: Tree) -> Tree:
     rest = left
-    for step, below in right.items():
-        if step != "." and step in left:
-            kept = _difference(left[step], below)
+    # The shorter side is walked: a change of many fields meets many owners of few.
+    for step in right if len(right) <= len(left) else list(left):
+        if step != "." and step in left and step in right:
+            kept = _difference(left[step], right[step])
             if kept is left[step]:
                 continue
             if rest is left:
@@ -164,8 +185,9 @@ def _without_below(left: Tree, right: Tree) -> Tree:
 
 def _intersection_below(left: Tree, right: Tree) -> Tree:
     both: Tree = {}
-    for step, below in left.items():
-        if step in right and step != ".":
+    for step in left if len(left) <= len(right) else right:
+        if step != "." and step in left and step in right:
+            below = left[step]
             shared = _intersection_below(below, right[step])
             if _is_member(below) and _is_member(right[step]):
                 both[step] = {".": {}, **shared} if shared else {}

@@ -180,9 +180,10 @@ def fold_old_updates(managed: Managed) -> None:
     if excess <= 0:
         return
     first_of: dict[str, Owner] = {}
+    folded: dict[Owner, list[FieldSet]] = {}
     for owner in sorted(updates, key=lambda owner: (managed[owner].time, owner)):
         if excess <= 0:
-            return
+            break
         if owner.version not in first_of:
             first_of[owner.version] = owner
             continue
@@ -192,8 +193,12 @@ def fold_old_updates(managed: Managed) -> None:
         if bucket not in managed:
             managed[bucket] = managed.pop(first_of[owner.version])
         younger = managed.pop(owner)
-        managed[bucket] = Owned(younger.fields.union(managed[bucket].fields), owner.version, younger.time)
+        folded.setdefault(bucket, []).append(younger.fields)
+        managed[bucket] = Owned(managed[bucket].fields, owner.version, younger.time)
         excess -= 1
+    for bucket, sets in folded.items():
+        owned = managed[bucket]
+        managed[bucket] = Owned(FieldSet.union_of((owned.fields, *sets)), owned.api_version, owned.time)
 
 
 # -- entries on the wire -----------------------------------------------------------------------------------------------

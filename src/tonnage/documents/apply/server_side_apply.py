@@ -35,6 +35,7 @@ from tonnage.documents.patches.json_patch import PatchFailed
 from tonnage.documents.schema import Struct
 from tonnage.errors import BadRequest, Cause, Conflict
 from tonnage.objects.document import Doc, copy, dig
+from tonnage.objects.field_errors import MAX_ERRORS_TOLD, MAX_TOLD_BYTES
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 """Who owns what an untracked object held when it was first applied to."""
@@ -140,11 +141,7 @@ def _without_entries(doc: Doc) -> Doc:
 
 
 def _all_owned(managed: Managed, api_version: str) -> FieldSet:
-    owned = NOTHING
-    for entry in managed.values():
-        if entry.api_version == api_version:
-            owned = owned.union(entry.fields)
-    return owned
+    return FieldSet.union_of(entry.fields for entry in managed.values() if entry.api_version == api_version)
 
 
 def _prune(struct: Struct, merged: Doc, owned: FieldSet, last: FieldSet) -> Doc:
@@ -175,17 +172,27 @@ def _conflicts(managed: Managed, changed: FieldSet, applying: Owner, api_version
 
 
 def _conflict_error(conflicts: list[tuple[Owner, Path]]) -> Conflict:
-    causes = tuple(
-        Cause("FieldManagerConflict", f"conflict with {_owner_text(owner)}", path_text(path))
-        for owner, path in conflicts
-    )
-    if len(causes) == 1:
-        return Conflict(f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}", causes=causes)
+    """The first conflicts in words, and how many more there are: a path may be long, and is told for each field."""
+    causes: list[Cause] = []
+    told_bytes = 0
+    for owner, path in conflicts[:MAX_ERRORS_TOLD]:
+        cause = Cause("FieldManagerConflict", f"conflict with {_owner_text(owner)}", path_text(path))
+        told_bytes += len(cause.message) + len(cause.field)
+        if causes and told_bytes > MAX_TOLD_BYTES:
+            break
+        causes.append(cause)
+    if len(conflicts) == 1:
+        return Conflict(f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}", causes=tuple(causes))
     lines: list[str] = []
-    for owner in dict.fromkeys(owner for owner, _ in conflicts):
-        lines.append(f"conflicts with {_owner_text(owner)}:")
-        lines += [f"- {path_text(path)}" for other, path in conflicts if other == owner]
-    return Conflict(f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines), causes=causes)
+    last: Owner | None = None
+    for (owner, _), cause in zip(conflicts, causes, strict=False):  # they come owner by owner
+        if owner != last:
+            lines.append(f"conflicts with {_owner_text(owner)}:")
+        lines.append(f"- {cause.field}")
+        last = owner
+    if len(causes) < len(conflicts):
+        lines.append(f"and {len(conflicts) - len(causes)} more")
+    return Conflict(f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines), causes=tuple(causes))
 
 
 def _owner_text(owner: Owner) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from tonnage.documents.go_text import plain, type_name
 from tonnage.documents.patches.json_patch import PatchFailed
 from tonnage.errors import Invalid
@@ -52,39 +54,67 @@ def _names_same(left: Any, right: Any, key: str) -> bool:
 
 def arranged(merged: list[Any], order: list[Any], server_order: list[Any], key: str) -> list[Any]:
     """What `order` names in its order, the rest in the server's, and of the two heads the one the server had first."""
-    named: list[tuple[int, Any]] = []
+    ordered, served = NamedItems(order, key), NamedItems(server_order, key)
+    named: list[tuple[int, int, Any]] = []
     others: list[tuple[int, Any]] = []
     for item in merged:
         name = key_of(item, key) if key else item
-        position = find(order, name, key)
+        position = ordered.find(name)
         if position is None:
-            others.append((_rank(server_order, name, key), item))
+            others.append((served.rank(name), item))
         else:
-            named.append((position, item))
-    named.sort(key=lambda pair: pair[0])
-    others.sort(key=lambda pair: pair[0])
+            named.append((position, served.rank(name), item))
+    named.sort(key=lambda each: each[0])
+    others.sort(key=lambda each: each[0])
     result: list[Any] = []
-    for _, item in named:
-        here = _rank(server_order, key_of(item, key) if key else item, key)
-        while others and 0 <= others[0][0] < here:
-            result.append(others.pop(0)[1])
+    taken = 0
+    for _, here, item in named:
+        while taken < len(others) and 0 <= others[taken][0] < here:
+            result.append(others[taken][1])
+            taken += 1
         result.append(item)
-    return result + [item for _, item in others]
+    return result + [item for _, item in others[taken:]]
 
 
-def find(items: list[Any], name: Any, key: str) -> int | None:
-    """The position of the first item of that name."""
-    for position, item in enumerate(items):
-        if key and not isinstance(item, dict):
-            raise PatchFailed(f"value for key {position} is not a map")
-        if is_same(item.get(key) if key else item, name):
-            return position
-    return None
+class NamedItems:
+    """Where the items of a list stand, by name: a lookup costs the same however long the list is.
+
+    A list may have ten thousand items, each looked up among all others; walking it each time takes minutes.
+    """
+
+    __slots__ = ("_first_that_is_no_map", "_key", "_positions")
+
+    def __init__(self, items: list[Any], key: str) -> None:
+        self._key = key
+        self._positions: dict[Any, int] = {}
+        self._first_that_is_no_map: int | None = None
+        for position, item in enumerate(items):
+            if key and not isinstance(item, dict):
+                self._first_that_is_no_map = position
+                return
+            self.add(position, item)
+
+    def add(self, position: int, item: Any) -> None:
+        self._positions.setdefault(identity(item.get(self._key) if self._key else item), position)
+
+    def find(self, name: Any) -> int | None:
+        """The position of the first item of that name. Raises PatchFailed when an item on the way there is no map."""
+        position = self._positions.get(identity(name))
+        if position is None and self._first_that_is_no_map is not None:
+            raise PatchFailed(f"value for key {self._first_that_is_no_map} is not a map")
+        return position
+
+    def rank(self, name: Any) -> int:
+        found = self.find(name)
+        return -1 if found is None else found
 
 
-def _rank(items: list[Any], name: Any, key: str) -> int:
-    found = find(items, name, key)
-    return -1 if found is None else found
+def identity(value: Any) -> Any:
+    """Something hashable that is equal for values of which `is_same` is true, and for no others."""
+    return (list, _SORTED.encode(value)) if isinstance(value, (dict, list)) else (type(value), value)
+
+
+_SORTED = msgspec.json.Encoder(order="sorted")
 
 
 def key_of(item: Doc, key: str) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tonnage.documents.go_text import plain, type_name
 from tonnage.documents.patches.json_patch import PatchFailed
-from tonnage.documents.patches.merge_lists import arranged, check_items, check_order, find, is_same, key_of
+from tonnage.documents.patches.merge_lists import NamedItems, arranged, check_items, check_order, identity, key_of
 from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, Type
 from tonnage.errors import BadRequest
 from tonnage.objects.document import Doc, copy
@@ -84,13 +84,14 @@ def _retain_keys(original: Doc, patch: Doc) -> None:
     if _RETAIN_KEYS not in patch:
         return
     retained = patch.pop(_RETAIN_KEYS)
+    names = {name for name in retained if isinstance(name, str)} if isinstance(retained, list) else set()
     if not isinstance(retained, list) or any(
-        name not in retained
+        name not in names
         for name, value in patch.items()
         if value is not None and not name.startswith((_ORDER, _DELETE_FROM))
     ):
         raise BadRequest("invalid patch format of retainKeys")
-    for name in [name for name in original if name not in retained]:
+    for name in [name for name in original if name not in names]:
         del original[name]
 
 
@@ -142,16 +143,20 @@ def _merge_list(kind: ListOf, original: list[Any], patch: list[Any]) -> list[Any
         merged = _merge_items(kind, list(original), patch)
     else:
         order = list(original)
-        merged = original + [item for item in patch if item not in original]
-        merged = [item for index, item in enumerate(merged) if item not in merged[:index]]
+        first: dict[Any, Any] = {}
+        for item in (*original, *patch):
+            first.setdefault(identity(item), item)
+        merged = list(first.values())
     return arranged(merged, patch, order, key)
 
 
 def _merge_items(kind: ListOf, merged: list[Doc], patch: list[Doc]) -> list[Doc]:
     key = kind.merge_key
+    positions = NamedItems(merged, key)
     for item in patch:
-        position = find(merged, key_of(item, key), key)
+        position = positions.find(key_of(item, key))
         if position is None:
+            positions.add(len(merged), item)
             merged.append(item)
         else:
             merged[position] = _merge_map(kind.item, merged[position], item)
@@ -162,20 +167,23 @@ def _obey_directives(original: list[Doc], patch: list[Doc], key: str) -> tuple[l
     """Carry out `$patch` on items: the original without what is deleted, and the patch without the directives."""
     plain_items = [item for item in patch if _DIRECTIVE not in item]
     replaces = False
+    unwanted = set()
     for item in patch:
         directive = item.get(_DIRECTIVE)
         if _DIRECTIVE not in item:
             continue
         if directive == "delete":
-            unwanted = key_of(item, key)
-            original = [one for one in original if not is_same(one.get(key), unwanted)]
+            unwanted.add(identity(key_of(item, key)))
         elif directive == "replace":
             replaces = True
         elif directive == "merge":
             raise PatchFailed("merging lists cannot yet be specified in the patch")
         else:
             raise _unknown_directive(directive, item)
-    return (plain_items, []) if replaces else (original, plain_items)
+    if replaces:
+        return plain_items, []
+    kept = [item for item in original if identity(item.get(key)) not in unwanted] if unwanted else original
+    return kept, plain_items
 
 
 def _delete_from(original: Doc, name: str, unwanted: Any) -> None:
@@ -183,7 +191,8 @@ def _delete_from(original: Doc, name: str, unwanted: Any) -> None:
     current = original.get(name)
     if isinstance(current, list) and isinstance(unwanted, list) and (current or unwanted):
         check_items(current, unwanted)
-        original[name] = [item for item in current if isinstance(item, dict) or item not in unwanted]
+        gone = {identity(item) for item in unwanted}
+        original[name] = [item for item in current if isinstance(item, dict) or identity(item) not in gone]
 
 
 def _merge_ordered(kind: Type, original: Doc, patch: Doc, directive: str) -> None:

@@ -32,7 +32,9 @@ class NodeStrategy(Strategy):
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = validate_node(new)
-        return errors + [error for error in validate_node_update(new, old) if error not in errors]
+        told = {(error.reason, error.field, error.detail) for error in errors}
+        again = validate_node_update(new, old)
+        return errors + [error for error in again if (error.reason, error.field, error.detail) not in told]
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
         super().prepare_status(new, old)

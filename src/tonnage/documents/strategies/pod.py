@@ -8,6 +8,7 @@ spec hardly changes. What depends on other objects, its priority and the labels 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -153,11 +154,11 @@ def _keep_observed(status: Doc, was: Doc) -> None:
     """An observedGeneration that a client leaves out keeps its value, in the status and condition by condition."""
     if not status.get("observedGeneration") and "observedGeneration" in was:
         status["observedGeneration"] = was["observedGeneration"]
-    before: dict[str, list[int]] = {}
+    before: dict[str, deque[int]] = {}
     for condition in was.get("conditions", ()):
-        before.setdefault(condition.get("type", ""), []).append(condition.get("observedGeneration", 0))
+        before.setdefault(condition.get("type", ""), deque()).append(condition.get("observedGeneration", 0))
     for condition in status.get("conditions", ()):
-        remembered = before.get(condition.get("type", ""), [])
-        generation = remembered.pop(0) if remembered else 0
+        remembered = before.get(condition.get("type", ""))
+        generation = remembered.popleft() if remembered else 0
         if not condition.get("observedGeneration") and generation:
             condition["observedGeneration"] = generation

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence, Set
 
 from tonnage.objects.field_errors import Errors, invalid
 
@@ -18,7 +18,7 @@ _NOT_A_RANGE = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def validate_ip(value: str, path: str, kept: Collection[str] = ()) -> Errors:
+def validate_ip(value: str, path: str, kept: Set[str] = frozenset()) -> Errors:
     """What is wrong with an address; those in `kept`, the old object's, are not judged again."""
     if value in kept:
         return []
@@ -32,7 +32,7 @@ def validate_ip(value: str, path: str, kept: Collection[str] = ()) -> Errors:
     return []
 
 
-def validate_cidr(value: str, path: str, kept: Collection[str] = ()) -> Errors:
+def validate_cidr(value: str, path: str, kept: Set[str] = frozenset()) -> Errors:
     """What is wrong with a range such as 10.0.0.0/8."""
     if value in kept:
         return []

@@ -14,7 +14,16 @@ from typing import Any
 
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same
-from tonnage.objects.field_errors import Errors, FieldError, forbidden, go_value, invalid, required, too_long
+from tonnage.objects.field_errors import (
+    MAX_ERRORS_TOLD,
+    Errors,
+    FieldError,
+    forbidden,
+    go_value,
+    invalid,
+    required,
+    too_long,
+)
 from tonnage.objects.field_rules import NEGATIVE, validate_label_name
 from tonnage.objects.names import NameRule
 
@@ -119,6 +128,7 @@ def _validate_owners(owners: list[Doc]) -> Errors:
     path = "metadata.ownerReferences"
     errors: Errors = []
     controller = ""
+    shown: list[Doc] = []  # all owners, in every error about controllers: made once
     for owner in owners:
         api_version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
         if not api_version.rpartition("/")[2] or api_version.count("/") > 1:
@@ -136,7 +146,8 @@ def _validate_owners(owners: list[Doc]) -> Errors:
                     "Only one reference can have Controller set to true. "
                     f'Found "true" in references for {controller} and {current}'
                 )
-                errors.append(invalid(path, [_in_struct_order(each) for each in owners], told))
+                shown = shown or [_in_struct_order(each) for each in owners]
+                errors.append(invalid(path, shown, told))
             else:
                 controller = current
     return errors
@@ -182,8 +193,11 @@ def validate_field_manager(manager: str, path: str) -> Errors:
     errors: list[FieldError] = []
     if len(manager.encode()) > _MANAGER_MAX_BYTES:
         errors.append(too_long(path, _MANAGER_MAX_BYTES))
-    for idx, char in enumerate(manager):
+    at = 0
+    for char in manager:
         if not char.isprintable():
-            at = len(manager[:idx].encode())
             errors.append(invalid(path, manager, f"invalid character U+{ord(char):04X} (at position {at})"))
+            if len(errors) > MAX_ERRORS_TOLD:
+                break
+        at += len(char.encode(errors="surrogatepass"))
     return errors

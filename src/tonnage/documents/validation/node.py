@@ -16,7 +16,7 @@ from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.resources import NOT_POSITIVE, validate_resource_quantity
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.field_errors import Errors, FieldError, duplicate, forbidden, invalid, required
+from tonnage.objects.field_errors import Errors, FieldError, duplicate, forbidden, go_value, invalid, required
 from tonnage.objects.field_rules import unsupported, validate_label_name
 
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -40,9 +40,12 @@ def validate_node_update(new: Doc, old: Doc) -> Errors:
     errors = _validate_amounts(new)
     errors += _validate_declared_features(dig(new, "status", "declaredFeatures") or [])
     addresses = [internal("NodeAddress", address) for address in dig(new, "status", "addresses") or []]
+    seen: set[str] = set()
     for idx, address in enumerate(addresses):
-        if address in addresses[:idx]:
+        spelled = go_value(address)
+        if spelled in seen:
             errors.append(duplicate(f"status.addresses[{idx}]", address))
+        seen.add(spelled)
     spec, before = new.get("spec", {}), old.get("spec", {})
     if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:
         told = 'node updates may not change podCIDR except from "" to valid'

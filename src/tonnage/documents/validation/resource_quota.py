@@ -15,7 +15,7 @@ from tonnage.documents.quota.scopes import (
 )
 from tonnage.documents.validation.resources import is_huge_pages, validate_resource_name, validate_resource_quantity
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, invalid, required
+from tonnage.objects.field_errors import MAX_ERRORS_TOLD, Errors, invalid, required
 
 _COMPUTE = {f"{side}{name}" for side in ("", "requests.", "limits.") for name in ("cpu", "memory")}
 _STANDARD = (
@@ -69,11 +69,11 @@ def _validate_amounts(amounts: dict[str, str], path: str) -> Errors:
 
 def _validate_scopes(scopes: list[str], hard: Iterable[str]) -> Errors:
     errors: Errors = []
+    unfit = _UnfitResources(hard)
     for scope in scopes:
         if scope not in SCOPES:
             errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
-        unfit = [name for name in sorted(hard) if _is_standard(name) and not _applies(scope, name)]
-        errors += [invalid("spec.scopes", scopes, "unsupported scope applied to resource") for _ in unfit]
+        errors += [invalid("spec.scopes", scopes, "unsupported scope applied to resource")] * unfit.count(scope)
     if any(pair <= set(scopes) for pair in _CONFLICTING):
         errors.append(invalid("spec.scopes", scopes, "conflicting scopes"))
     return errors
@@ -82,13 +82,13 @@ def _validate_scopes(scopes: list[str], hard: Iterable[str]) -> Errors:
 def _validate_selector(selector: Doc, hard: Iterable[str]) -> Errors:
     errors: Errors = []
     at, seen = "spec.scopeSelector.matchExpressions", set()
+    unfit = _UnfitResources(hard)
     for requirement in selector.get("matchExpressions", ()):
         scope, operator = requirement.get("scopeName", ""), requirement.get("operator", "")
         values = requirement.get("values", [])
         if scope not in SCOPES:
             errors.append(invalid(f"{at}.scopeName", scope, "unsupported scope"))
-        unfit = [name for name in sorted(hard) if _is_standard(name) and not _applies(scope, name)]
-        errors += [invalid(at, selector, "unsupported scope applied to resource") for _ in unfit]
+        errors += [invalid(at, selector, "unsupported scope applied to resource")] * unfit.count(scope)
         if scope in SCOPES and scope not in _WITH_VALUES and operator != "Exists":
             errors.append(invalid(f"{at}.operator", operator, _MUST_EXIST))
         if operator in ("In", "NotIn"):
@@ -105,6 +105,25 @@ def _validate_selector(selector: Doc, hard: Iterable[str]) -> Errors:
     if any(pair <= seen for pair in _CONFLICTING):
         errors.append(invalid("spec.scopeSelector", selector, "conflicting scopes"))
     return errors
+
+
+class _UnfitResources:
+    """How many of a quota's resources a scope means nothing for: counted once a scope, and only as many as are told."""
+
+    def __init__(self, hard: Iterable[str]) -> None:
+        self._names = [name for name in hard if _is_standard(name)]
+        self._counts: dict[str, int] = {}
+        self._left = MAX_ERRORS_TOLD + 1
+
+    def count(self, scope: str) -> int:
+        """How many errors to add for this scope."""
+        if scope not in SCOPES:
+            return 0
+        if scope not in self._counts:
+            self._counts[scope] = sum(not _applies(scope, name) for name in self._names)
+        told = min(self._counts[scope], self._left)
+        self._left -= told
+        return told
 
 
 def _is_standard(name: str) -> bool:

@@ -7,6 +7,7 @@ text that does not was refused when the document was read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Set
 
 from tonnage.objects import names
@@ -189,6 +190,8 @@ def _validate_claims(claims: list[Doc], path: str, claim_names: Set[str]) -> Err
     """Mirrors validateResourceClaimNames: a claim as a whole, or each of its requests, at most once."""
     errors: Errors = []
     seen: set[str] = set()
+    requests_of: Counter[str] = Counter()  # how many different requests of a claim were named so far
+    choices = f": {', '.join(sorted(claim_names))}" if claim_names else " which is empty"
     for idx, claim in enumerate(claims):
         at, name, request = f"{path}[{idx}]", claim.get("name", ""), claim.get("request", "")
         if not name:
@@ -203,10 +206,11 @@ def _validate_claims(claims: list[Doc], path: str, claim_names: Set[str]) -> Err
             if key in seen:
                 errors.append(duplicate(at, key))
             elif not request:
-                errors += [duplicate(at, name) for other in seen if other.partition("/")[0] == name]
+                errors += [duplicate(at, name)] * requests_of[name]
+            if request and key not in seen:
+                requests_of[name] += 1
             seen.add(key)
         if name not in claim_names:
-            told = "must be one of the names in pod.spec.resourceClaims"
-            told += f": {', '.join(sorted(claim_names))}" if claim_names else " which is empty"
+            told = f"must be one of the names in pod.spec.resourceClaims{choices}"
             errors.append(FieldError(not_found(at, name).reason, at, name, told))
     return errors

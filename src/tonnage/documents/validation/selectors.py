@@ -111,9 +111,11 @@ def validate_topology_selector_term(term: Doc, path: str) -> Errors:
         key, values = requirement.get("key", ""), requirement.get("values", [])
         if not values:
             errors.append(required(f"{at}.values"))
+        known: set[str] = set()
         for at_value, value in enumerate(values):
-            if value in values[:at_value]:
+            if value in known:
                 errors.append(duplicate(f"{at}.values[{at_value}]", value))
+            known.add(value)
         errors += validate_label_name(key, f"{at}.key")
         if key in seen:
             errors.append(duplicate(f"{at}.key", key))

@@ -37,8 +37,9 @@ def validate_service(doc: Doc, old: Doc | None = None) -> Errors:
     errors += choice(spec["sessionAffinity"], ("ClientIP", "None"), "spec.sessionAffinity")
     errors += _validate_affinity_timeout(spec)
     errors += _validate_addresses(spec, was)
+    kept = set(was.get("externalIPs", ()))
     for idx, address in enumerate(spec.get("externalIPs", ())):
-        errors += _validate_external_ip(address, f"spec.externalIPs[{idx}]", was.get("externalIPs", []))
+        errors += _validate_external_ip(address, f"spec.externalIPs[{idx}]", kept)
     errors += choice(spec["type"], _TYPES, "spec.type")
     errors += _validate_port_clashes(spec)
     errors += _validate_balancer_fields(spec, was)
@@ -52,7 +53,7 @@ def validate_service_status(doc: Doc, old: Doc) -> Errors:
     if ingresses and doc["spec"]["type"] != "LoadBalancer":
         return [forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
     before = old.get("status", {}).get("loadBalancer", {}).get("ingress", [])
-    kept = [item["ip"] for item in before if item.get("ip")]
+    kept = {item["ip"] for item in before if item.get("ip")}
     errors: Errors = []
     for idx, ingress in enumerate(ingresses):
         at, address, mode, host = (
@@ -180,20 +181,23 @@ def _validate_addresses(spec: Doc, was: Doc) -> Errors:
         )
     elif not single and several:
         errors.append(invalid("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified"))
+    seen: set[str] = set()
     for idx, family in enumerate(families):
         if family not in ("IPv4", "IPv6"):
             errors.append(unsupported(f"spec.ipFamilies[{idx}]", family, ("IPv4", "IPv6")))
-        if family in families[:idx]:
+        if family in seen:
             errors.append(duplicate(f"spec.ipFamilies[{idx}]", family))
+        seen.add(family)
     policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
     errors += optional_choice(spec.get("ipFamilyPolicy"), policies, "spec.ipFamilyPolicy")
 
     wrong: Errors = []
     if several[:1] == ["None"] and len(several) > 1:
         wrong.append(invalid("spec.clusterIPs", several, "'None' must be the first and only value"))
+    kept = set(was.get("clusterIPs", ()))
     for idx, address in enumerate(several):
         if idx > 0 or address != "None":
-            wrong += validate_ip(address, f"spec.clusterIPs[{idx}]", was.get("clusterIPs", []))
+            wrong += validate_ip(address, f"spec.clusterIPs[{idx}]", kept)
     errors += wrong
     if len(several) > 2:
         errors.append(invalid("spec.clusterIPs", several, "may only hold up to 2 values"))
@@ -221,7 +225,7 @@ def _validate_kept(spec: Doc, was: Doc) -> Errors:
     return []
 
 
-def _validate_external_ip(address: str, path: str, kept: list[str]) -> Errors:
+def _validate_external_ip(address: str, path: str, kept: set[str]) -> Errors:
     if errors := validate_ip(address, path, kept):
         return errors
     parsed = parse(address)
@@ -245,8 +249,8 @@ def _validate_balancer_fields(spec: Doc, was: Doc) -> Errors:
     ranges = spec.get("loadBalancerSourceRanges", [])
     if ranges and not is_balancer:
         errors.append(forbidden("spec.LoadBalancerSourceRanges", _ONLY_BALANCERS))
+    kept = {item.strip() for item in was.get("loadBalancerSourceRanges", ())}
     for idx, text in enumerate(ranges):
-        kept = [item.strip() for item in was.get("loadBalancerSourceRanges", ())]
         errors += validate_cidr(text.strip(), f"spec.LoadBalancerSourceRanges[{idx}]", kept)
     if "allocateLoadBalancerNodePorts" in spec and not is_balancer:
         errors.append(forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCERS))

@@ -74,15 +74,16 @@ def _validate_parameters(parameters: dict[str, str]) -> Errors:
 def _validate_allowed_topologies(terms: list[Doc]) -> Errors:
     """Each term legal, and no two that ask for the same, whatever the order of keys and values."""
     errors: Errors = []
-    seen: list[dict[str, set[str]]] = []
+    seen: set[frozenset[tuple[str, frozenset[str]]]] = set()
     for idx, term in enumerate(terms):
         path = f"allowedTopologies[{idx}]"
         errors += validate_topology_selector_term(term, path)
-        asked = {each.get("key", ""): set(each.get("values", [])) for each in term.get("matchLabelExpressions", [])}
+        by_key = {each.get("key", ""): each.get("values", []) for each in term.get("matchLabelExpressions", [])}
+        asked = frozenset((key, frozenset(values)) for key, values in by_key.items())
         # Upstream compares with a list that starts out with empty terms, so an empty one is always a duplicate.
         if not asked or asked in seen:
             errors.append(duplicate(f"{path}.matchLabelExpressions", ""))
-        seen.append(asked)
+        seen.add(asked)
     return errors
 
 
@@ -164,10 +165,11 @@ def validate_csi_node(doc: Doc) -> Errors:
 def validate_csi_node_update(new: Doc, old: Doc, *, allocatable_is_mutable: bool) -> Errors:
     """Drivers may come and go; an entry that stays may not change, its attach limit excepted where that is mutable."""
     errors = validate_csi_node(new)
+    by_name: dict[str, list[Doc]] = {}
+    for driver in dig(new, "spec", "drivers") or []:
+        by_name.setdefault(driver.get("name", ""), []).append(driver)
     for before in dig(old, "spec", "drivers") or []:
-        for driver in dig(new, "spec", "drivers") or []:
-            if driver.get("name") != before.get("name"):
-                continue
+        for driver in by_name.get(before.get("name", ""), ()):
             judged, stored = driver, before
             if allocatable_is_mutable:
                 judged, stored = ({**each, "allocatable": None} for each in (driver, before))
@@ -178,11 +180,13 @@ def validate_csi_node_update(new: Doc, old: Doc, *, allocatable_is_mutable: bool
 
 def _validate_topology_keys(keys: list[str], path: str) -> Errors:
     errors: Errors = []
-    for idx, key in enumerate(keys):
+    seen: set[str] = set()
+    for key in keys:
         if not key:
             errors.append(required(path))
-        if key in keys[:idx]:
+        if key in seen:
             errors.append(duplicate(path, key))
+        seen.add(key)
         errors += [invalid(path, key, sentence) for sentence in names.qualified_name(key)]
     return errors
 

@@ -17,6 +17,7 @@ def validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Er
     """Mirrors ValidateVolumeMounts, which leaves the index out of the paths of everything below a mount's path."""
     errors: Errors = []
     devices = {device.get("name", ""): device.get("devicePath", "") for device in container.get("volumeDevices", ())}
+    device_paths = set(devices.values())
     is_privileged = container.get("securityContext", {}).get("privileged", False)
     taken: set[str] = set()
     for idx, mount in enumerate(container.get("volumeMounts", ())):
@@ -33,7 +34,7 @@ def validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Er
         taken.add(target)
         if name in devices:
             errors.append(invalid(f"{at}.name", name, "must not already exist in volumeDevices"))
-        if target in devices.values():
+        if target in device_paths:
             errors.append(invalid(f"{at}.mountPath", target, "must not already exist as a path in volumeDevices"))
         for field in ("subPath", "subPathExpr"):
             if field == "subPathExpr" and mount.get("subPath") and mount.get("subPathExpr"):
@@ -65,6 +66,7 @@ def validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> E
     """Raw block volumes: only claims can be such. Mirrors ValidateVolumeDevices."""
     errors: Errors = []
     mounts = {mount.get("name", ""): mount.get("mountPath", "") for mount in container.get("volumeMounts", ())}
+    mount_paths = set(mounts.values())
     taken_names: set[str] = set()
     taken_paths: set[str] = set()
     for idx, device in enumerate(container.get("volumeDevices", ())):
@@ -89,7 +91,7 @@ def validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> E
             taken_paths.add(target)
         if name in mounts:
             errors.append(invalid(f"{at}.name", name, "must not already exist in volumeMounts"))
-        if target in mounts.values():
+        if target in mount_paths:
             errors.append(invalid(f"{at}.devicePath", target, "must not already exist as a path in volumeMounts"))
         taken_names.update((name,) if name else ())
     return errors

@@ -52,6 +52,7 @@ def validate_affinity(affinity: Doc, path: str, *, allow_invalid_values: bool = 
 def validate_topology_spread(constraints: list[Doc], path: str) -> Errors:
     """Spread constraints; a pair of key and action may occur once."""
     errors: Errors = []
+    last = {_pair(constraint): idx for idx, constraint in enumerate(constraints)}
     for idx, constraint in enumerate(constraints):
         at = f"{path}[{idx}]"
         key, action = constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", "")
@@ -60,8 +61,7 @@ def validate_topology_spread(constraints: list[Doc], path: str) -> Errors:
             errors.append(required(f"{at}.topologyKey", "can not be empty"))
         if action not in ("DoNotSchedule", "ScheduleAnyway"):
             errors.append(unsupported(f"{at}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway")))
-        rest = constraints[idx + 1 :]
-        if any((other.get("topologyKey", ""), other.get("whenUnsatisfiable", "")) == (key, action) for other in rest):
+        if last[key, action] > idx:
             errors.append(duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         domains = constraint.get("minDomains")
         if domains is not None:
@@ -74,6 +74,10 @@ def validate_topology_spread(constraints: list[Doc], path: str) -> Errors:
         errors += _validate_label_keys(constraint, at)
         errors += validate_label_selector(constraint.get("labelSelector"), f"{at}.labelSelector")
     return errors
+
+
+def _pair(constraint: Doc) -> tuple[str, str]:
+    return constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", "")
 
 
 def validate_tolerations(tolerations: list[Doc], path: str) -> Errors:
@@ -122,7 +126,7 @@ def validate_scheduling_gates(gates: list[Doc], path: str) -> Errors:
 
 def validate_only_added_tolerations(new: list[Doc], old: list[Doc], path: str) -> Errors:
     """Every old toleration is still there; only how long it lasts may have changed."""
-    kept = [_without_seconds(toleration) for toleration in new]
+    kept = {_without_seconds(toleration) for toleration in new}
     if all(_without_seconds(toleration) in kept for toleration in old):
         return []
     return [forbidden(path, "existing toleration can not be modified except its tolerationSeconds")]
@@ -176,8 +180,8 @@ def _only_adds(new: Doc, old: Doc) -> bool:
     return all(same(now[: len(was)], was) for now, was in lists)
 
 
-def _without_seconds(toleration: Doc) -> Doc:
-    return {field: value for field, value in toleration.items() if field != "tolerationSeconds"}
+def _without_seconds(toleration: Doc) -> frozenset[tuple[str, str]]:
+    return frozenset((field, value) for field, value in toleration.items() if field != "tolerationSeconds")
 
 
 def _validate_weight(preferred: Doc, path: str) -> Errors:
@@ -216,8 +220,9 @@ def _validate_label_keys(term: Doc, path: str) -> Errors:
         if key in positions:
             told = "exists in both matchLabelKeys and labelSelector"
             errors.append(invalid(f"{path}[{positions[key]}]", key, told))
+    avoided = set(mismatch)
     for idx, key in enumerate(match):
-        if key in mismatch:
+        if key in avoided:
             told = "exists in both matchLabelKeys and mismatchLabelKeys"
             errors.append(invalid(f"{path}.matchLabelKeys[{idx}]", key, told))
     return errors

@@ -181,12 +181,15 @@ def _validate_transitions(now: list[Doc], before: list[Doc], path: str, spec: Do
     restartable = {} if kind == "ephemeralContainers" else {item.get("name", ""): item for item in spec.get(kind, ())}
     if kind != "ephemeralContainers" and _all_may_restart(spec):
         return []
+    followers: dict[str, Doc] = {}
+    for status in now:
+        followers.setdefault(status.get("name", ""), status)
     for idx, status in enumerate(before):
         ended = status.get("state", {}).get("terminated")
         if ended is None:
             continue
         name = status.get("name", "")
-        follower = next((item for item in now if item.get("name", "") == name), None)
+        follower = followers.get(name)
         if follower is None or "terminated" in follower.get("state", {}):
             continue
         container = restartable.get(name)
@@ -231,7 +234,7 @@ def _validate_claim_statuses(statuses: list[Doc], spec: Doc) -> Errors:
 
 
 def _validate_addresses(now: list[Doc], before: list[Doc], path: str) -> Errors:
-    kept = [item.get("ip", "") for item in before]
+    kept = {item.get("ip", "") for item in before}
     values = [item.get("ip", "") for item in now]
     errors: Errors = []
     for idx, value in enumerate(values):

@@ -6,7 +6,9 @@ out are overlapping file paths within one volume, annotations that lost their me
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
 
 from tonnage.documents.validation.claims import claim_spec_warnings
 from tonnage.documents.validation.pods.pod_placement import PREFERRED, REQUIRED
@@ -15,6 +17,9 @@ from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import go_value
 from tonnage.quantity import Quantity
+
+MAX_WARNINGS = 100
+"""As many warnings about ports as anybody reads; of a thousand equal ports each clashes with each."""
 
 _NO_SELECTOR = "a null labelSelector results in matching no pod"
 _DEAD_SOURCES = {
@@ -124,21 +129,54 @@ def _container_warnings(container: Doc, path: str) -> list[str]:
 def _port_warnings(spec: Doc, path: str) -> list[str]:
     """The same port and protocol twice in a pod, across containers."""
     told: list[str] = []
-    known: dict[tuple[int, str], list[tuple[str, Doc]]] = {}
+    known: dict[tuple[int, str], _KnownPorts] = {}
     for container, at in _containers(spec, path):
         for idx, port in enumerate(container.get("ports", ())):
             where = f"{at}.ports[{idx}]"
-            others = known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])
-            for there, other in others:
-                ours, theirs = ((each.get("hostIP", ""), each.get("hostPort", 0)) for each in (port, other))
-                if ours == theirs:
-                    told.append(f"{where}: duplicate port definition with {there}")
-                elif not ours[1] or not theirs[1]:
-                    told.append(f"{where}: overlapping port definition with {there}")
-                elif ours[1] == theirs[1] and bool(ours[0]) != bool(theirs[0]):
-                    told.append(f"{where}: dangerously ambiguous port definition with {there}")
-            others.append((where, port))
+            others = known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), _KnownPorts())
+            told += islice(others.compare(where, port), MAX_WARNINGS - len(told))
+            if len(told) == MAX_WARNINGS:  # of ports that are all alike each is told of with each
+                return told
+            others.add(where, port)
     return told
+
+
+class _KnownPorts:
+    """Ports of one number and protocol, found by where they are on the host: only those that clash are looked at."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[int, str, str, int]] = []  # (position, where, host IP, host port)
+        self._without_host_port: list[tuple[int, str, str, int]] = []
+        self._by_host_port: dict[tuple[int, bool], list[tuple[int, str, str, int]]] = {}
+        self._by_address: dict[tuple[str, int], list[tuple[int, str, str, int]]] = {}
+
+    def add(self, where: str, port: Doc) -> None:
+        address, number = port.get("hostIP", ""), port.get("hostPort", 0)
+        entry = (len(self._all), where, address, number)
+        self._all.append(entry)
+        if number:
+            self._by_host_port.setdefault((number, bool(address)), []).append(entry)
+            self._by_address.setdefault((address, number), []).append(entry)
+        else:
+            self._without_host_port.append(entry)
+
+    def compare(self, where: str, port: Doc) -> Iterator[str]:
+        """What to tell about a port and those before it, in their order."""
+        address, number = port.get("hostIP", ""), port.get("hostPort", 0)
+        clashing: Iterable[tuple[int, str, str, int]] = self._all
+        if number:
+            clashing = merge(
+                self._without_host_port,
+                self._by_address.get((address, number), ()),
+                self._by_host_port.get((number, not address), ()),
+            )
+        for _, there, other_address, other_number in clashing:
+            if (address, number) == (other_address, other_number):
+                yield f"{where}: duplicate port definition with {there}"
+            elif not number or not other_number:
+                yield f"{where}: overlapping port definition with {there}"
+            else:
+                yield f"{where}: dangerously ambiguous port definition with {there}"
 
 
 def _containers(spec: Doc, path: str) -> Iterator[tuple[Doc, str]]:
