@@ -147,6 +147,17 @@ def test_ten_thousand_tolerations_of_a_pod_that_changes() -> None:
     assert seconds(lambda: CREATOR.strategy(PODS).validate_update(new, old)) < BOUND_S
 
 
+def test_a_pod_that_may_not_change_changes_in_ten_thousand_places() -> None:
+    """The refusal shows a diff, and a diff takes time by the square of its lines."""
+    old, new = (
+        admitted(PODS, pod_with("spec.containers.[].env", 10_000, changed=changed)) for changed in (False, True)
+    )
+    errors: list[field_errors.FieldError] = []
+    assert seconds(lambda: errors.extend(CREATOR.strategy(PODS).validate_update(new, old))) < BOUND_S
+    told = errors[-1].detail
+    assert "@@ -" in told and told.endswith(" more lines\n")
+
+
 def test_mounts_and_devices_that_are_looked_up_among_each_other() -> None:
     doc = pod_with("spec.containers.[].volumeMounts", 8_000)
     doc["spec"]["containers"][0]["volumeDevices"] = [{"name": f"d{i}", "devicePath": f"/d{i}"} for i in range(8_000)]

@@ -83,6 +83,11 @@ PersistentVolumeSpec Capacity?ResourceList *PersistentVolumeSource AccessModes? 
  VolumeAttributesClassName?
 """
 
+MAX_DIFF_LINES = 4_000
+"""Of both sides together: a diff takes time by the square of its lines. Beyond, the first that differ are shown."""
+_CONTEXT_LINES = 3
+_HUNK = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)", re.MULTILINE)
+
 _FIELD = re.compile(r"(\w+)(?::(\w+)|\?(\w*)|\.(\w+)|\[(\w+)\])?(?:=(\w+))?")
 _ZERO = {"bool": False, "int": 0}
 
@@ -109,7 +114,23 @@ def diff(shape: str, old: Any, new: Any) -> str:
         [f"{line}\n" for line in json.dumps(internal(shape, each), indent=1, ensure_ascii=False).split("\n")]
         for each in (old, new)
     )
-    return "".join(list(difflib.unified_diff(before, after))[2:])
+    start, more = 0, 0
+    if len(before) + len(after) > MAX_DIFF_LINES:
+        start = max(0, _shared_head(before, after) - _CONTEXT_LINES)
+        more = max(len(before), len(after)) - start - MAX_DIFF_LINES // 2
+        before, after = (lines[start : start + MAX_DIFF_LINES // 2] for lines in (before, after))
+    told = "".join(list(difflib.unified_diff(before, after, n=_CONTEXT_LINES))[2:])
+    if start:
+        told = _HUNK.sub(lambda found: f"@@ -{int(found[1]) + start}{found[2] or ''} +{int(found[3]) + start}", told)
+    return told + (f"... and up to {more} more lines\n" if more > 0 else "")
+
+
+def _shared_head(before: list[str], after: list[str]) -> int:
+    """How many lines two texts have in common at their beginning."""
+    for position, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old != new:
+            return position
+    return min(len(before), len(after))
 
 
 def unchanged(shape: str, new: Any, old: Any) -> bool:
