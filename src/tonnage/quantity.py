@@ -55,7 +55,7 @@ _UNITS: Final = {suffix: (0, _NANO + 3 * step, Format.DECIMAL_SI) for step, suff
 _PLAIN: Final = re.compile(r"([1-9][0-9]*+)((?:[KMGTPE]i)|[numkMGTPE]|)")
 # sign, leading zeros, whole digits, fraction, suffix. Possessive, so that a hostile text costs one pass.
 _GRAMMAR: Final = re.compile(r"([+-]?+)(0*+)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+[+-]?+[0-9]*+)")
-_EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)")
+_EXPONENT: Final = re.compile(r"[eE]([+-]?)([0-9]+)")
 
 # signs, number, the rest: for naming what is wrong with a text. Matches every text.
 _LENIENT: Final = re.compile(r"([+-]*)([0-9.,_]*)(.*)", re.DOTALL)
@@ -217,9 +217,14 @@ def _read(text: str) -> Quantity | None:
 
 def _exponent_unit(suffix: str) -> tuple[int, int, Format] | None:
     written = _EXPONENT.fullmatch(suffix)
-    if written is None or abs(int(written[1])) > _MAX_EXPONENT:
+    if written is None:
         return None
-    return 0, int(written[1]), Format.DECIMAL_EXPONENT
+    sign, digits = written.groups()
+    digits = digits.lstrip("0") or "0"
+    # One of thousands of digits is not read to find out how large it is.
+    if len(digits) > len(str(_MAX_EXPONENT)) or int(digits) > _MAX_EXPONENT:
+        return None
+    return 0, int(f"{sign}{digits}"), Format.DECIMAL_EXPONENT
 
 
 def _is_taken_for_canonical(whole: str, fraction: str, twos: int, power: int) -> bool:

@@ -7,11 +7,12 @@ import logging
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.stored_documents import encoder
-from tonnage.documents.deep_documents import cut_to_depth, is_too_deep
 from tonnage.documents.system_objects import SYSTEM_NAMESPACES, SYSTEM_PRIORITY_CLASSES, kubernetes_service
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_KIND, RESOURCES
 from tonnage.objects.texts.decode_budget import MAX_DEPTH
+from tonnage.objects.texts.deep_json import shallow
+from tonnage.objects.texts.json_text import is_deeper
 from tonnage.store import Store
 
 _log = logging.getLogger(__name__)
@@ -32,9 +33,8 @@ async def _cut_deep_documents(store: Store) -> None:
     for resource in RESOURCES:
         if resource.stored is not resource:
             continue
-        for record in [record for record in store.list(resource.store_prefix) if is_too_deep(record.document)]:
-            doc = decode(record.document)
-            cut_to_depth(doc)
+        for record in [each for each in store.list(resource.store_prefix) if is_deeper(each.document, MAX_DEPTH)]:
+            doc = decode(shallow(record.document, MAX_DEPTH))
             await store.update(record.key, encoder(resource, doc), expected=record.revision)
             _log.warning(
                 "%s %s nested beyond %d levels; what lay deeper was taken out, so that it can be changed and deleted",

@@ -2,7 +2,8 @@
 
 The limits and what is done beyond them are upstream's (apiserver's endpoints/filters/warning.go): up to 4,096
 characters all warnings are sent whole; beyond that each is cut at 256 characters, and those for which there is no room
-are left out. Ours counts characters as they are sent, escapes included, since that is what a client has to take.
+are left out. Ours counts characters as they are sent, escapes included, since that is what a client has to take, and
+sends no more than half of the hundred header lines at which Python's HTTP client gives an answer up.
 
 Upstream does not send a warning with a control character in it. A line break or NUL of an object's field must not reach
 a header; here it is shown by its number instead, so that the warning is not lost.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+MAX_COUNT = 50
 MAX_TOTAL = 4 * 1024
 MAX_CUT = 256
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -21,7 +23,7 @@ _QUOTED = re.compile(r'["\\]')
 
 def warning_headers(warnings: Iterable[str]) -> list[str]:
     """The values of the Warning headers of one answer, in order, none twice."""
-    texts = [text for text in dict.fromkeys(warnings) if text]
+    texts = [text for text in dict.fromkeys(warnings) if text][:MAX_COUNT]
     if sum(map(len, texts)) <= MAX_TOTAL:
         whole = [_escaped(text) for text in texts]
         if sum(map(len, whole)) <= MAX_TOTAL:

@@ -24,10 +24,12 @@ from tonnage.objects import document, scheme
 from tonnage.objects.decode_errors import Unreadable, unreadable
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import ListMeta, MicroTime, Object, ObjectMeta, Record, Status
+from tonnage.objects.texts.deep_json import shallow
 from tonnage.quantity import Quantity
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R", bound=Record)
+V = TypeVar("V")
 
 _UNFIT = (msgspec.DecodeError, TonnageError, ValueError, OverflowError, RecursionError)
 """What a decoder raises for data that it cannot take: of another shape, no UTF-8, too deep for the stack."""
@@ -74,7 +76,7 @@ WatchEvent = Change[T] | Bookmark | WatchFailure
 def decode(cls: type[R], data: bytes | str) -> R:
     """Read one object. Raises Unreadable."""
     try:
-        found: R = _decoder(cls).decode(data)
+        found: R = _followed(_decoder(cls), data)
     except _UNFIT:
         return convert(cls, _json(cls.__name__, data))
     return found
@@ -106,7 +108,7 @@ def decode_list(cls: type[T], data: bytes | str) -> ObjectList[T]:
     """Read a list, whose items need not repeat their kind. Raises Unreadable, which names the item."""
     kind = f"{cls.__name__}List"
     try:
-        page = _list_decoder(cls).decode(data)
+        page = _followed(_list_decoder(cls), data)
     except _UNFIT:
         seen = _convert(_AnyPage, _json(kind, data), kind)
         page = _Page(kind=seen.kind, metadata=seen.metadata, items=tuple(convert(cls, item) for item in seen.items))
@@ -118,7 +120,7 @@ def decode_list(cls: type[T], data: bytes | str) -> ObjectList[T]:
 def decode_event(cls: type[T], line: bytes | str) -> WatchEvent[T]:
     """Read one line of a watch. Raises Unreadable."""
     try:
-        event = _event_decoder(cls).decode(line)
+        event = _followed(_event_decoder(cls), line)
         if event.type in _CHANGES:
             return Change(event.type, event.object)
     except _UNFIT:
@@ -192,6 +194,17 @@ def _event_decoder(cls: type[T]) -> msgspec.json.Decoder[_Event[T]]:
     return msgspec.json.Decoder(_Event[cls], dec_hook=_read)  # type: ignore[valid-type]  # as above
 
 
+_ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+
+
+def _followed(decoder: msgspec.json.Decoder[V], data: bytes | str) -> V:
+    """What the decoder makes of a text, without what lies too deep to be followed: a server may send any depth."""
+    try:
+        return decoder.decode(data)
+    except RecursionError:
+        return decoder.decode(shallow(data))
+
+
 # The same few amounts occur in every pod and node. Typed, for True and 1 are equal and only one is a number.
 _quantity = lru_cache(maxsize=8192, typed=True)(Quantity.of)
 
@@ -239,7 +252,7 @@ def _convert(cls: type[R], doc: Any, kind: str) -> R:
 
 def _json(kind: str, data: bytes | str) -> Any:
     try:
-        return msgspec.json.decode(data)
+        return _followed(_ANYTHING, data)
     except RecursionError as exc:
         raise _too_deep(kind) from exc
     except (msgspec.DecodeError, ValueError) as exc:

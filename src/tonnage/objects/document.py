@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from tonnage.objects.texts.deep_json import shallow
+
 Doc = dict[str, Any]
 
 encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
@@ -23,12 +25,15 @@ _decode: Callable[[bytes | str], Any] = msgspec.json.Decoder().decode
 def decode(text: bytes) -> Any:
     """JSON to plain dicts and lists; numbers stay int or float. Raises msgspec.DecodeError.
 
-    Bytes that are not UTF-8 become U+FFFD, as Go's decoder has it: a name with one is then refused as a name.
+    Bytes that are not UTF-8 become U+FFFD, as Go's decoder has it: a name with one is then refused as a name. What lies
+    too deep to be followed is left out (`texts/deep_json`). For what clients send there is `texts/json_text`.
     """
     try:
         return _decode(text)
     except UnicodeDecodeError:
         return _decode(text.decode(errors="replace"))
+    except RecursionError:
+        return _decode(shallow(text).decode(errors="replace"))
 
 
 def copy(value: Any) -> Any:

@@ -27,7 +27,7 @@ from tonnage.documents.schema import Struct, schema_of_resource
 from tonnage.errors import BadRequest, Invalid, UnsupportedMediaType
 from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
+from tonnage.objects.texts.decode_budget import JSON_PATCH, REQUEST, Budget, BudgetExceeded
 from tonnage.objects.texts.json_text import NumberOutOfRange
 
 JSON, MERGE, STRATEGIC = (f"application/{name}+json" for name in ("json-patch", "merge-patch", "strategic-merge-patch"))
@@ -89,7 +89,7 @@ def read_patch(call: Call) -> Patch:
     if media not in (JSON, MERGE, STRATEGIC):
         raise UnsupportedMediaType("415: Unsupported Media Type")
     try:
-        said = bodies.decode_body(call.body, media, Budget(REQUEST))
+        said = bodies.decode_body(call.body, media, Budget(JSON_PATCH if media == JSON else REQUEST))
     except BudgetExceeded as exc:
         raise api_errors.too_much(exc) from exc
     except (NumberOutOfRange, msgspec.DecodeError) as exc:

@@ -88,6 +88,8 @@ def apply(
     _settle(managed, owner, now if after != before else None)
 
     result: Doc = copy(after)
+    if not result.get("metadata"):  # of a new object whose configuration has none; what it lacks is told by others
+        result["metadata"] = {}
     if manager == last_applied.KUBECTL:
         last_applied.renew(result, config)
     write_entries(result, managed)

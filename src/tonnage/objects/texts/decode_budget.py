@@ -61,6 +61,8 @@ class Limits:
 
 
 REQUEST = Limits(MAX_REQUEST_VALUES, MAX_REQUEST_BYTES)
+JSON_PATCH = Limits(MAX_REQUEST_VALUES, MAX_REQUEST_BYTES, MAX_DEPTH + 2)
+"""A list of operations lies around the values of a JSON patch; how deep they go in the document is judged there."""
 
 
 def file_limits(size_bytes: int) -> Limits:

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from tonnage.objects.document import decode
-from tonnage.objects.texts.decode_budget import Budget, BudgetExceeded
+from tonnage.objects.texts.decode_budget import Budget, BudgetExceeded, Limits
 
+_decode = msgspec.json.Decoder().decode
 _NOT_MARKS = bytes(set(range(256)) - set(b'[]{},"'))
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
@@ -27,6 +27,7 @@ _INTEGER = re.compile(rb"(?<![0-9.eE+-])-?[0-9]{19,}(?![0-9.eE])")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _MIN_INT64, _MAX_UINT64 = -(2**63), 2**64 - 1
 _SHOWN_DIGITS = 40
+_ANY = 1 << 62
 
 
 class NumberOutOfRange(ValueError):
@@ -44,12 +45,23 @@ def read_json(data: bytes, budget: Budget) -> Any:
     if _LONG_NUMBER in data.translate(_DIGITS_AS_ZEROS):
         _check_integers(data)
     try:
-        return decode(data)
+        return _decode(data)
+    except UnicodeDecodeError:  # such bytes become U+FFFD, as Go's decoder has it
+        return _decode(data.decode(errors="replace"))
     except msgspec.ValidationError as exc:  # of plain values: only for a number
         raise _out_of_range(data) or exc from exc
     except RecursionError:
         # Brackets that are not balanced cannot be measured; whether they would be in the end no longer matters.
         raise BudgetExceeded("depth", budget.limits.depth) from None
+
+
+def is_deeper(data: bytes, depth: int) -> bool:
+    """Does a JSON text nest beyond so many levels? A few counts for nearly every one."""
+    try:
+        measure(data, Budget(Limits(values=_ANY, text_bytes=_ANY, depth=depth)))
+    except BudgetExceeded:
+        return True
+    return False
 
 
 def measure(data: bytes, budget: Budget) -> None:
