@@ -40,6 +40,8 @@ CLOSE_S: Final = 15.0
 """How long the last bytes may take to be taken once a connection is closed from our side."""
 LINGER_S: Final = 1.0
 """How long what is left of a refused body is read and thrown away, so that the refusal is not lost with a reset."""
+MAX_UNREAD_BYTES: Final = 256 * 1024
+"""How much of a stranger's refused body is thrown away before the connection is cut: Go's value."""
 WRITE_BUFFER_BYTES: Final = 256 * 1024
 """What waits for the peer inside the process before a writer has to wait too; the kernel's buffers come on top."""
 
@@ -49,7 +51,7 @@ _log = logging.getLogger(__name__)
 class Connection(web.RequestHandler):
     """aiohttp's connection, with an eye on the time. `budget` and `sending` belong to the listener."""
 
-    __slots__ = ("_budget", "_head_bytes", "_send_by", "_sending", "_wire", "closing_since")
+    __slots__ = ("_budget", "_head_bytes", "_send_by", "_sending", "_unread_bytes", "_wire", "closing_since")
 
     def __init__(
         self,
@@ -75,6 +77,7 @@ class Connection(web.RequestHandler):
         self._sending = sending
         self._send_by = 0.0
         self._head_bytes = 0
+        self._unread_bytes: int | None = None  # of a refused body; None while there is none
         self._wire: asyncio.WriteTransport | None = None  # aiohttp forgets its own as soon as it closes
         self.closing_since = 0.0
 
@@ -137,6 +140,11 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._unread_bytes is not None:
+            self._unread_bytes += len(data)
+            if self._unread_bytes > MAX_UNREAD_BYTES:
+                self.abort()
+                return
         heads = self._request_count
         super().data_received(data)
         if self._request_count != heads:
@@ -154,6 +162,8 @@ class Connection(web.RequestHandler):
         size = resp.content_length or 0 if isinstance(resp, web.Response) else 0
         base_s = SEND_S if self._budget.is_known(self) else STRANGER_SEND_S
         self.sends(self._loop.time() + base_s + size / (1 << 20))
+        if not request.content.is_eof() and not self._budget.is_known(self):
+            self._unread_bytes = 0
         try:
             return await super().finish_response(request, resp, start_time)
         finally:

@@ -282,6 +282,16 @@ def test_a_stranger_is_refused_before_the_body_comes(cluster: Cluster):
         assert answer(connection).startswith(b"HTTP/1.1 401")
 
 
+def test_a_stranger_who_goes_on_sending_is_cut_off(cluster: Cluster):
+    cpu_before = cpu_s(cluster)
+    with connect(cluster) as connection:
+        connection.sendall(head(cluster, "POST", CONFIG_MAPS, "Content-Length: 3000000000", token=False))
+        with pytest.raises(OSError):
+            for _ in range(500):
+                connection.sendall(bytes(1 << 20))
+    assert cpu_s(cluster) - cpu_before < 0.5
+
+
 @pytest.mark.parametrize(
     ("code", "encoding", "body"),
     [

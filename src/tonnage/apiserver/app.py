@@ -52,6 +52,8 @@ _STEPS = _OPEN_TO_ALL | {"api", "apis", "metrics", "openapi", "version", ".well-
 """How paths begin that are not about a resource; in the metrics, what clients make up is not counted apart."""
 MAX_READING, MAX_MUTATING = 400, 200
 """Requests under way before the next gets 429: upstream's defaults of --max-requests-inflight and its mutating twin."""
+_LAST_FRAMES_S = 1.0
+"""How long after its time a watch may still take what was sent within it."""
 MAX_UNSENT_BYTES = 1 << 30
 """Large answers that clients have not taken yet; lists beyond get 429. Each is kept whole until it is taken."""
 
@@ -204,7 +206,7 @@ class Application:
             if not self.stopping:
                 async for frames in watching.frames():
                     if connection is not None:
-                        connection.sends(min(watching.ends_at, loop.time() + SEND_S))
+                        connection.sends(min(watching.ends_at + _LAST_FRAMES_S, loop.time() + SEND_S))
                     await response.write(frames)
                     if connection is not None:
                         connection.sent()
@@ -214,6 +216,12 @@ class Application:
             await response.write_eof()
         except ConnectionError:
             pass  # the client went away; that is how most watches end
+        except Exception:
+            if not response.prepared:
+                raise
+            _log.exception("The watch %s failed", request.path)  # half an answer cannot be followed by another
+            if request.transport is not None:
+                request.transport.abort()
         finally:
             self._watches.discard(watching)
             gauge.dec()
