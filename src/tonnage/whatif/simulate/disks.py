@@ -1,0 +1,124 @@
+"""What disks really hold: pools with free bytes, and the volumes in them. Figures about them may be late, or lie.
+
+The disks of a simulation are read off the capacity objects that it starts with: each object is one set of pools, but
+objects of classes of one capacity group for the same topology share theirs. An object that tells a sum and a maximum
+has as many pools of the maximum as the sum has room for, and one of what is left. Where a volume stands that was there
+before is not known; when it goes, its bytes come back to the pool that has the most room.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tonnage.objects import codec
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
+from tonnage.scheduling.volumes.capacity.pools import listed_pools, volume_limit
+from tonnage.whatif.simulate.storage_settings import PickPolicy
+
+_MOST_POOLS = 1000
+"""Of a sum and a maximum: more pools than this are not told apart."""
+
+
+@dataclass(eq=False, slots=True)
+class Disk:
+    """Pools that one or several capacity objects tell of."""
+
+    pools: list[int]
+    """Free bytes of each."""
+    total_bytes: int = 0
+    lists_pools: bool = True
+    objects: list[Key] = field(default_factory=list)
+    volumes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By name: the pool, -1 where that is not known, and the bytes."""
+
+    def __post_init__(self) -> None:
+        self.total_bytes = self.total_bytes or sum(self.pools)
+
+    @property
+    def free_bytes(self) -> int:
+        return sum(self.pools)
+
+    def take(self, volume: str, size_bytes: int, policy: PickPolicy, rng: random.Random) -> bool:
+        """Put a volume into a pool that the policy picks; False when none has room."""
+        roomy = [number for number, free in enumerate(self.pools) if free >= size_bytes]
+        if not roomy:
+            return False
+        number = _picked(policy, roomy, self.pools, rng)
+        self.pools[number] -= size_bytes
+        self.volumes[volume] = (number, size_bytes)
+        return True
+
+    def give(self, volume: str) -> bool:
+        """A volume goes; False when it was not here."""
+        found = self.volumes.pop(volume, None)
+        if found is None:
+            return False
+        number, size_bytes = found
+        if number < 0:
+            number = max(range(len(self.pools)), key=lambda each: self.pools[each])
+        self.pools[number] += size_bytes
+        return True
+
+    def hold_before(self, volume: str, size_bytes: int) -> None:
+        """A volume that was there at the start: its bytes are not free, and not among the figures."""
+        self.volumes[volume] = (-1, size_bytes)
+        self.total_bytes += size_bytes
+
+
+def _picked(policy: PickPolicy, roomy: list[int], pools: list[int], rng: random.Random) -> int:
+    if policy == "random":
+        return rng.choice(roomy)
+    if policy == "first-fit":
+        return roomy[0]
+    if policy == "most-free":
+        return max(roomy, key=lambda number: pools[number])
+    return min(roomy, key=lambda number: pools[number])
+
+
+class Disks:
+    """All disks of a cluster, by the capacity objects that tell of them."""
+
+    def __init__(self) -> None:
+        self.by_object: dict[Key, Disk] = {}
+        self._shared: dict[tuple[str, str, str], Disk] = {}
+
+    def __iter__(self) -> Iterator[Disk]:
+        yield from dict.fromkeys(self.by_object.values())
+
+    def add(self, capacity: CSIStorageCapacity, classes: Mapping[str, StorageClass]) -> Disk:
+        """The disk of a capacity object: a new one, or the one that another object of its group tells of."""
+        found = self.by_object.get(capacity.key)
+        if found is not None:
+            return found
+        storage_class = classes.get(capacity.storage_class_name)
+        group = storage_class.capacity_group if storage_class is not None else ""
+        driver = storage_class.provisioner if storage_class is not None else ""
+        topology = codec.encode(capacity.node_topology).decode() if capacity.node_topology is not None else ""
+        shared = (driver, group, topology)
+        if group and shared in self._shared:
+            disk = self._shared[shared]
+        else:
+            pools = list(listed_pools(capacity))
+            disk = Disk(pools or pools_of_sum(capacity), lists_pools=bool(pools))
+            if group:
+                self._shared[shared] = disk
+        disk.objects.append(capacity.key)
+        self.by_object[capacity.key] = disk
+        return disk
+
+    def of(self, key: Key) -> Disk | None:
+        return self.by_object.get(key)
+
+
+def pools_of_sum(capacity: CSIStorageCapacity) -> list[int]:
+    """Pools that a sum and a maximum may stand for; one of the sum where there is no maximum."""
+    limit = volume_limit(capacity) or 0
+    total = capacity.capacity.value() if capacity.capacity is not None else limit
+    if limit <= 0 or limit >= total:
+        return [total]
+    whole = min(total // limit, _MOST_POOLS)
+    rest = total - whole * limit
+    return [limit] * whole + ([rest] if rest else [])

@@ -1,0 +1,113 @@
+"""A cluster on virtual time: pods are placed by the engine, their volumes made by the model, until they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tonnage.gates import Gates
+from tonnage.objects import codec
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Object
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import default_configuration
+from tonnage.scheduling.engine.attempt import Attempt
+from tonnage.scheduling.framework import Status
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.whatif.simulate.storage_settings import DriverSettings, StorageSettings
+from tonnage.whatif.simulate.world import World, WorldSettings
+
+
+class Seen:
+    """What a run did."""
+
+    def __init__(self) -> None:
+        self.decisions: list[tuple[str, str]] = []
+        self.ran: dict[str, float] = {}
+        self.came_back: list[tuple[str, str, str]] = []
+        self.world: World | None = None
+
+    def decided(self, number: int, attempt: Attempt) -> None:
+        self.decisions.append((attempt.pod.key, attempt.placement.node if attempt.placement is not None else ""))
+
+    def running(self, pod: Pod, since_s: float) -> None:
+        assert self.world is not None
+        self.ran[pod.key] = self.world.agenda.now_s - since_s
+
+    def gone(self, pod: Pod, why: str) -> None:
+        pass
+
+    def failed(self, pod: PodInfo, node: str, status: Status) -> None:
+        self.came_back.append((pod.key, node, status.message))
+
+
+def typed(docs: Iterable[Any]) -> list[Object]:
+    return [codec.decode_doc(each) if isinstance(each, dict) else each for each in docs]
+
+
+def world_of(*docs: Any, **settings: Any) -> tuple[World, Seen]:
+    seen = Seen()
+    profiles = default_configuration(gates=Gates()).profiles
+    world = World(
+        typed(docs), profiles, seen, settings=WorldSettings(takes_any_pod=True, storage=StorageSettings(**settings))
+    )
+    seen.world = world
+    return world, seen
+
+
+CLUSTER = (storage_class(), driver(), node("a"), node("b"))
+
+
+def test_a_pod_runs_once_its_volume_is_made_and_figures_follow():
+    pools = [capacity("fast", name, "100Gi", pools=["100Gi"]) for name in ("a", "b")]
+    world, seen = world_of(*CLUSTER, *pools, claim("data", "60Gi"), pod_with("db", "data"))
+    world.run_until(60.0)
+    assert seen.ran == {"default/db": pytest.approx(1.5)}, "made, attached, started: half a second each"
+    (volume,) = (each for each in world.objects if isinstance(each, PersistentVolume))
+    assert volume.spec.claim_ref is not None and volume.spec.claim_ref.key == "default/data"
+    assert sorted(disk.free_bytes >> 30 for disk in world.storage.disks) == [40, 100]
+    told = [each.capacity for each in world.objects if isinstance(each, CSIStorageCapacity)]
+    assert sorted(each.value() >> 30 for each in told if each is not None) == [40, 100]
+
+
+def test_figures_that_lie_make_refused_volumes_and_the_pod_is_tried_again():
+    pools = [capacity("fast", "a", "100Gi", pools=["100Gi"])]
+    world, seen = world_of(*CLUSTER, *pools, rest=DriverSettings(overstates=2.0))
+    disk = next(iter(world.storage.disks))
+    disk.pools[0] = 10 << 30  # the driver has less than it says
+    for each in typed((claim("data", "60Gi"), pod_with("db", "data"))):
+        world.put(each)
+    world.run_until(30.0)
+    assert world.storage.counts.refused >= 1
+    assert seen.came_back and seen.came_back[0][:2] == ("default/db", "a")
+    assert not seen.ran
+
+
+def test_pods_that_go_give_their_room_back_to_those_that_wait():
+    pools = [capacity("fast", "a", "100Gi", pools=["100Gi"])]
+    docs = [each for number in range(2) for each in (claim(f"c{number}", "80Gi"), pod_with(f"p{number}", f"c{number}"))]
+    world, seen = world_of(*CLUSTER, *pools, *docs)
+    world.run_until(20.0)
+    assert len(seen.ran) == 1
+    (first,) = seen.ran
+    pod = world.get(Pod, first)
+    assert isinstance(pod, Pod)
+    world.evict(pod, "done")
+    world.remove(PersistentVolumeClaim, f"default/{pod.claim_names()[0]}")
+    world.run_until(60.0)
+    assert len(seen.ran) == 2
+
+
+def test_the_same_seed_gives_the_same_run():
+    def run() -> list[tuple[str, str]]:
+        pools = [capacity("fast", name, "400Gi", pools=["100Gi"] * 4) for name in ("a", "b")]
+        docs = [each for n in range(12) for each in (claim(f"c{n}", "50Gi"), pod_with(f"p{n}", f"c{n}"))]
+        world, seen = world_of(*CLUSTER, *pools, *docs, rest=DriverSettings(pick="random"))
+        world.run_until(120.0)
+        return seen.decisions
+
+    assert run() == run()
