@@ -8,7 +8,8 @@
 
 The text form is klog's, with the logger in place of the file and line, and in UTC. Fields come by keyword through
 `logger`, or through `extra=` of a plain `logging` logger; both print the same. Every line passes `masked` and
-`masked_field` on its way out, also those of libraries, so that no token or password is written.
+`masked_field` on its way out, also those of libraries, so that no token or password is written. Characters that a
+terminal obeys or does not show are written as escapes (`printable`), so that a record is one line and stays in it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, TextIO
 
 from tonnage.log_limiter import LogLimiter
+from tonnage.printable import printable, printable_json
 
 MASK: Final = "***"
 MAX_TEXT_CHARACTERS: Final = 4096
@@ -90,7 +92,7 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         letter = "I" if record.levelno < logging.WARNING else record.levelname[0]
         at = datetime.fromtimestamp(record.created, UTC)
-        fields = "".join(f" {name}={_json(value)}" for name, value in _fields(record).items())
+        fields = "".join(f" {printable(name)}={_json(value)}" for name, value in _fields(record).items())
         return f"{letter}{at:%m%d %H:%M:%S.%f} {record.name}] {_json(cut(masked(record.getMessage())))}{fields}"
 
 
@@ -157,4 +159,4 @@ def masked_field(name: str, value: object) -> object:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return printable_json(json.dumps(value, ensure_ascii=False, separators=(",", ":")))

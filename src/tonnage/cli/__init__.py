@@ -6,6 +6,7 @@ Data goes to stdout, talk to stderr. Exit 0 when the job was done, 1 when it fai
 from __future__ import annotations
 
 import sys
+import traceback
 from importlib import import_module
 from typing import Final
 
@@ -13,6 +14,7 @@ import click
 
 from tonnage import __version__
 from tonnage.errors import TonnageError
+from tonnage.printable import printable, printable_lines
 
 COMMANDS: Final = {
     "apiserver": "tonnage.cli.apiserver:apiserver",
@@ -57,9 +59,9 @@ def cli() -> None:
 
 
 def _complain(message: str, hint: str | None) -> None:
-    click.echo(f"error: {message}", err=True)
+    click.echo(f"error: {printable(message)}", err=True)
     if hint:
-        click.echo(f"hint: {hint}", err=True)
+        click.echo(f"hint: {printable(hint)}", err=True)
 
 
 def main() -> None:
@@ -78,4 +80,7 @@ def main() -> None:
         code = exc.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = 130  # as a shell says of a program that Ctrl-C ended
+    except Exception:  # a fault of ours: what Python tells of it may hold whatever has led to it
+        click.echo(printable_lines(traceback.format_exc()), err=True, nl=False)
+        code = 1
     sys.exit(code if isinstance(code, int) else 0)

@@ -11,6 +11,7 @@ import click
 
 from tonnage.apiserver.server import Settings, serve
 from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.output import echo, say
 from tonnage.gates import Gates
 
 
@@ -45,7 +46,7 @@ def apiserver(
     """
     start_logging(logging_format, verbosity)
     for warning in gates.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say("warning", warning)
     settings = Settings(data_dir=data_dir, bind=bind, port=secure_port, token_file=token_file, gates=gates)
     asyncio.run(_run(settings))
 
@@ -62,6 +63,6 @@ async def _run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told_to_stop.set)
     async with serve(settings) as server:
-        click.echo(f"kubeconfig {server.kubeconfig}", err=True)
-        click.echo(f"ready {server.url}")
+        echo(f"kubeconfig {server.kubeconfig}", err=True)
+        echo(f"ready {server.url}")
         await told_to_stop.wait()

@@ -13,6 +13,7 @@ import click
 
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.output import echo, say
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.cli.serving import cert_dir_option, own_tls
 from tonnage.client.http import Client
@@ -187,7 +188,7 @@ def controllers(
     """
     start_logging(logging_format, verbosity)
     for warning in gates.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say("warning", warning)
     names = tuple(word.strip() for word in wanted.split(",") if word.strip())
     try:
         enabled_controllers(names)
@@ -268,5 +269,5 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
                     is_ready=lambda: manager.is_synced,
                 )
             )
-            click.echo(f"serving health and metrics at {address}", err=True)
+            echo(f"serving health and metrics at {address}", err=True)
         await run_until_signalled(elector.run(manager.run) if options.leader_elect else manager.run())

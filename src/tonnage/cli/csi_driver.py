@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.output import say
 from tonnage.cli.pool_options import by_node, max_volumes_option, pools_by_node, pools_option
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.config.connection import Connection
@@ -161,7 +162,7 @@ def csi_driver(
     )
     start_logging(logging_format, verbosity)
     for warning in gates.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say("warning", warning)
     connection = connection_of(kubeconfig_file) if rebuild else None
     faults = FaultFile(faults_file) if faults_file is not None else None
     asyncio.run(_run(settings, state_dir, Endpoints(endpoint, node_endpoint or ""), connection, faults))

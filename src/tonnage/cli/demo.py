@@ -18,9 +18,11 @@ import click
 from rich.console import Console
 
 from tonnage.cli.options import start_logging
+from tonnage.cli.output import echo
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
 from tonnage.plane import Plane, PlaneSettings
+from tonnage.printable import text
 from tonnage.stories.story_runner import StoryRunner
 from tonnage.stories.suites import PROFILES, SUITES, Suite
 
@@ -36,11 +38,12 @@ def demo() -> None:
             failures = asyncio.run(_run_all(Path(folder), console))
     except asyncio.CancelledError:
         raise SystemExit(128 + signal.SIGTERM) from None
-    console.print(f"\nplayed in {time.monotonic() - started_at:.0f} s")
+    console.print()
+    console.print(text(f"played in {time.monotonic() - started_at:.0f} s"))
     if failures:
-        click.echo(f"error: {len(failures)} of the claims above did not hold", err=True)
+        echo(f"error: {len(failures)} of the claims above did not hold", err=True)
         raise SystemExit(1)
-    console.print("all of it held")
+    console.print(text("all of it held"))
 
 
 async def _run_all(folder: Path, console: Console) -> list[str]:
@@ -67,16 +70,15 @@ async def run_suite(suite: Suite, folder: Path, console: Console) -> list[str]:
         scheduler_config=config,
     )
     clock = SystemClock()
-    console.rule(f"[bold]{suite.title}[/]")
+    console.rule(text(suite.title, "bold"))
     with console.status("starting a cluster"):
         started_at = clock.monotonic()
         plane = Plane(settings, clock=clock, rng=random.Random(secrets.randbits(64)))
         await plane.__aenter__()
     try:
-        console.print(
-            f"a cluster at {plane.url}, ready after {clock.monotonic() - started_at:.1f} s: "
-            f"pools {', '.join(suite.node_pools)}" + (f"; {suite.gates}" if suite.gates else "")
-        )
+        ready = f"a cluster at {plane.url}, ready after {clock.monotonic() - started_at:.1f} s"
+        pools = f"pools {', '.join(suite.node_pools)}" + (f"; {suite.gates}" if suite.gates else "")
+        console.print(text(f"{ready}: {pools}"))
         runner = StoryRunner(plane, console, clock=clock)
         for story in suite.stories:
             async with runner.story((story.__doc__ or "").strip()):

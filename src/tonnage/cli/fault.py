@@ -9,8 +9,10 @@ from pathlib import Path
 
 import click
 
+from tonnage.cli.output import echo
 from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, InvalidFault, kind_of
+from tonnage.printable import printable, printable_json
 
 
 def _kinds() -> str:
@@ -75,7 +77,7 @@ def set_fault(where: _Where, kind: str, node: str, value: float | None) -> None:
     except InvalidFault as exc:
         raise click.UsageError(exc.message) from exc
     where.faults().put(wanted)
-    click.echo(f"fault {_told(wanted)} set", err=True)
+    echo(f"fault {_told(wanted)} set", err=True)
 
 
 @fault.command()
@@ -86,9 +88,9 @@ def clear(where: _Where, kind: str | None, node: str) -> None:
     """End the faults of KIND, or all of them."""
     ended = where.faults().clear(kind or "", node)
     for each in ended:
-        click.echo(f"fault {_told(each)} cleared", err=True)
+        echo(f"fault {_told(each)} cleared", err=True)
     if not ended:
-        click.echo("there was none to clear", err=True)
+        echo("there was none to clear", err=True)
 
 
 @fault.command("list")
@@ -98,15 +100,15 @@ def list_faults(where: _Where, output: str) -> None:
     """Show what is going wrong."""
     held = where.faults().all()
     if output == "json":
-        click.echo(json.dumps([asdict(each) for each in held], indent=1))
+        echo(printable_json(json.dumps([asdict(each) for each in held], indent=1)))
     else:
-        click.echo(_table(held))
+        echo(_table(held))
 
 
 def _told(each: Fault) -> str:
     """`slow=2 on node-1`."""
     value = f"={each.value:g}" if each.value else ""
-    return f"{each.kind}{value} on {each.node or 'every node'}"
+    return f"{each.kind}{value} on {printable(each.node) or 'every node'}"
 
 
 def _table(faults: Iterable[Fault]) -> str:
@@ -115,6 +117,6 @@ def _table(faults: Iterable[Fault]) -> str:
     for each in faults:
         kind = KINDS[each.kind]
         value = f"{each.value:g} {kind.value}" if kind.value else "-"
-        rows.append((each.kind, each.node or "(all)", value, kind.meaning))
+        rows.append((each.kind, printable(each.node) or "(all)", value, kind.meaning))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "\n".join("   ".join([*map(str.ljust, row, widths), row[3]]) for row in rows)

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from tonnage.cli.options import logging_options, start_logging
+from tonnage.cli.output import say
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
@@ -99,7 +100,7 @@ def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
         )
     created(manifests, Gates())
     for warning in manifests.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say("warning", warning)
     return nodes[0], storage
 
 

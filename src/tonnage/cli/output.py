@@ -10,10 +10,17 @@ from typing import Any
 import click
 import msgspec
 
+from tonnage.printable import printable, printable_json, printable_lines
+
 
 def say(kind: str, sentence: str) -> None:
     """Talk beside the answer: a note or a warning."""
-    click.echo(f"{kind}: {sentence}", err=True)
+    click.echo(f"{kind}: {printable(sentence)}", err=True)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Write lines of our own; what comes from a cluster is made printable, but may not hold lines of its own."""
+    click.echo(printable_lines(text), err=err)
 
 
 def written(write: Callable[[], object]) -> None:
@@ -28,4 +35,5 @@ def written(write: Callable[[], object]) -> None:
 def written_json(answer: Any) -> None:
     """The same for an answer as JSON."""
     text = msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n"
+    text = printable_json(text)
     written(lambda: sys.stdout.write(text))

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tonnage.printable import printable
+
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C ended, as a shell has it; what was known is written before."""
 
@@ -28,7 +30,7 @@ def progress(description: str, total: float | None = None) -> Iterator[Step]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(description, total=total)
+        task = shown.add_task(printable(description), total=total)
         yield lambda amount: shown.advance(task, amount)

@@ -14,6 +14,7 @@ import click
 
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import logging_options, start_logging
+from tonnage.cli.output import echo, say
 from tonnage.cli.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
 from tonnage.cli.provisioner_gates import ProvisionerGatesType
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
@@ -158,7 +159,7 @@ def provisioner(**flags: Unpack[Flags]) -> None:
     """
     start_logging(flags["logging_format"], flags["verbosity"])
     for warning in flags["gates"].ours.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say("warning", warning)
     asyncio.run(_run(flags))
 
 
@@ -213,7 +214,7 @@ async def _run(flags: Flags) -> None:
                     is_ready=lambda: program.is_synced,
                 )
             )
-            click.echo(f"serving health and metrics at {address}", err=True)
+            echo(f"serving health and metrics at {address}", err=True)
         if leadership is None:
             await run_until_signalled(_work(program))
             return

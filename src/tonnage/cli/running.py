@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from tonnage.cli.output import echo
 from tonnage.client.config import in_cluster, kubeconfig
 from tonnage.client.config.connection import Connection
 
@@ -35,7 +36,7 @@ async def run_until_signalled(work: Coroutine[Any, Any, None]) -> None:
 
 def say_ready(what: str = "") -> None:
     """The one line on stdout that scripts wait for."""
-    click.echo(f"ready {what}".rstrip())
+    echo(f"ready {what}".rstrip())
 
 
 kubeconfig_option = click.option(

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.output import echo, say
 from tonnage.cli.running import connection_of, run_until_signalled, say_ready
 from tonnage.cli.serving import cert_dir_option, own_tls
 from tonnage.client.http import Client
@@ -79,11 +80,11 @@ def scheduler(
     """
     start_logging(logging_format, verbosity)
     for warning in gates.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say("warning", warning)
     foreign = foreign_plugins()
     configuration = load_configuration(config_file, gates, foreign)
     for note in configuration.notes:
-        click.echo(f"note: {note}", err=True)
+        say("note", note)
     options = Options(kubeconfig_file, leader_elect, bind_address, secure_port, cert_dir)
     asyncio.run(run(configuration, options, foreign))
 
@@ -160,7 +161,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
                     },
                 )
             )
-            click.echo(f"serving health and metrics at {address}", err=True)
+            echo(f"serving health and metrics at {address}", err=True)
         await run_until_signalled(elector.run(program.run) if elector is not None else program.run())
 
 

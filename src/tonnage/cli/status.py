@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
-from tonnage.cli.output import say, written, written_json
+from tonnage.cli.output import echo, say, written, written_json
 from tonnage.clock import SystemClock
 from tonnage.plane.status import ClusterStatus, status_of
+from tonnage.printable import printable
 
 
 @click.command()
@@ -33,7 +34,7 @@ def status(data_dir: Path, output: str) -> None:
     if output == "json":
         written_json(found.document())
     else:
-        written(lambda: click.echo("\n".join(_lines(found))))
+        written(lambda: echo("\n".join(_lines(found))))
 
 
 def _lines(found: ClusterStatus) -> Iterator[str]:
@@ -76,7 +77,7 @@ def _lines(found: ClusterStatus) -> Iterator[str]:
 
 def _columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Columns as kubectl writes them."""
-    lines = [head, *rows]
+    lines = [head, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     for line in lines:
         yield "   ".join(map(str.ljust, line, widths)).rstrip()

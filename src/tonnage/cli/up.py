@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.output import echo, say
 from tonnage.cli.pool_options import COUNT, POOLS, by_node, pools_by_node
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
@@ -19,6 +20,7 @@ from tonnage.gates import Gates
 from tonnage.objects.document import Doc
 from tonnage.plane import Plane, PlaneSettings
 from tonnage.plane.settings import MAX_CLASSES, MAX_NODES
+from tonnage.printable import text
 from tonnage.whatif.manifests import documents_in
 
 
@@ -88,7 +90,7 @@ def up(
     """
     start_logging(logging_format, verbosity)
     for warning in gates.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say("warning", warning)
     settings = PlaneSettings(
         data_dir=data_dir,
         nodes=nodes,
@@ -119,7 +121,7 @@ async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
     with console.status("loading") as status:
 
         def show(step: str) -> None:
-            status.update(step)
+            status.update(text(step))
 
         plane = Plane(
             settings,
@@ -130,7 +132,7 @@ async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
         )
         await plane.__aenter__()
     try:
-        click.echo(f"kubeconfig {settings.kubeconfig}", err=True)
+        echo(f"kubeconfig {settings.kubeconfig}", err=True)
         say_ready(plane.url)
         await plane.run()
     finally:

@@ -8,6 +8,7 @@ import platform
 import click
 
 from tonnage import KUBERNETES_VERSION, __version__
+from tonnage.cli.output import echo
 
 
 @click.command()
@@ -16,8 +17,8 @@ def version(output: str) -> None:
     """Print the version, the Python it runs on, and the Kubernetes release whose behaviour it follows."""
     if output == "json":
         found = {"tonnage": __version__, "kubernetes": KUBERNETES_VERSION, "python": platform.python_version()}
-        click.echo(json.dumps(found, indent=2))
+        echo(json.dumps(found, indent=2))
         return
-    click.echo(f"Tonnage {__version__}")
-    click.echo(f"Kubernetes {KUBERNETES_VERSION} (the release whose behaviour it follows)")
-    click.echo(f"Python {platform.python_version()}")
+    echo(f"Tonnage {__version__}")
+    echo(f"Kubernetes {KUBERNETES_VERSION} (the release whose behaviour it follows)")
+    echo(f"Python {platform.python_version()}")

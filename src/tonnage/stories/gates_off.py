@@ -28,7 +28,7 @@ async def claims_are_looked_at_one_by_one(runner: StoryRunner) -> None:
 async def old_figures_are_used_again_and_again(runner: StoryRunner) -> None:
     """Without CSIStorageCapacityV2, story 2: ten pods of 20Gi are all sent to 100Gi"""
     runner.faults(Fault("slow", value=0.3))
-    runner.console.print("  + 10 pods, each with a claim of 20Gi, only on node-1 (100Gi)", style="cyan")
+    runner.say("  + 10 pods, each with a claim of 20Gi, only on node-1 (100Gi)", style="cyan")
     await runner.create(*ten_pods("node-1"))
 
     async def refused() -> int:
@@ -49,7 +49,7 @@ async def a_drained_node_sends_its_pods_anywhere(runner: StoryRunner) -> None:
         if node != home:
             await runner.create(pod(f"busy-{node}", node=node, cpu="6"))
             await runner.running(f"busy-{node}")
-    runner.console.print(f"  $ kubectl drain {home}", style="cyan")
+    runner.say(f"  $ kubectl drain {home}", style="cyan")
     await runner.cordon(home)
     await runner.client.evict(f"{runner.namespace}/db-0")
 

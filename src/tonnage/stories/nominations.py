@@ -24,7 +24,7 @@ async def the_decision_is_seen_and_survives(runner: StoryRunner) -> None:
     expected = await runner.until("the decision to be seen", nominated)
     runner.check("the node is known while the volume is still being made", bool(expected), expected)
     scheduler = runner.plane.supervisor["scheduler"]
-    runner.console.print(f"  $ kill -9 {scheduler.pid}   (the scheduler)", style="yellow")
+    runner.say(f"  $ kill -9 {scheduler.pid}   (the scheduler)", style="yellow")
     os.kill(scheduler.pid, signal.SIGKILL)
     node = await runner.bound("db")
     runner.check("its successor binds the pod to the same node", node == expected, node)
@@ -38,13 +38,13 @@ async def others_may_propose(runner: StoryRunner) -> None:
     planned = pod("planned", ["mine"], is_gated=True)
     await runner.apply(claim("mine", "90Gi"), planned)
     await _propose(runner, "planned", "node-1")
-    runner.console.print("  + status.nominatedNodeName of planned: node-1", style="cyan")
+    runner.say("  + status.nominatedNodeName of planned: node-1", style="cyan")
     await runner.apply(claim("theirs", "90Gi"), pod("other", ["theirs"], node="node-1"))
     message = await runner.refused("other")
     runner.check(
         "node-1's only disk is kept for the pod that is expected", "did not have enough free storage" in message
     )
-    runner.console.print("  - the scheduling gate of planned", style="cyan")
+    runner.say("  - the scheduling gate of planned", style="cyan")
     await runner.client.patch(Pod, f"{runner.namespace}/planned", {"spec": {"schedulingGates": None}})
     node = await runner.bound("planned")
     runner.check("the pod goes where it was expected, though node-2 has more room", node == "node-1", node)

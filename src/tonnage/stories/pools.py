@@ -56,7 +56,7 @@ async def old_figures_are_not_used_twice_by_the_letter(runner: StoryRunner) -> N
 async def _five_of_ten_run(runner: StoryRunner, profile: str) -> None:
     runner.faults(Fault("slow", value=0.3))
     docs = ten_pods("node-1", scheduler=profile)
-    runner.console.print("  + 10 pods, each with a claim of 20Gi, only on node-1 (100Gi)", style="cyan")
+    runner.say("  + 10 pods, each with a claim of 20Gi, only on node-1 (100Gi)", style="cyan")
     await runner.create(*docs)
 
     async def settled() -> bool:
@@ -92,7 +92,7 @@ async def a_drained_node_gives_its_volumes_away(runner: StoryRunner) -> None:
     note = await written(runner, "db-0", volume, "remember me")
     # Of the two other nodes one has no disk that is large enough: only capacity tells them apart.
     others = [node for node in ("node-1", "node-2") if node != home]
-    runner.console.print(f"  $ kubectl drain {home}", style="cyan")
+    runner.say(f"  $ kubectl drain {home}", style="cyan")
     await runner.cordon(home)
     await runner.until("the driver to free the volume from its node", lambda: is_free(runner, volume.name))
     await runner.explain_anew("db-0")

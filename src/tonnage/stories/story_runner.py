@@ -31,6 +31,7 @@ from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane import Plane
+from tonnage.printable import assembled, text
 from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduler.installed_plugins import foreign_plugins
 from tonnage.scheduling.decision.explain import Explanation
@@ -71,7 +72,8 @@ class StoryRunner:
         """A namespace of its own, and afterwards the cluster as it was: no faults, nothing cordoned, all room free."""
         self._stories += 1
         self.namespace = f"story-{self._stories}"
-        self.console.print(f"\n[bold]{title}[/]")
+        self.console.print()
+        self.say(title, style="bold")
         await self.client.create_doc({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
         before = len(self.failures)
         try:
@@ -80,7 +82,11 @@ class StoryRunner:
             self.check(exc.message, False)
         held = len(self.failures) == before
         await self._clear_away()
-        self.console.print("  [green]it held[/]" if held else "  [red]it did not hold[/]")
+        self.say("  it held" if held else "  it did not hold", style="green" if held else "red")
+
+    def say(self, line: str, style: str = "") -> None:
+        """A line of the page, whatever is in it."""
+        self.console.print(text(line, style), soft_wrap=True)
 
     async def _clear_away(self) -> None:
         self.faults()
@@ -104,7 +110,7 @@ class StoryRunner:
     async def apply(self, *docs: Doc) -> None:
         """Create objects, shown one a line, and what would be said of each pod."""
         for doc in docs:
-            self.console.print(f"  + {described(doc)}", style="cyan", markup=False)
+            self.say(f"  + {described(doc)}", style="cyan")
         for doc in docs:
             await self.explain(doc, *docs)
         await self.create(*docs)
@@ -158,16 +164,14 @@ class StoryRunner:
         name = explanation.pod.rpartition("/")[2]
         for answer in explanation.nodes:
             if not answer.feasible:
-                self.console.print(
-                    f"    {name}: {answer.name} is refused by {answer.rejected_by}: {', '.join(answer.reasons)}",
-                    style="dim", markup=False, soft_wrap=True,
-                )  # fmt: skip
+                why = f"is refused by {answer.rejected_by}: {', '.join(answer.reasons)}"
+                self.say(f"    {name}: {answer.name} {why}", style="dim")
 
     def faults(self, *faults: Fault) -> None:
         """Make these go wrong, and nothing else."""
         for fault in faults:
             value = f" {fault.value:g}" if fault.value else ""
-            self.console.print(f"  ! fault {fault.kind}{value} on {fault.node or 'every node'}", style="yellow")
+            self.say(f"  ! fault {fault.kind}{value} on {fault.node or 'every node'}", style="yellow")
         self._faults.write(faults)
 
     async def cordon(self, node: str, wanted: bool = True) -> None:
@@ -178,7 +182,7 @@ class StoryRunner:
     async def until(self, what: str, find: Callable[[], Awaitable[T | None]], timeout_s: float = PATIENCE_S) -> T:
         """Look until something is found, and give it; the page shows what is waited for. Raises StoryEnds."""
         give_up_at = self.clock.monotonic() + timeout_s
-        with self.console.status(f"waiting for {what}"):
+        with self.console.status(text(f"waiting for {what}")):
             while True:
                 found = await find()
                 if found:
@@ -203,7 +207,7 @@ class StoryRunner:
             return ""
 
         found = await self.until(f"{name} to be placed", node, timeout_s)
-        self.console.print(f"    {name} goes to {found}", markup=False)
+        self.say(f"    {name} goes to {found}")
         return found
 
     async def running(self, name: str, timeout_s: float = PATIENCE_S) -> Pod:
@@ -225,7 +229,7 @@ class StoryRunner:
             return next((each.message for each in conditions if each.type == "PodScheduled" and not each.is_true), "")
 
         found = await self.until(f"the scheduler's word on {name}", message, timeout_s)
-        self.console.print(f"    {name} waits: {found}", markup=False, soft_wrap=True)
+        self.say(f"    {name} waits: {found}")
         return found
 
     async def events(self, reason: str, about: str = "") -> list[Event]:
@@ -244,9 +248,9 @@ class StoryRunner:
 
     def check(self, claim: str, true: bool, found: object = "") -> None:
         """Write a claim with its evidence, and remember when it does not hold."""
-        mark = "[green]✓[/]" if true else "[red]✗[/]"
-        self.console.print(f"  {mark} {claim}")
+        mark = ("✓", "green") if true else ("✗", "red")
+        self.console.print(assembled("  ", mark, f" {claim}"))
         if found != "":
-            self.console.print(f"      {found}", style="dim", markup=False, soft_wrap=True)
+            self.say(f"      {found}", style="dim")
         if not true:
             self.failures.append(claim)

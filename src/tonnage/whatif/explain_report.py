@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tonnage.printable import assembled, text
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.decision.held_room import held_sentence
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
@@ -74,14 +75,14 @@ def _print(explanation: Explanation, weights: Mapping[str, int], console: Consol
         console.print()
         _print_feasible(explanation.node, feasible, weights, console)
     for each in passed_over[:MAX_ROWS]:
-        console.print(Text(f"{each.name} fits, and {each.passed_over}", style="yellow"))
+        console.print(text(f"{each.name} fits, and {each.passed_over}", style="yellow"))
     if len(passed_over) > MAX_ROWS:
-        console.print(Text(f"… and {len(passed_over) - MAX_ROWS:,} more that failed the pod lately", style="dim"))
+        console.print(text(f"… and {len(passed_over) - MAX_ROWS:,} more that failed the pod lately", style="dim"))
     if refused:
         console.print()
         _print_refused(explanation, refused, console)
         if explanation.node and (held := held_sentence({each.name: each.held_by for each in refused if each.held_by})):
-            console.print(Text(held, style="dim"))
+            console.print(text(held, style="dim"))
     if explanation.volumes:
         console.print()
         accounts = [(name, each) for name, each in explanation.volumes.items() if isinstance(each, NodeAccount)]
@@ -91,15 +92,13 @@ def _print(explanation: Explanation, weights: Mapping[str, int], console: Consol
 def _headline(explanation: Explanation) -> Iterable[Text]:
     pod, node = (explanation.pod, "bold"), (explanation.node, "bold green")
     if explanation.held_back:
-        yield Text.assemble(pod, (" is not tried", "bold yellow"), f": {explanation.held_back}")
-        yield (
-            Text.assemble("otherwise it would go to ", node) if explanation.node else Text("otherwise it would not fit")
-        )
+        yield assembled(pod, (" is not tried", "bold yellow"), f": {explanation.held_back}")
+        yield (assembled("otherwise it would go to ", node) if explanation.node else text("otherwise it would not fit"))
     elif explanation.node:
-        yield Text.assemble(pod, " goes to ", node)
+        yield assembled(pod, " goes to ", node)
     else:
-        yield Text.assemble(pod, (" does not fit", "bold red"))
-    yield Text(explanation.message)
+        yield assembled(pod, (" does not fit", "bold red"))
+    yield text(explanation.message)
 
 
 # -- nodes that fit ---------------------------------------------------------------------------------------------------
@@ -122,7 +121,7 @@ def _print_feasible(chosen: str, nodes: Sequence[NodeAnswer], weights: Mapping[s
         table = _feasible_table(chosen, shown, telling, rest, weights)
     console.print(table)
     for line in _footnotes(nodes, shown, [name for name in plugins if not spread[name]], rest, weights):
-        console.print(Text(line, style="dim"))
+        console.print(text(line, style="dim"))
 
 
 def _feasible_table(
@@ -133,15 +132,15 @@ def _feasible_table(
     is_scored = bool(shown[0].scores)
     heads = ["TOTAL", *(_short(name, weights) for name in telling)] if is_scored else []
     for head in [*heads, *([_OTHERS] if rest else [])]:
-        table.add_column(head, justify="right", no_wrap=True)
+        table.add_column(text(head), justify="right", no_wrap=True)
     for each in shown:
         is_chosen = each.name == chosen
-        cells = [Text(f"{'*' if is_chosen else ' '} {each.name}", style="bold green" if is_chosen else "")]
+        cells = [text(f"{'*' if is_chosen else ' '} {each.name}", style="bold green" if is_chosen else "")]
         if is_scored:
-            cells.append(Text(str(each.total), style="bold"))
-            cells += [Text(str(each.scores[name])) for name in telling]
+            cells.append(text(str(each.total), style="bold"))
+            cells += [text(str(each.scores[name])) for name in telling]
         if rest:
-            cells.append(Text(str(sum(each.scores[name] for name in rest))))
+            cells.append(text(str(sum(each.scores[name] for name in rest))))
         table.add_row(*cells)
     return table
 
@@ -197,13 +196,13 @@ def _print_refused(explanation: Explanation, nodes: Sequence[NodeAnswer], consol
         table.add_column("NEAREST MISS", overflow="fold")
     table.add_column("NODES", overflow="ellipsis", no_wrap=True, max_width=console.width // 4)
     for ((plugin, reasons), refused), miss in zip(ordered[:MAX_ROWS], misses, strict=True):
-        cells = [Text(plugin), Text(", ".join(reasons), style="red"), *([Text(miss)] if any(misses) else [])]
-        table.add_row(f"{len(refused):,}", *cells, Text(_named([each.name for each in refused]), style="dim"))
+        cells = [text(plugin), text(", ".join(reasons), style="red"), *([text(miss)] if any(misses) else [])]
+        table.add_row(f"{len(refused):,}", *cells, text(_named([each.name for each in refused]), style="dim"))
     console.print(table)
     hidden = ordered[MAX_ROWS:]
     if hidden:
         count = sum(len(names) for _, names in hidden)
-        console.print(Text(f"… and {len(hidden):,} more reasons for {count:,} nodes", style="dim"))
+        console.print(text(f"… and {len(hidden):,} more reasons for {count:,} nodes", style="dim"))
 
 
 def _nearest_miss(explanation: Explanation, refused: Sequence[NodeAnswer]) -> str:

@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tonnage.clock import rfc3339
+from tonnage.printable import assembled, text
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.replay_steps import Advance, Apply, Delete, FailBinding, Restart, Schedule, Step
@@ -83,23 +84,23 @@ def show(results: Iterable[StepResult], out: TextIO) -> None:
 
 def _print(results: Iterable[StepResult], console: Console) -> None:
     for result in results:
-        console.print(Text.assemble((f"step {result.number}", "bold"), f": {result.title}"))
+        console.print(assembled((f"step {result.number}", "bold"), f": {result.title}"))
         if result.answer is not None:
-            console.print(Text("  ").append_text(_told(result.answer)))
+            console.print(text("  ").append_text(_told(result.answer)))
             for line in _misses(result.answer):
-                console.print(Text(f"  {line}"))
+                console.print(text(f"  {line}"))
         for line in result.lines[:MAX_LINES]:
-            console.print(Text(f"  {line}"))
+            console.print(text(f"  {line}"))
         if len(result.lines) > MAX_LINES:
-            console.print(Text(f"  … and {len(result.lines) - MAX_LINES:,} more", style="dim"))
+            console.print(text(f"  … and {len(result.lines) - MAX_LINES:,} more", style="dim"))
 
 
 def _told(answer: Explanation) -> Text:
     if answer.held_back:
-        return Text.assemble(("is not tried", "bold yellow"), f": {answer.held_back}")
+        return assembled(("is not tried", "bold yellow"), f": {answer.held_back}")
     if answer.node:
-        return Text.assemble("goes to ", (answer.node, "bold green"), f"; {answer.message}")
-    return Text.assemble(("does not fit", "bold red"), f": {answer.message}")
+        return assembled("goes to ", (answer.node, "bold green"), f"; {answer.message}")
+    return assembled(("does not fit", "bold red"), f": {answer.message}")
 
 
 def _misses(answer: Explanation) -> Iterable[str]:

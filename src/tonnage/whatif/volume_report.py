@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from tonnage.clock import rfc3339
+from tonnage.printable import text
 from tonnage.scheduling.volumes.explain.account_entries import (
     BOUND,
     DYNAMIC,
@@ -69,11 +69,11 @@ def print_volumes(
         table.add_column(_HEADS[i], overflow="fold", no_wrap=_HEADS[i] in _WHOLE_HEADS)
     table.add_column("NODES", overflow="fold", max_width=console.width // 4)
     for line in lines:
-        table.add_row(*(Text(line[i]) for i in telling), Text(line[-1], style="dim"))
+        table.add_row(*(text(line[i]) for i in telling), text(line[-1], style="dim"))
     console.print(table)
     if hidden := groups[shown:]:
         count = sum(len(group.nodes) for group in hidden)
-        console.print(Text(f"… and {count:,} more nodes that differ from these", style="dim"))
+        console.print(text(f"… and {count:,} more nodes that differ from these", style="dim"))
 
 
 def _grouped(accounts: Iterable[tuple[str, NodeAccount]]) -> Iterable[_Group]:
