@@ -224,3 +224,45 @@ def test_the_result_of_a_json_patch_shares_nothing_with_its_inputs() -> None:
     patched = json_patch(doc, [*operations, op("add", "/data/o/x/-", value=2)])
     patched["metadata"]["name"] = "changed"
     assert (doc, operations) == before
+
+
+# -- operations that multiply ------------------------------------------------------------------------------------------
+
+
+def nested(levels: int) -> Any:
+    value: Any = {}
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
+
+
+def test_a_copy_may_not_nest_beyond_the_limit():
+    halves = [{"op": "add", "path": "/x", "value": nested(60)}]
+    deepest = "/x" + "/a" * 59
+    with pytest.raises(BadRequest, match="exceeded max depth"):
+        json_patch({}, [*halves, {"op": "copy", "from": "/x", "path": f"{deepest}/b"}])
+    with pytest.raises(BadRequest, match="exceeded max depth"):
+        json_patch({"y": nested(60)}, [*halves, {"op": "move", "from": "/y", "path": f"{deepest}/b"}])
+    with pytest.raises(BadRequest, match="exceeded max depth"):
+        json_patch({}, [*halves, {"op": "add", "path": f"{deepest}/b", "value": nested(60)}])
+    with pytest.raises(BadRequest, match="exceeded max depth"):
+        json_patch({}, [*halves, {"op": "replace", "path": f"{deepest}/b", "value": nested(60)}])
+
+
+def test_copies_of_small_values_are_counted():
+    operations = [{"op": "copy", "from": "/x", "path": f"/x{n}"} for n in range(200)]
+    with pytest.raises(RequestEntityTooLarge, match="too many values: the limit is 150000"):
+        json_patch({"x": [[]] * 1_000}, operations)
+
+
+def test_moves_that_do_not_go_deeper_cost_nothing():
+    doc = {"x": {"a": [0] * 10_000}}
+    there_and_back = [("/x", "/y"), ("/y", "/x")] * 100
+    moved = json_patch(doc, [{"op": "move", "from": source, "path": path} for source, path in there_and_back])
+    assert moved == doc
+
+
+@pytest.mark.parametrize("position", ["9" * 5_000, "-" + "9" * 5_000])
+def test_a_position_nobody_counts_to_does_not_apply(position):
+    with pytest.raises(Invalid):
+        json_patch({"x": [1]}, [{"op": "replace", "path": f"/x/{position}", "value": 2}])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tonnage.documents.strategies.config import SecretStrategy
+from tonnage.documents.strategies.device import ResourceSliceStrategy
 from tonnage.documents.strategies.event import EventStrategy
 from tonnage.documents.strategies.namespace import NamespaceStrategy, finalize
 from tonnage.documents.strategies.service import ServiceStrategy
-from tonnage.documents.strategies.workloads import ControllerRevisionStrategy, StatefulSetStrategy
+from tonnage.documents.strategies.workloads import ControllerRevisionStrategy, ReplicaSetStrategy, StatefulSetStrategy
 from tonnage.errors import Invalid
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
@@ -144,3 +145,16 @@ def test_a_revision_may_be_renumbered_but_not_rewritten() -> None:
 
 def test_the_name_of_a_stateful_set_must_be_a_host_name() -> None:
     assert StatefulSetStrategy.name_rule("a.b") == ["must not contain dots"]
+
+
+def test_a_selector_without_an_operator_is_told_and_no_fault_of_ours() -> None:
+    rules = ReplicaSetStrategy(BY_PLURAL["apps", "replicasets"], Gates())
+    doc: Doc = {"metadata": {"name": "r"}, "spec": {"selector": {"matchExpressions": [{"key": "a"}]}, "template": {}}}
+    assert "spec.selector.matchExpressions[0].operator" in {error.field for error in rules.validate(doc)}
+
+
+def test_a_slice_that_loses_its_spec_is_told_what_it_lacks() -> None:
+    rules = ResourceSliceStrategy(BY_PLURAL["resource.k8s.io", "resourceslices"], Gates())
+    old = {"metadata": {"name": "s"}, "spec": {"driver": "d", "pool": {"name": "p"}}}
+    fields = {error.field for error in rules.validate_update({"metadata": {"name": "s"}}, old)}
+    assert {"spec.driver", "spec.pool.name"} <= fields

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tonnage.documents.strategies.base import Generation, Strategy, keep
 from tonnage.documents.validation.metadata import immutable
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, dig
 from tonnage.objects.field_errors import Errors, required
 
 
@@ -64,8 +64,8 @@ class ResourceSliceStrategy(Strategy):
         """Driver, pool and node say whose devices these are; the devices themselves come and go."""
         errors = self.validate(new)
         for field in ("driver", "nodeName"):
-            errors += immutable(f"spec.{field}", new["spec"].get(field), old["spec"].get(field))
-        names = (each["spec"].get("pool", {}).get("name") for each in (new, old))
+            errors += immutable(f"spec.{field}", dig(new, "spec", field), dig(old, "spec", field))
+        names = (dig(each, "spec", "pool", "name") for each in (new, old))
         return errors + immutable("spec.pool.name", *names)
 
 

@@ -227,10 +227,10 @@ def _parsed(selector: Doc | None) -> LabelSelector | None:
     """The selector as something that can match, None when it makes no sense."""
     if selector is None:
         return None
-    parsed = msgspec.convert(selector, LabelSelector)
     try:
+        parsed = msgspec.convert(selector, LabelSelector)
         parsed.matches({})
-    except InvalidSelector:
+    except (InvalidSelector, msgspec.ValidationError):  # the latter for an expression without key or operator
         return None
     return parsed if not validate_label_selector(selector, "") else None
 
