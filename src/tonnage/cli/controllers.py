@@ -16,8 +16,8 @@ from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.cli.serving import cert_dir_option, own_tls
-from tonnage.client.http import Client
-from tonnage.client.leader import LeaderElector, lease_client, new_identity
+from tonnage.client.clients import Clients, lease_timeout_s
+from tonnage.client.leader import LeaderElector, new_identity
 from tonnage.client.leadership import Leadership
 from tonnage.clock import SystemClock
 from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration
@@ -225,10 +225,15 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
     guard = leadership if options.leader_elect else None
     async with AsyncExitStack() as stack:
         connection = connection_of(options.kubeconfig)
-        client = await stack.enter_async_context(
-            Client.connect(connection, clock=clock, user_agent=PROGRAM, guard=guard)
+        clients = await stack.enter_async_context(
+            Clients.connect(
+                connection,
+                clock=clock,
+                user_agent=PROGRAM,
+                guard=guard,
+                lease_timeout_s=lease_timeout_s(leadership.renew_deadline_s),
+            )
         )
-        leases = await stack.enter_async_context(lease_client(connection, leadership, clock=clock, user_agent=PROGRAM))
         calls = sidecar_calls(registry)
         drivers = [
             await stack.enter_async_context(
@@ -245,7 +250,7 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
         ]
         manager = await stack.enter_async_context(
             ControllerManager(
-                client,
+                clients.work,
                 replace(configuration, drivers=tuple(drivers), root_ca_pem=connection.cluster.ca_pem),
                 clock=clock,
                 rng=rng,
@@ -254,9 +259,10 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
                 identity=identity,
                 leadership=guard,
                 on_synced=say_ready,
+                telling=clients.telling,
             )
         )
-        elector = LeaderElector(leases, _LEASE, identity, leadership=leadership)
+        elector = LeaderElector(clients.leases, _LEASE, identity, leadership=leadership)
         if options.port:
             tls = stack.enter_context(own_tls(options.cert_dir, options.host))
             address = await stack.enter_async_context(

@@ -17,8 +17,8 @@ from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import say
 from tonnage.cli.pool_options import by_node, max_volumes_option, pools_by_node, pools_option
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
+from tonnage.client.clients import Clients
 from tonnage.client.config.connection import Connection
-from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.driver.driver import Driver, Settings
@@ -183,9 +183,11 @@ async def _serve(driver: Driver, endpoints: Endpoints, connection: Connection | 
     async with AsyncExitStack() as stack:
         rebuilding: RebuildController | None = None
         if connection is not None:
-            client = await stack.enter_async_context(Client.connect(connection, clock=clock, user_agent=PROGRAM))
+            clients = await stack.enter_async_context(Clients.connect(connection, clock=clock, user_agent=PROGRAM))
             rebuilding = await stack.enter_async_context(
-                RebuildController(driver, client, clock=clock, identity=socket.gethostname())
+                RebuildController(
+                    driver, clients.work, clock=clock, identity=socket.gethostname(), telling=clients.telling
+                )
             )
         await stack.enter_async_context(
             serve(driver, endpoint=endpoints.cluster, node_endpoint_template=endpoints.node_template)

@@ -14,7 +14,7 @@ import click
 from tonnage import metrics
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
-from tonnage.client.http import Client
+from tonnage.client.clients import Clients
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.faults import FaultFile
@@ -170,17 +170,19 @@ async def _run(
     settings: NodeSettings, kubeconfig_file: Path | None, faults_file: Path | None, listen: tuple[str, int]
 ) -> None:
     clock, registry = SystemClock(), metrics.new_registry()
-    client = Client.connect(connection_of(kubeconfig_file), clock=clock, user_agent=PROGRAM)
+    clients = Clients.connect(connection_of(kubeconfig_file), clock=clock, user_agent=PROGRAM)
     program = NodeProgram(
-        client,
+        clients.work,
         settings,
         clock=clock,
         rng=random.Random(secrets.randbits(64)),
         metrics=NodeMetrics(registry),
         faults=None if faults_file is None else FaultFile(faults_file),
+        telling=clients.telling,
+        leases=clients.leases,
     )
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(client)
+        await stack.enter_async_context(clients)
         host, port = listen
         if port:
             # Loading a web server takes longer than all the rest; whoever serves no metrics need not wait for it.

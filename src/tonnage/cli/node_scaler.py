@@ -12,7 +12,7 @@ import click
 from tonnage.cli.options import logging_options, start_logging
 from tonnage.cli.output import say
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
-from tonnage.client.http import Client
+from tonnage.client.clients import Clients
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
 from tonnage.nodescaler.node_pool import MAX_NODES, InvalidPool, NodePool
@@ -106,8 +106,9 @@ def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
 
 async def _run(pool: NodePool, kubeconfig_file: Path | None) -> None:
     clock = SystemClock()
-    client = Client.connect(connection_of(kubeconfig_file), clock=clock, user_agent=PROGRAM)
-    async with client, NodeScaler(client, pool, clock=clock, rng=random.Random(secrets.randbits(64))) as scaler:
+    clients = Clients.connect(connection_of(kubeconfig_file), clock=clock, user_agent=PROGRAM)
+    rng = random.Random(secrets.randbits(64))
+    async with clients, NodeScaler(clients.work, pool, clock=clock, rng=rng, telling=clients.telling) as scaler:
         await run_until_signalled(_scale(scaler))
 
 

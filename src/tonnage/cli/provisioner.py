@@ -18,8 +18,9 @@ from tonnage.cli.output import echo, say
 from tonnage.cli.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
 from tonnage.cli.provisioner_gates import ProvisionerGatesType
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
+from tonnage.client.clients import Clients, lease_timeout_s
 from tonnage.client.http import Client
-from tonnage.client.leader import LeaderElector, check_retry_period, lease_client, new_identity
+from tonnage.client.leader import LeaderElector, check_retry_period, new_identity
 from tonnage.client.leadership import Leadership
 from tonnage.clock import Clock, SystemClock
 from tonnage.csi.client import CsiClient
@@ -169,14 +170,14 @@ async def _run(flags: Flags) -> None:
     clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
     metrics = ProvisionerMetrics(registry)
     leadership = _leadership_of(flags, clock)
-    connection = connection_of(flags["kubeconfig_file"])
-    client = Client.connect(
-        connection,
+    clients = Clients.connect(
+        connection_of(flags["kubeconfig_file"]),
         clock=clock,
         user_agent=PROGRAM,
         qps=flags["kube_api_qps"],
         burst=flags["kube_api_burst"],
         guard=leadership,
+        lease_timeout_s=lease_timeout_s(flags["leader_election_renew_deadline"]),
     )
     driver = CsiClient(
         flags["csi_address"],
@@ -187,7 +188,7 @@ async def _run(flags: Flags) -> None:
         before_change=leadership.check if leadership is not None else None,
     )
     program = Provisioner(
-        client,
+        clients.work,
         driver,
         options,
         clock=clock,
@@ -198,10 +199,11 @@ async def _run(flags: Flags) -> None:
         pod_name=os.environ.get("POD_NAME", ""),
         owner_level=flags["capacity_ownerref_level"],
         leadership=leadership,
+        telling=clients.telling,
     )
     electors: list[LeaderElector] = []
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(client)
+        await stack.enter_async_context(clients)
         await stack.enter_async_context(driver)
         if endpoint is not None:
             address = await stack.enter_async_context(
@@ -218,8 +220,7 @@ async def _run(flags: Flags) -> None:
         if leadership is None:
             await run_until_signalled(_work(program))
             return
-        leases = await stack.enter_async_context(lease_client(connection, leadership, clock=clock, user_agent=PROGRAM))
-        await run_until_signalled(_lead(program, leases, leadership, flags, electors))
+        await run_until_signalled(_lead(program, clients.leases, leadership, flags, electors))
 
 
 def _leadership_of(flags: Flags, clock: Clock) -> Leadership | None:

@@ -16,8 +16,8 @@ from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
 from tonnage.cli.running import connection_of, run_until_signalled, say_ready
 from tonnage.cli.serving import cert_dir_option, own_tls
-from tonnage.client.http import Client
-from tonnage.client.leader import LeaderElector, lease_client, new_identity
+from tonnage.client.clients import Clients, lease_timeout_s
+from tonnage.client.leader import LeaderElector, new_identity
 from tonnage.client.leadership import Leadership
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
@@ -98,7 +98,7 @@ def kubeconfig_of(configuration: Configuration, wanted: Path | None) -> Path | N
 async def run(configuration: Configuration, options: Options, foreign: ForeignPlugins) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
     clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
-    limits, election = configuration.client_connection, configuration.leader_election
+    limits, election = configuration.request_limits, configuration.leader_election
     elects = election.leader_elect if options.leader_elect is None else options.leader_elect
     identity = new_identity()
     guard: Leadership | None = None
@@ -109,21 +109,21 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
             lease_duration_s=election.lease_duration_s,
             renew_deadline_s=election.renew_deadline_s,
         )
-    connection = connection_of(kubeconfig_of(configuration, options.kubeconfig))
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(
-            Client.connect(
-                connection,
+        clients = await stack.enter_async_context(
+            Clients.connect(
+                connection_of(kubeconfig_of(configuration, options.kubeconfig)),
                 clock=clock,
                 user_agent=_USER_AGENT,
                 qps=max(limits.qps, 0.0),
                 burst=limits.burst,
                 guard=guard,
+                lease_timeout_s=lease_timeout_s(election.renew_deadline_s),
             )
         )
         program = await stack.enter_async_context(
             Program(
-                client,
+                clients.work,
                 configuration,
                 clock=clock,
                 rng=rng,
@@ -132,13 +132,13 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
                 foreign=foreign,
                 leadership=guard,
                 on_synced=_in_step,
+                telling=clients.telling,
             )
         )
         elector: LeaderElector | None = None
         if guard is not None:
-            leases = lease_client(connection, guard, clock=clock, user_agent=_USER_AGENT)
             elector = LeaderElector(
-                await stack.enter_async_context(leases),
+                clients.leases,
                 f"{election.resource_namespace}/{election.resource_name}",
                 identity,
                 leadership=guard,

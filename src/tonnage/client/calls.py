@@ -25,7 +25,7 @@ from typing import Protocol
 from tonnage.backoff import Backoff
 from tonnage.client import errors
 from tonnage.client.errors import Disconnected, Untrusted
-from tonnage.client.throttle import TokenBucket
+from tonnage.client.throttle import Limit
 from tonnage.client.transport.wire import Request, Response, Stream, Transport
 from tonnage.clock import Clock
 from tonnage.errors import ApiError, TonnageError
@@ -85,7 +85,7 @@ class Caller:
         *,
         clock: Clock,
         rng: random.Random,
-        limit: TokenBucket | None = None,
+        limit: Limit | None = None,
         on_request: OnRequest | None = None,
         guard: WriteGuard | None = None,
     ) -> None:

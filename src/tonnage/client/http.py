@@ -21,7 +21,7 @@ from tonnage.client import rest
 from tonnage.client.calls import Call, Caller, OnRequest, WriteGuard
 from tonnage.client.config.connection import Connection
 from tonnage.client.rest import Kind, resource_of
-from tonnage.client.throttle import TokenBucket
+from tonnage.client.throttle import Limit, TokenBucket
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Request, Transport, lines_of
 from tonnage.clock import Clock, SystemClock
@@ -64,7 +64,7 @@ class Client:
         *,
         clock: Clock | None = None,
         rng: random.Random | None = None,
-        limit: TokenBucket | None = None,
+        limit: Limit | None = None,
         on_request: OnRequest | None = None,
         timeout_s: float = 30.0,
         guard: WriteGuard | None = None,

@@ -29,10 +29,9 @@ from datetime import datetime, timedelta
 
 from tonnage import logs
 from tonnage.backoff import jittered
-from tonnage.client.config.connection import Connection
 from tonnage.client.http import Client
 from tonnage.client.leadership import InvalidLeaseTimes, Leadership
-from tonnage.clock import Clock, rfc3339_micro
+from tonnage.clock import rfc3339_micro
 from tonnage.deadline import within
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects import codec
@@ -69,15 +68,6 @@ def check_retry_period(*, renew_deadline_s: float, retry_period_s: float) -> Non
 def new_identity() -> str:
     """Ours alone, also among copies on one machine and among our own starts."""
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
-
-
-def lease_client(connection: Connection, leadership: Leadership, *, clock: Clock, user_agent: str) -> Client:
-    """A way to the lease alone: nothing it could wait behind, and no guard, because leading comes from it.
-
-    One request may take half the deadline, a second at least, as upstream has it.
-    """
-    timeout_s = max(leadership.renew_deadline_s / 2, 1.0)
-    return Client.connect(connection, clock=clock, user_agent=user_agent, timeout_s=timeout_s)
 
 
 class LeaderElector:

@@ -4,12 +4,16 @@
 
 `event` never waits and never fails: it notes the event and returns, and workers write it. When `MAX_PENDING` are still
 to be written, because the server is slow or away, the next is dropped and counted: no program should stand still for
-its events.
+its events. Hand in a client that has a limit of its own (`clients.Clients.telling`), so that nothing waits behind them.
 
 Events that say the same of the same state of an object (all but note and time are equal: *isomorphic*) become a series;
-with `by_note` the note counts as well, as it does for upstream's older recorder, which controllers and kubelets use.
-The first is created, the second turns it into a series of two, those after it only count; the count is written when the
-series has been quiet for six minutes, every thirty minutes, and at the end. Mirrors client-go's tools/events.
+with `by_note` the note counts as well and the object's state does not, as with upstream's older recorder, which
+controllers and kubelets use. The first is created, the second turns it into a series of two, those after it only count;
+the count is written when the series has been quiet for six minutes, every thirty minutes, and at the end. Mirrors
+client-go's tools/events.
+
+Of an object about which there is no end of news, few events are written (`event_correlation`): with `by_note`, similar
+ones are combined; in any case those beyond its allowance are left out and counted.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import msgspec
 
 from tonnage import logs
 from tonnage.backoff import jittered
+from tonnage.client.event_correlation import COMBINED, EventAggregator, SpamFilter
 from tonnage.client.http import Client
 from tonnage.client.leadership import NotLeading
 from tonnage.client.workqueue import WorkQueue
@@ -76,6 +81,8 @@ class Recorder:
     def __init__(self, client: Client, reporting_controller: str, instance: str, *, by_note: bool = False) -> None:
         self.dropped = 0
         """Events for which there was no room."""
+        self.filtered = 0
+        """Events that were one too many about their object."""
         self.abandoned = 0
         """Events that the server did not accept, or that could not be written in time."""
         self._client = client
@@ -83,6 +90,8 @@ class Recorder:
         self._controller = reporting_controller
         self._instance = instance
         self._by_note = by_note
+        self._aggregator = EventAggregator()
+        self._spam = SpamFilter()
         self._entries: dict[tuple[object, ...], _Entry] = {}
         self._pending: set[_Entry] = set()
         self._queue: WorkQueue[_Entry] = WorkQueue(clock=self._clock)
@@ -101,8 +110,13 @@ class Recorder:
     ) -> None:
         """Tell people that, and why, `action` was done (or could not be) to `regarding`. Returns at once."""
         about, beside = reference_to(regarding), None if related is None else reference_to(related)
-        now = self._clock.now()
-        key = (type, action, reason, about, beside, note if self._by_note else "")
+        now, now_s = self._clock.now(), self._clock.monotonic()
+        who = (about.api_version, about.kind, about.namespace, about.name, about.uid)
+        key: tuple[object, ...] = (type, action, reason, about, beside)
+        if self._by_note:
+            is_combined = self._aggregator.is_combined((type, reason, *who), note, now_s)
+            note = COMBINED + note if is_combined else note
+            key = (type, action, reason, *who, about.field_path, COMBINED if is_combined else note)
         entry = self._entries.get(key)
         if entry is not None:
             entry.count += 1
@@ -112,6 +126,9 @@ class Recorder:
             return
         if len(self._pending) >= MAX_PENDING:
             self.dropped += 1
+            return
+        if self._spam.is_spam(who, now_s):
+            self.filtered += 1
             return
         event = Event(
             metadata=ObjectMeta(name=self._name(about.name, now), namespace=about.namespace or "default"),

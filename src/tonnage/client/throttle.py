@@ -1,10 +1,30 @@
-"""A limit on how many requests a client sends: a token bucket, on the clock that was handed in."""
+"""Limits on how many requests a client sends: token buckets, on the clock that was handed in.
+
+TokenBucket     at most `burst` at once and `qps` a second over time
+SpareTokens     what another bucket does not need: for requests that tell people something, after those that do it
+"""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
 from tonnage.clock import Clock
+
+PATIENCE_S = 10.0
+"""How long a request that may wait is passed by others; after that it has its turn like them, so that a program which
+is busy all the time still says something."""
+
+_SHORTEST_WAIT_S = 0.001
+"""Sums of fractions end a hair's breadth before the token is whole, and time would stand still."""
+
+
+class Limit(Protocol):
+    """Says when a request may be sent."""
+
+    async def take(self) -> None:
+        """Return when one more request may be sent."""
+        ...
 
 
 class TokenBucket:
@@ -21,9 +41,7 @@ class TokenBucket:
 
     async def take(self) -> None:
         """Return when one more request may be sent. A cancelled wait gives its token back."""
-        now = self._clock.monotonic()
-        self._tokens = min(self._tokens + (now - self._filled_at) * self._qps, float(self._burst))
-        self._filled_at = now
+        self._fill()
         self._tokens -= 1
         if self._tokens >= 0:
             return
@@ -33,3 +51,41 @@ class TokenBucket:
         except asyncio.CancelledError:
             self._tokens += 1
             raise
+
+    def take_spare(self) -> float:
+        """Take a token if more than half of the burst is left; else seconds until that may be so."""
+        self._fill()
+        kept = self._burst // 2
+        if self._tokens >= kept + 1:
+            self._tokens -= 1
+            return 0.0
+        return (kept + 1 - self._tokens) / self._qps
+
+    def _fill(self) -> None:
+        now = self._clock.monotonic()
+        self._tokens = min(self._tokens + (now - self._filled_at) * self._qps, float(self._burst))
+        self._filled_at = now
+
+
+class SpareTokens:
+    """A limit of its own, within what another leaves over: the two together send no more than that one allows.
+
+    Half of the other's burst is not touched, so that whoever comes there with many requests at once finds it.
+    """
+
+    def __init__(self, own: TokenBucket, of: TokenBucket | None, *, clock: Clock) -> None:
+        self._own = own
+        self._of = of
+        self._clock = clock
+
+    async def take(self) -> None:
+        await self._own.take()
+        if self._of is None:
+            return
+        gives_up_at = self._clock.monotonic() + PATIENCE_S
+        while (wait_s := self._of.take_spare()) > 0.0:
+            left_s = gives_up_at - self._clock.monotonic()
+            if left_s <= 0.0:
+                await self._of.take()
+                return
+            await self._clock.sleep(max(min(wait_s, left_s), _SHORTEST_WAIT_S))

@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from tonnage import logs
 from tonnage.backoff import Backoff
+from tonnage.client.event_metrics import count_dropped_events
 from tonnage.client.http import Client
 from tonnage.client.informer_scope import InformerScope
 from tonnage.client.informers import Informers
@@ -59,10 +60,12 @@ class ControllerManager:
         identity: str = PROGRAM,
         leadership: Leadership | None = None,
         on_synced: Callable[[], object] = lambda: None,
+        telling: Client | None = None,
     ) -> None:
-        """`controllers` is what `--controllers` says. Raises UnknownController.
+        """`controllers` is what `--controllers` says. `telling` writes events; by default it is `client`. Raises
+        UnknownController.
 
-        With a `leadership`, the client and the drivers' clients must ask it before they change anything.
+        With a `leadership`, the clients and the drivers' clients must ask it before they change anything.
         """
         self._client = client
         self._configuration = configuration
@@ -74,9 +77,10 @@ class ControllerManager:
         self.informers: Final = Informers(client)
         # Events say which controller they are from, as upstream's do; what goes with one name shares a recorder.
         self._recorders = {
-            source: Recorder(client, source, identity, by_note=True)
+            source: Recorder(telling or client, source, identity, by_note=True)
             for source in {each.source for each in self.descriptors}
         }
+        count_dropped_events(registry, self._recorders.values)
         self._scopes: dict[str, InformerScope] = {}
         self._controllers: dict[str, Controller] = {each.name: self._build(each) for each in self.descriptors}
         self._restarts = Counter(

@@ -52,6 +52,8 @@ class NodeContext:
 
     node: str
     client: Client
+    leases: Client
+    """For the node's heartbeat, which must not wait behind anything."""
     settings: NodeSettings
     caches: NodeCaches
     recorder: Recorder

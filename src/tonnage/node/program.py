@@ -46,7 +46,10 @@ class NodeProgram:
         rng: random.Random,
         metrics: NodeMetrics,
         faults: FaultFile | None = None,
+        telling: Client | None = None,
+        leases: Client | None = None,
     ) -> None:
+        """`telling` writes events, `leases` the nodes' heartbeats; by default both are `client`."""
         self.settings = settings
         self._clock = clock
         self.metrics = metrics
@@ -75,9 +78,10 @@ class NodeProgram:
                 NodeContext(
                     node=name,
                     client=client,
+                    leases=leases or client,
                     settings=settings,
                     caches=caches,
-                    recorder=Recorder(client, PROGRAM, name, by_note=True),
+                    recorder=Recorder(telling or client, PROGRAM, name, by_note=True),
                     clock=clock,
                     rng=random.Random(rng.getrandbits(64)),
                     faults=self._faults,

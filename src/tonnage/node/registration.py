@@ -46,6 +46,7 @@ class Registration:
         self._context = context
         self._name = context.node
         self._client = context.client
+        self._leases = context.leases
         self._settings = context.settings
         self._clock = context.clock
         self._nodes = context.caches.nodes
@@ -210,12 +211,12 @@ class Registration:
         now = self._clock.now()
         try:
             patch = renewal(self._name, self._settings, now=now)
-            await self._client.patch(Lease, f"{LEASE_NAMESPACE}/{self._name}", patch)
+            await self._leases.patch(Lease, f"{LEASE_NAMESPACE}/{self._name}", patch)
         except NotFound:
             node = self._nodes.get(self._name)
             if node is not None:
                 with suppress(AlreadyExists):
-                    await self._client.create_doc(new_lease(node, self._settings, now=now))
+                    await self._leases.create_doc(new_lease(node, self._settings, now=now))
 
 
 def _segments(driver: Driver) -> dict[str, str]:

@@ -55,11 +55,14 @@ _log = logs.logger("tonnage.node-scaler")
 class NodeScaler:
     """Keeps one pool as large as the pods that wait need it, and no larger."""
 
-    def __init__(self, client: Client, pool: NodePool, *, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, client: Client, pool: NodePool, *, clock: Clock, rng: random.Random, telling: Client | None = None
+    ) -> None:
+        """`telling` writes events; by default it is `client`."""
         self.pool = pool
         self._clock = clock
         self._rng = rng
-        self.recorder = Recorder(client, PROGRAM, f"{PROGRAM}-{pool.name}")
+        self.recorder = Recorder(telling or client, PROGRAM, f"{PROGRAM}-{pool.name}")
         self.informers = Informers(client)
         self._pods = self.informers.of(Pod, field_selector=_LIVE_PODS)
         self._nodes = self.informers.of(Node)

@@ -23,6 +23,7 @@ from tonnage import logs
 from tonnage.backoff import Backoff
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
+from tonnage.client.event_metrics import count_dropped_events
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers, NotSynced
 from tonnage.client.leadership import Leadership
@@ -85,13 +86,17 @@ class Provisioner:
         pod_name: str = "",
         owner_level: int = 1,
         leadership: Leadership | None = None,
+        telling: Client | None = None,
     ) -> None:
-        """With a `leadership`, both the client and the driver's client must ask it before they change anything."""
+        """With a `leadership`, the clients and the driver's client must ask it before they change anything. `telling`
+        writes events; by default it is `client`.
+        """
         self.options = options
         self.driver_info = DriverInfo("")
         """What the driver says about itself, once the block is entered."""
         self.informers = Informers(client)
         self._client = client
+        self._telling = telling or client
         self._driver = driver
         self._clock = clock
         self._rng = rng
@@ -102,6 +107,7 @@ class Provisioner:
         self._owner_level = owner_level
         self._leadership = leadership
         self._recorder: Recorder | None = None
+        count_dropped_events(registry, lambda: () if self._recorder is None else (self._recorder,))
         self._loops: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     async def __aenter__(self) -> Self:
@@ -109,7 +115,7 @@ class Provisioner:
         self.driver_info = await wait_for_driver(self._driver, with_node=with_node, clock=self._clock, rng=self._rng)
         _log.info("Detected CSI driver", driver=self.driver_info.name, address=self._driver.address)
         self._recorder = Recorder(
-            self._client, self.driver_info.name, f"{self.driver_info.name}_{secrets.token_hex(4)}", by_note=True
+            self._telling, self.driver_info.name, f"{self.driver_info.name}_{secrets.token_hex(4)}", by_note=True
         )
         self._assemble(self._recorder, await self._owner())
         self._recorder.start()

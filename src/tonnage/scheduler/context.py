@@ -43,6 +43,8 @@ class SchedulerContext:
     """The gate NominatedNodeNameForExpectation."""
     leadership: Leadership | None = None
     """Without leader election there is none, and nobody to make way for."""
+    telling: StatusWrites | None = None
+    """The client that tells people what became of pods, with a limit of its own; None is `client`."""
     slots: BindingSlots = field(default_factory=BindingSlots)
     waiting_pods: WaitingPods = field(default_factory=WaitingPods)
     in_pre_bind: PodsInPreBind = field(default_factory=PodsInPreBind)

@@ -49,7 +49,9 @@ class SchedulingLoop:
         self._clock = context.clock
         self._slots = context.slots
         self._nominations = Nominations(context.client, context.newest, is_shown=context.shows_nominations)
-        self._pod_status = PodStatusWriter(context.client, context.events, context.clock)
+        self.pod_status = PodStatusWriter(
+            context.client, context.telling or context.client, context.events, context.clock, context.newest
+        )
         self._preemptions = PreemptionExecutor(context, self._nominations)
         self._work: set[asyncio.Task[None]] = set()
         self._active = asyncio.Event()
@@ -75,12 +77,14 @@ class SchedulingLoop:
         finally:
             ticking.cancel()
             self._slots.close()
+            self.pod_status.close()
             await self._end()
 
     async def settle(self) -> None:
         """Wait until everything that was started beside the loop has ended."""
         while self._work:
             await asyncio.wait(self._work)
+        await self.pod_status.settle()
 
     async def _end(self) -> None:
         """Let what is under way settle, for as long as we lead; then drop what is left."""
@@ -98,6 +102,7 @@ class SchedulingLoop:
             for task in self._work:
                 task.cancel()
             await asyncio.wait(self._work)
+        await self.pod_status.stop()
 
     async def _tick(self) -> None:
         while True:
@@ -121,6 +126,7 @@ class SchedulingLoop:
                 placement = attempt.placement
                 self._context.waiting_pods.add(WaitingPod(placement.pod, placement.node, attempt.waits))
             self._slots.take()
+            self.pod_status.placed(attempt.placement.pod)
             self._start(self._bind(queued, attempt.placement, started_at))
         elif attempt.stage is Stage.DECIDE:
             self._not_placed(queued, attempt, started_at)
@@ -142,7 +148,7 @@ class SchedulingLoop:
             if status.is_success:
                 self._engine.binding_finished(placement)
                 self._metrics.scheduled(queued, self._clock.monotonic())
-                self._pod_status.scheduled(placement.pod, placement.node)
+                self.pod_status.scheduled(placement.pod, placement.node)
                 return
             self._engine.withdraw(placement)
             self._failed(queued, status, placement.node)
@@ -173,7 +179,7 @@ class SchedulingLoop:
         reason = "Unschedulable" if status.is_rejection else "SchedulerError"
         withdrawn = self._nominations.withdrawn()
         self._engine.failed_on(queued, node, status.message)
-        self._start(self._requeue(queued, plugins, reason, status.message, nomination=withdrawn))
+        self._requeue(queued, plugins, reason, status.message, nomination=withdrawn)
 
     # -- nothing fits -------------------------------------------------------------------------------------------------
 
@@ -183,7 +189,7 @@ class SchedulingLoop:
         diagnosis = attempt.decision.diagnosis if attempt.decision is not None else None
         if diagnosis is None:
             self._metrics.attempt(scheduler_name, attempt.status, took_s)
-            self._start(self._requeue(queued, (), "SchedulerError", attempt.status.message, nomination=withdrawn))
+            self._requeue(queued, (), "SchedulerError", attempt.status.message, nomination=withdrawn)
             return
         self._metrics.attempt(scheduler_name, Status(Code.UNSCHEDULABLE), took_s)
         for event in self._engine.events_to_record(attempt):
@@ -195,32 +201,35 @@ class SchedulingLoop:
             if held := self._engine.nominations.told(diagnosis):
                 message = f"{message} {held}"
             nomination = withdrawn if outcome is not None and outcome.result.withdraws_nomination else None
-            self._start(self._requeue(queued, plugins, "Unschedulable", message, nomination=nomination))
+            self._requeue(queued, plugins, "Unschedulable", message, nomination=nomination)
             return
         found, plugin = outcome.result, outcome.plugin
         self._preemptions.hold_back(plugin, queued, found)
-        told = self._requeue(
-            queued, plugins, "Unschedulable", diagnosis.message(), nomination=found.nominated_node or None
-        )
-        if told is None:
+        message, nomination = diagnosis.message(), found.nominated_node or None
+        is_back = self._put_back(queued, plugins, "Unschedulable", message, nomination=nomination)
+        if not is_back or self._context.is_deposed:
             self._preemptions.give_up(plugin, queued)
-        else:
-            self._start(self._preemptions.carry_out(self._preemptions.begin(plugin, queued, found), told))
+            return
+        told = self.pod_status.failed(queued.info, "Unschedulable", message, nomination=nomination)
+        self._start(self._preemptions.carry_out(self._preemptions.begin(plugin, queued, found), told))
 
     def _requeue(
         self, queued: QueuedPod, plugins: Iterable[str], reason: str, message: str, *, nomination: str | None
-    ) -> Coroutine[Any, Any, None] | None:
-        """Put a pod back that was not placed. What is to be told about it; None when it is gone, or has a node.
+    ) -> None:
+        """Put a pod back that was not placed, and tell people. A scheduler that no longer leads has nothing to tell."""
+        is_back = self._put_back(queued, plugins, reason, message, nomination=nomination)
+        if is_back and not self._context.is_deposed:
+            self._start(self.pod_status.failed(queued.info, reason, message, nomination=nomination))
 
-        A scheduler that no longer leads has nothing to tell.
-        """
+    def _put_back(
+        self, queued: QueuedPod, plugins: Iterable[str], reason: str, message: str, *, nomination: str | None
+    ) -> bool:
+        """Put a pod back that was not placed; False when it is gone, or has a node."""
         newest = self._context.newest(queued.info.key)
         if not self._engine.requeue(queued, newest, plugins=plugins, nomination=nomination):
-            return None
-        if self._context.is_deposed:
-            return None
+            return False
         _log.info("Unable to schedule pod", pod=queued.info.key, reason=reason, message=message)
-        return self._pod_status.failed(queued.info, reason, message, nomination=nomination)
+        return True
 
     # -- tasks --------------------------------------------------------------------------------------------------------
 

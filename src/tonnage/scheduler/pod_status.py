@@ -1,20 +1,42 @@
 """What the scheduler says about a pod in the API: its PodScheduled condition, and events.
 
-Condition and nomination go in one patch, and only when they say something new; a pod that fails for the same reason a
-hundred times costs one write. Events are aggregated by the recorder. None of it may hold up or break scheduling: what
-cannot be written is logged.
+    an attempt failed ──► is a nomination to be written? ── yes ──► now, with the condition, among the bindings
+                                       │ no
+                                       ▼
+                          noted, the newest a pod ──► written a few at a time, by a client that has a limit of its own
+
+Telling must not hold up placing: thousands of pods that fit nowhere are thousands of conditions, and they go last. A
+condition that waits to be written is replaced by a newer one, forgotten when its pod is placed or gone, and dropped and
+counted when `MAX_PENDING` wait already: the pod's next attempt says it again. It is looked up when its turn comes
+whether it says something new; a pod that fails for the same reason a hundred times costs one write. The write is locked
+by the pod's resourceVersion, so that it cannot reach a pod that was bound in the meantime.
+
+Events are aggregated by the recorder. None of it may break scheduling: what cannot be written is logged.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from tonnage import logs
 from tonnage.clock import Clock, rfc3339
-from tonnage.errors import NotFound, TonnageError
+from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Key
 from tonnage.scheduler.nominations import StatusWrites
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.queue.queued_pod import uid_of
+
+MAX_PENDING: Final = 10_000
+"""Conditions that may wait to be written: about 10 MB."""
+WRITERS: Final = 4
+"""Conditions written at a time."""
+_LOCKED_TRIES: Final = 3
+_LOCKED_PAUSE_S: Final = 0.5
+"""A pod that changed under a write is looked at again when the informer has had the time to hear of it."""
 
 _log = logs.logger("tonnage.scheduler")
 
@@ -25,39 +47,158 @@ class Events(Protocol):
     def event(self, regarding: Any, type: Any, reason: str, action: str, note: str, related: Any = None) -> None: ...
 
 
-class PodStatusWriter:
-    """Writes the PodScheduled condition and the scheduler's events."""
+@dataclass(frozen=True, slots=True)
+class _Said:
+    key: Key
+    reason: str
+    message: str
 
-    def __init__(self, client: StatusWrites, events: Events, clock: Clock) -> None:
+
+class PodStatusWriter:
+    """Writes the PodScheduled condition and the scheduler's events.
+
+    `client` is for nominations, `telling` for the rest. `newest` gives a pod as the informer knows it, None when it is
+    gone.
+    """
+
+    def __init__(
+        self,
+        client: StatusWrites,
+        telling: StatusWrites,
+        events: Events,
+        clock: Clock,
+        newest: Callable[[Key], Pod | None],
+    ) -> None:
         self._client = client
+        self._telling = telling
         self._events = events
         self._clock = clock
+        self._newest = newest
+        self._pending: dict[str, _Said] = {}
+        self._writers: set[asyncio.Task[None]] = set()
+        self.dropped = 0
+        """Conditions for which there was no room, or no time at the end."""
+
+    @property
+    def pending(self) -> int:
+        """How many conditions wait to be written."""
+        return len(self._pending)
+
+    def placed(self, pod: PodInfo) -> None:
+        """The pod has a node: that it had none is no news any more."""
+        self._pending.pop(pod.uid, None)
 
     def scheduled(self, pod: PodInfo, node_name: str) -> None:
         note = f"Successfully assigned {pod.key} to {node_name}"
         self._events.event(pod.pod, "Normal", "Scheduled", "Binding", note)
 
-    async def failed(self, pod: PodInfo, reason: str, message: str, *, nomination: str | None = None) -> None:
+    def failed(
+        self, pod: PodInfo, reason: str, message: str, *, nomination: str | None = None
+    ) -> Coroutine[Any, Any, None] | None:
         """A pod could not be placed. `reason` is Unschedulable or SchedulerError.
 
-        `nomination` is where it is expected from now on, "" for nowhere; None leaves that as it is.
+        `nomination` is where it is expected from now on, "" for nowhere; None leaves that as it is. Where it changes,
+        the write that says so is returned, to be awaited; it does not wait for its turn.
         """
         self._events.event(pod.pod, "Warning", "FailedScheduling", "Scheduling", message)
-        status: dict[str, Any] = {}
-        condition = pod.pod.condition("PodScheduled")
-        if condition is None or (condition.status, condition.reason, condition.message) != ("False", reason, message):
-            said = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
-            if condition is None or condition.status != "False" or condition.last_transition_time is None:
-                said["lastTransitionTime"] = rfc3339(self._clock.now())
-            status["conditions"] = [said]
+        said = _Said(pod.key, reason, message)
         if nomination is not None and nomination != pod.pod.status.nominated_node_name:
-            status["nominatedNodeName"] = nomination or None
-        if not status:
-            return
-        patch = {"metadata": {"uid": pod.pod.metadata.uid}, "status": status}
+            self._pending.pop(pod.uid, None)  # it is said along with the nomination
+            return self._write_nomination(pod.pod, said, nomination)
+        if not _is_news(pod.pod, said):
+            self._pending.pop(pod.uid, None)
+        elif pod.uid in self._pending or len(self._pending) < MAX_PENDING:
+            self._pending[pod.uid] = said
+            self._wake()
+        else:
+            self.dropped += 1
+        return None
+
+    async def settle(self) -> None:
+        """Wait until everything that was noted is written."""
+        while self._writers:
+            await asyncio.wait(self._writers)
+
+    def close(self) -> None:
+        """Forget what was not written yet: whoever schedules next says it again. Writes under way go on."""
+        self.dropped += len(self._pending)
+        self._pending.clear()
+
+    async def stop(self) -> None:
+        """Forget it, and drop the writes that are under way."""
+        self.close()
+        for writer in self._writers:
+            writer.cancel()
+        await self.settle()
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if len(self._writers) < WRITERS:
+            writer = asyncio.create_task(self._write_pending())
+            self._writers.add(writer)
+            writer.add_done_callback(self._ended)
+
+    def _ended(self, writer: asyncio.Task[None]) -> None:
+        self._writers.discard(writer)
+        if not writer.cancelled() and writer.exception() is not None:
+            _log.error("Telling what became of pods failed", error=repr(writer.exception()))
+            if self._pending:
+                self._wake()
+
+    async def _write_pending(self) -> None:
+        while self._pending:
+            uid = next(iter(self._pending))  # who has waited longest; a newer word keeps the place of the older
+            await self._write_condition(uid, self._pending.pop(uid))
+
+    async def _write_condition(self, uid: str, said: _Said) -> None:
+        for tries_left in range(_LOCKED_TRIES - 1, -1, -1):
+            pod = self._newest(said.key)
+            if pod is None or uid_of(pod) != uid or pod.spec.node_name or not _is_news(pod, said):
+                return
+            lock = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
+            patch = {"metadata": lock, "status": {"conditions": [self._condition(pod, said)]}}
+            try:
+                await self._patch(self._telling, said.key, patch)
+                return
+            except Conflict:
+                if not tries_left or uid in self._pending:
+                    return  # it is said again at the pod's next attempt, or there is a newer word already
+                await self._clock.sleep(_LOCKED_PAUSE_S)
+
+    async def _write_nomination(self, pod: Pod, said: _Said, nomination: str) -> None:
+        status: dict[str, Any] = {"nominatedNodeName": nomination or None}
+        if _is_news(pod, said):
+            status["conditions"] = [self._condition(pod, said)]
         try:
-            await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
+            await self._patch(self._client, said.key, {"metadata": {"uid": pod.metadata.uid}, "status": status})
+        except Conflict as exc:
+            _log.warning("Cannot write what became of a pod", pod=said.key, error=exc.message)
+
+    async def _patch(self, client: StatusWrites, key: Key, patch: dict[str, Any]) -> None:
+        """Write to a pod's status; what fails is logged, but for a Conflict, which is raised."""
+        try:
+            await client.patch(Pod, key, patch, patch_type="strategic", subresource="status")
         except NotFound:
             pass  # it was deleted meanwhile; there is nobody to tell
+        except Conflict:
+            raise
         except TonnageError as exc:
-            _log.warning("Cannot write what became of a pod", pod=pod.key, error=exc.message)
+            _log.warning("Cannot write what became of a pod", pod=key, error=exc.message)
+
+    def _condition(self, pod: Pod, said: _Said) -> dict[str, Any]:
+        known = pod.condition("PodScheduled")
+        told: dict[str, Any] = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": said.reason,
+            "message": said.message,
+        }
+        if known is None or known.status != "False" or known.last_transition_time is None:
+            told["lastTransitionTime"] = rfc3339(self._clock.now())
+        return told
+
+
+def _is_news(pod: Pod, said: _Said) -> bool:
+    known = pod.condition("PodScheduled")
+    return known is None or (known.status, known.reason, known.message) != ("False", said.reason, said.message)

@@ -84,13 +84,17 @@ class PreemptionExecutor:
 
     # -- beside it ----------------------------------------------------------------------------------------------------
 
-    async def carry_out(self, started: StartedPreemption, told: Awaitable[None]) -> None:
-        """Write the nomination (`told`), then see the victims off. Never raises for what the API says."""
+    async def carry_out(self, started: StartedPreemption, told: Awaitable[None] | None) -> None:
+        """Write the nomination (`told`, None when the API has it), then see the victims off.
+
+        Never raises for what the API says.
+        """
         pod = started.pod
         self._context.slots.take()
         done = False
         try:
-            await told
+            if told is not None:
+                await told
             await self._nominations.take_back(started.let_go)
             known = self._context.newest(pod.key)
             if known is not None and uid_of(known) == pod.uid:

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from tonnage import logs
+from tonnage.client.event_metrics import count_dropped_events
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.leadership import Leadership
@@ -31,7 +32,7 @@ from tonnage.scheduler.considered_log import log_considered
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.held_nominations import NominationsReport
 from tonnage.scheduler.loop import SchedulingLoop
-from tonnage.scheduler.metrics import SchedulerMetrics, gauge
+from tonnage.scheduler.metrics import SchedulerMetrics, counter, gauge
 from tonnage.scheduler.pre_bind_waits import PreBindWaits
 from tonnage.scheduler.waiting_pods import WaitingPods
 from tonnage.scheduling.configuration.configuration import Configuration
@@ -60,8 +61,12 @@ class Program:
         foreign: ForeignPlugins | None = None,
         leadership: Leadership | None = None,
         on_synced: Callable[[], object] = lambda: None,
+        telling: Client | None = None,
     ) -> None:
-        """With a `leadership`, the client must have it as its guard."""
+        """With a `leadership`, the clients must have it as their guard. `telling` writes what people read, events and
+        conditions; by default it is `client`.
+        """
+        telling = telling or client
         self._on_synced = on_synced
         self._leadership = leadership
         self.metrics = SchedulerMetrics(registry, clock)
@@ -87,7 +92,8 @@ class Program:
                 on_decision=log_considered,
             ),
         )
-        self.recorder = Recorder(client, configuration.profiles[0].scheduler_name, identity)
+        self.recorder = Recorder(telling, configuration.profiles[0].scheduler_name, identity)
+        count_dropped_events(registry, lambda: (self.recorder,))
         self.informers = Informers(client)
         of: Any = self.informers.of
         for kind in READ_KINDS:
@@ -106,6 +112,7 @@ class Program:
             shows_nominations=configuration.profiles[0].gates.NominatedNodeNameForExpectation,
             waiting_pods=self._waiting_pods,
             leadership=leadership,
+            telling=telling,
         )
         self.loop = SchedulingLoop(self.context)
         self.reservations = CapacityReservations(self.engine.held)
@@ -156,6 +163,7 @@ class Program:
             ("assumed_pods",): float(len(engine.assumed)),
         }
         bindings = {("calling",): float(slots.taken), ("waiting",): float(slots.resting)}
+        told = self.loop.pod_status
         return (
             gauge("scheduler_pending_pods", "Pods that wait, by queue.", ("queue",), pending),
             gauge(
@@ -163,4 +171,11 @@ class Program:
             ),
             gauge("scheduler_cache_size", "What the scheduler knows of.", ("type",), sizes),
             gauge("scheduler_bindings", "Pods that are being bound, by what is done for them.", ("state",), bindings),
+            gauge("tonnage_pod_conditions_pending", "Conditions that wait to be written.", (), {(): told.pending}),
+            counter(
+                "tonnage_pod_conditions_dropped",
+                "Conditions that were not written, because too many waited; the pod's next attempt says it again.",
+                (),
+                {(): told.dropped},
+            ),
         )

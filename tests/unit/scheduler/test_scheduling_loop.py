@@ -153,8 +153,8 @@ async def test_a_decided_pod_is_counted_before_the_api_knows(rig):
         ("default/second", "0/1 nodes are available: 1 Insufficient cpu. preemption: not worth it.")
     ]
     assert rig.world.events == [
-        ("Scheduled", "Successfully assigned default/first to a"),
         ("FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu. preemption: not worth it."),
+        ("Scheduled", "Successfully assigned default/first to a"),
     ]
 
 

@@ -69,13 +69,17 @@ class HttpTransport:
         user_agent: str,
         max_connections: int = MAX_CONNECTIONS,
         unacknowledged_s: float = 0.0,
+        credentials: Credentials | None = None,
     ) -> None:
-        """`unacknowledged_s` bounds how long the kernel keeps what the server does not take; 0 is its own habit."""
+        """`unacknowledged_s` bounds how long the kernel keeps what the server does not take; 0 is its own habit.
+
+        Several transports of one connection may share their `credentials`, so that they are fetched once.
+        """
         self._cluster = cluster = connection.cluster
         url = urlsplit(cluster.server)
         self._is_tls = url.scheme == "https"
         self._base = url.path
-        self._credentials = Credentials(connection, clock=clock)
+        self._credentials = credentials or Credentials(connection, clock=clock)
         self._pool = Pool(
             url.hostname or "",
             url.port or (443 if self._is_tls else 80),

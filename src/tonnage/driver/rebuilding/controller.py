@@ -48,9 +48,12 @@ _log = logs.logger(__name__)
 class RebuildController:
     """The node affinity of every volume of one driver, kept as the contract says."""
 
-    def __init__(self, driver: Driver, client: Client, *, clock: Clock, identity: str = "") -> None:
+    def __init__(
+        self, driver: Driver, client: Client, *, clock: Clock, identity: str = "", telling: Client | None = None
+    ) -> None:
+        """`telling` writes events; by default it is `client`."""
         self.informers = Informers(client)
-        self.recorder = Recorder(client, PROGRAM, identity or PROGRAM, by_note=True)
+        self.recorder = Recorder(telling or client, PROGRAM, identity or PROGRAM, by_note=True)
         self._driver = driver
         self._driver_name = driver.settings.name
         self._client = client

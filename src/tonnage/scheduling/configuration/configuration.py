@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from tonnage.gates import Gates
 from tonnage.objects.meta import Record
 from tonnage.scheduling.configuration.errors import ConfigurationError, Problem, Problems, refuse
@@ -27,6 +29,7 @@ from tonnage.scheduling.configuration.file import (
     ClientConnection,
     ConfigurationFile,
     LeaderElection,
+    RequestLimits,
     rule_problems,
     with_defaults,
 )
@@ -48,6 +51,7 @@ __all__ = [
     "Configuration",
     "ConfigurationError",
     "LeaderElection",
+    "RequestLimits",
     "ResolvedProfile",
     "default_configuration",
     "parse",
@@ -66,6 +70,7 @@ class Configuration(Record):
     parallelism: int = 16
     leader_election: LeaderElection = LeaderElection()
     client_connection: ClientConnection = ClientConnection()
+    request_limits: RequestLimits = RequestLimits()
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
     percentage_of_nodes_to_score: int = 0
@@ -95,7 +100,10 @@ def parse(
     file = read(ConfigurationFile, doc, "", problems)
     args = [read_args(profile, f"profiles[{idx}]", gates, problems) for idx, profile in enumerate(file.profiles)]
     refuse(source, problems)
-    return _in_force(file, args, source, known_plugins, gates, notes)
+    configuration = _in_force(file, args, source, known_plugins, gates, notes)
+    given = (doc or {}).get("clientConnection") or {}
+    limits = RequestLimits.of(given, configuration.client_connection)
+    return msgspec.structs.replace(configuration, request_limits=limits)
 
 
 def default_configuration(*, known_plugins: Iterable[KnownPlugin] = (), gates: Gates | None = None) -> Configuration:

@@ -15,6 +15,7 @@ import msgspec
 from tonnage.durations import format_duration
 from tonnage.gates import Gates
 from tonnage.objects.field_errors import Errors, duplicate, invalid
+from tonnage.objects.meta import Record
 from tonnage.scheduling.configuration.errors import Problem, Problems, broken_rules
 from tonnage.scheduling.configuration.profile import (
     DEFAULT_SCHEDULER_NAME,
@@ -39,13 +40,38 @@ class LeaderElection(Section):
 
 
 class ClientConnection(Section):
-    """How to reach the API server; an empty `kubeconfig` means the one inside a cluster."""
+    """How to reach the API server; an empty `kubeconfig` means the one inside a cluster.
+
+    Defaults are kube-scheduler's, so that a file means what it means there. How many requests are sent where a file
+    does not say stands in `RequestLimits`.
+    """
 
     kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = "application/vnd.kubernetes.protobuf"
     qps: float = 50.0
     burst: int = 100
+
+
+class RequestLimits(Record):
+    """How many requests are sent a second, and at once; a negative `qps` is no limit.
+
+    What `clientConnection` says counts. Where it says nothing, kube-scheduler sends 50 a second, which is all that it
+    places, for a binding is a request. We decide over a thousand pods a second; so many requests are let through, and
+    the rest is left to the server, which knows better than any client what it can bear (priority and fairness).
+    """
+
+    qps: float = 1000.0
+    burst: int = 2000
+
+    @staticmethod
+    def of(given: Mapping[str, Any], client_connection: ClientConnection) -> RequestLimits:
+        """`given` is what stands in the file, `client_connection` the same with kube-scheduler's defaults. 0 is not
+        given; a `qps` without a `burst` has kube-scheduler's.
+        """
+        if given.get("qps"):
+            return RequestLimits(qps=client_connection.qps, burst=client_connection.burst)
+        return RequestLimits(burst=client_connection.burst) if given.get("burst") else RequestLimits()
 
 
 class ConfigurationFile(Section):

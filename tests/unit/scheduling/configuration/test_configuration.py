@@ -171,3 +171,20 @@ def test_the_gate_decides_whether_storage_is_scored() -> None:
     assert on.shape is not None
     assert [(point.utilization, point.score) for point in on.shape] == [(0, 10), (100, 0)]
     assert off.shape is None
+
+
+@pytest.mark.parametrize(
+    ("said", "qps", "burst"),
+    [
+        ("", 1000, 2000),  # ours: kube-scheduler's 50 a second would be all that is placed
+        ("clientConnection: {kubeconfig: /k}\n", 1000, 2000),
+        ("clientConnection: {qps: 0, burst: 0}\n", 1000, 2000),  # 0 is not given, as upstream has it
+        ("clientConnection: {qps: 50, burst: 100}\n", 50, 100),
+        ("clientConnection: {qps: 50}\n", 50, 100),
+        ("clientConnection: {burst: 7}\n", 1000, 7),
+        ("clientConnection: {qps: -1}\n", -1, 100),
+    ],
+)
+def test_how_many_requests_are_sent_is_what_the_file_says_else_our_default(said: str, qps: float, burst: int) -> None:
+    limits = parse(HEAD + said, source="scheduler.yaml").request_limits
+    assert (limits.qps, limits.burst) == (qps, burst)

@@ -1,0 +1,134 @@
+"""The clients of one program: one a purpose, all of one connection, so that none waits behind another.
+
+    async with Clients.connect(kubeconfig.load(), user_agent="tonnage-scheduler", qps=50.0, burst=100) as clients:
+        LeaderElector(clients.leases, …)        Recorder(clients.telling, …)        clients.work.bind(…)
+
+    purpose    what it is for                                    limit                                    connections
+    leases     renewing a lease, and nothing else                none                                     2
+    work       reads, bindings, whatever has to be done          `qps` and `burst`                        64
+    telling    events, conditions: what people read              a quarter of that, of what work leaves   8
+
+A lease that is renewed late ends the program, so that nothing may stand before it: neither a limit nor a request that
+hangs. An event that comes late, or not at all, harms nobody: it goes last. Work and telling together send no more than
+`qps` a second. Without a limit (`qps` 0), telling has one all the same, `TELLING_QPS`.
+
+All three show the same credentials, fetched once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from dataclasses import dataclass
+from typing import Final, Self
+
+from tonnage.client.calls import OnRequest, WriteGuard
+from tonnage.client.config.connection import Connection
+from tonnage.client.config.credentials import Credentials
+from tonnage.client.http import USER_AGENT, Client
+from tonnage.client.throttle import SpareTokens, TokenBucket
+from tonnage.client.transport.http_transport import MAX_CONNECTIONS, HttpTransport
+from tonnage.clock import Clock, SystemClock
+
+TELLING_SHARE: Final = 4
+"""Of so many requests that a program may send, one may tell people something."""
+TELLING_QPS: Final = 250.0
+TELLING_BURST: Final = 500
+"""The limit of telling where there is none for work: a quarter of the scheduler's default."""
+TELLING_CONNECTIONS: Final = 8
+LEASE_CONNECTIONS: Final = 2
+"""One for a renewal, and one for when that hangs."""
+LEASE_TIMEOUT_S: Final = 5.0
+"""Half of the renew deadline's default, as client-go has it: a call that hangs leaves time for another."""
+_MIN_LEASE_TIMEOUT_S: Final = 1.0
+
+
+def lease_timeout_s(renew_deadline_s: float) -> float:
+    """How long a call about a lease may take. Mirrors resourcelock.NewFromKubeconfig."""
+    return max(renew_deadline_s / 2, _MIN_LEASE_TIMEOUT_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Three ways to one API server; close them, or use this as a context manager."""
+
+    work: Client
+    telling: Client
+    leases: Client
+
+    @classmethod
+    def connect(
+        cls,
+        connection: Connection,
+        *,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        user_agent: str = USER_AGENT,
+        qps: float = 0.0,
+        burst: int = 0,
+        on_request: OnRequest | None = None,
+        guard: WriteGuard | None = None,
+        lease_timeout_s: float = LEASE_TIMEOUT_S,
+    ) -> Clients:
+        """Clients of the server that a kubeconfig names; nothing is sent yet. `qps` 0 is no limit for work, `burst` 0
+        one second's worth. A `guard`, a leader's leadership, is asked before all writes but those to leases.
+        """
+        clock = clock or SystemClock()
+        credentials = Credentials(connection, clock=clock)
+
+        window_s = guard.window_s if guard is not None else 0.0
+
+        def transport(max_connections: int, purpose: str = "", unacknowledged_s: float = 0.0) -> HttpTransport:
+            return HttpTransport(
+                connection,
+                clock=clock,
+                user_agent=f"{user_agent}/{purpose}" if purpose else user_agent,
+                max_connections=max_connections,
+                unacknowledged_s=unacknowledged_s,
+                credentials=credentials,
+            )
+
+        limit = TokenBucket(qps, burst or math.ceil(qps), clock=clock) if qps else None
+        return cls(
+            work=Client(
+                transport(MAX_CONNECTIONS, unacknowledged_s=window_s),
+                clock=clock,
+                rng=rng,
+                limit=limit,
+                on_request=on_request,
+                guard=guard,
+            ),
+            telling=Client(
+                transport(TELLING_CONNECTIONS, "events", window_s),
+                clock=clock,
+                rng=rng,
+                limit=_telling_limit(limit, qps, burst, clock),
+                on_request=on_request,
+                guard=guard,
+            ),
+            leases=Client(
+                transport(LEASE_CONNECTIONS, "leader-election"),
+                clock=clock,
+                rng=rng,
+                on_request=on_request,
+                timeout_s=lease_timeout_s,
+            ),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up, all of them."""
+        await asyncio.gather(self.work.close(), self.telling.close(), self.leases.close())
+
+
+def _telling_limit(work: TokenBucket | None, qps: float, burst: int, clock: Clock) -> SpareTokens:
+    if work is None:
+        return SpareTokens(TokenBucket(TELLING_QPS, TELLING_BURST, clock=clock), None, clock=clock)
+    share = TokenBucket(qps / TELLING_SHARE, max((burst or math.ceil(qps)) // TELLING_SHARE, 1), clock=clock)
+    return SpareTokens(share, work, clock=clock)

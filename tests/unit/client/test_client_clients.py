@@ -1,0 +1,111 @@
+"""A program's clients, one a purpose: what work leaves over is for telling, and a lease waits for neither."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from client_wire import MemoryServer
+
+from tonnage.client.clients import Clients, lease_timeout_s
+from tonnage.client.config.connection import Cluster, Connection
+from tonnage.client.http import Client
+from tonnage.client.leader import LeaderElector
+from tonnage.client.throttle import PATIENCE_S, SpareTokens, TokenBucket
+from tonnage.clock import VirtualClock
+
+
+class Sender:
+    """Sends as fast as a limit lets it, and notes when."""
+
+    def __init__(self, limit: TokenBucket | SpareTokens, clock: VirtualClock) -> None:
+        self.sent_at: list[float] = []
+        self._limit = limit
+        self._clock = clock
+
+    async def send(self, count: int) -> None:
+        for _ in range(count):
+            await self._limit.take()
+            self.sent_at.append(self._clock.monotonic())
+
+
+def two_limits(clock: VirtualClock, *, qps: float = 50.0, burst: int = 100) -> tuple[TokenBucket, SpareTokens]:
+    work = TokenBucket(qps, burst, clock=clock)
+    return work, SpareTokens(TokenBucket(qps / 4, burst // 4, clock=clock), work, clock=clock)
+
+
+async def test_work_does_not_wait_behind_thousands_that_tell() -> None:
+    clock = VirtualClock()
+    work, telling = two_limits(clock)
+    tellers = [asyncio.create_task(Sender(telling, clock).send(200)) for _ in range(7)]
+    await clock.run_for(5.0)
+    binder = Sender(work, clock)
+    binding = asyncio.create_task(binder.send(50))
+    await clock.run_for(0.0)
+    # 1,400 events want to be written; half of the burst of 100 is there for whoever works.
+    assert binder.sent_at == [5.0] * 50
+    for task in (*tellers, binding):
+        task.cancel()
+
+
+async def test_both_together_send_no_more_than_the_limit() -> None:
+    clock = VirtualClock()
+    work, telling = two_limits(clock)
+    senders = [Sender(telling, clock) for _ in range(8)]
+    tasks = [asyncio.create_task(each.send(1000)) for each in senders]
+    binder = Sender(work, clock)
+    tasks.append(asyncio.create_task(binder.send(300)))
+    await clock.run_for(10.0)
+    told = sum(len(each.sent_at) for each in senders)
+    assert len(binder.sent_at) == 300
+    # 100 at once and 50 a second for ten seconds.
+    assert len(binder.sent_at) + told <= 100 + 10 * 50 + 1
+    # Telling alone: 25 at once and 12.5 a second, once work is done.
+    assert 0 < told <= 25 + 125
+    for task in tasks:
+        task.cancel()
+
+
+async def test_who_works_without_end_still_tells_something() -> None:
+    clock = VirtualClock()
+    work, telling = two_limits(clock, qps=10.0, burst=10)
+    busy = [asyncio.create_task(Sender(work, clock).send(10_000)) for _ in range(20)]
+    teller = Sender(telling, clock)
+    await clock.run_for(0.0)
+    task = asyncio.create_task(teller.send(1))
+    await clock.run_for(PATIENCE_S - 1.0)
+    assert teller.sent_at == []
+    await clock.run_for(4.0)  # its turn is behind the twenty that wait: 2 s
+    assert len(teller.sent_at) == 1
+    for each in (*busy, task):
+        each.cancel()
+
+
+async def test_a_lease_is_renewed_beside_a_limit_that_is_used_up() -> None:
+    clock, server = VirtualClock(), MemoryServer()
+    limit = TokenBucket(1.0, 1, clock=clock)
+    used_up = asyncio.create_task(Sender(limit, clock).send(1000))
+    leases = Client(server, clock=clock, rng=random.Random(1))
+    elector = LeaderElector(leases, "kube-system/one", "us")
+    leading = asyncio.create_task(elector.run(lambda: asyncio.Event().wait()))  # type: ignore[arg-type,return-value]
+    await clock.run_for(60.0)
+    assert not leading.done() and elector.is_leader
+    for task in (used_up, leading):
+        task.cancel()
+
+
+async def test_clients_of_one_connection_have_limits_and_connections_of_their_own() -> None:
+    clock = VirtualClock()
+    connection = Connection(Cluster("http://127.0.0.1:1"))
+    async with Clients.connect(connection, clock=clock, qps=50.0, burst=100) as clients:
+        callers = [clients.work._caller, clients.telling._caller, clients.leases._caller]
+        assert len({id(each.transport) for each in callers}) == 3
+        assert isinstance(callers[0]._limit, TokenBucket) and isinstance(callers[1]._limit, SpareTokens)
+        assert callers[2]._limit is None
+    async with Clients.connect(connection, clock=clock) as clients:
+        assert clients.work._caller._limit is None
+        assert isinstance(clients.telling._caller._limit, SpareTokens)
+
+
+def test_a_call_about_a_lease_leaves_time_for_another() -> None:
+    assert (lease_timeout_s(10.0), lease_timeout_s(1.5)) == (5.0, 1.0)
