@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,6 +19,7 @@ from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.framework import Status
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.whatif.simulate.node_events import NodeEvents
 from tonnage.whatif.simulate.storage_settings import DriverSettings, StorageSettings
 from tonnage.whatif.simulate.world import World, WorldSettings
 
@@ -111,3 +113,43 @@ def test_the_same_seed_gives_the_same_run():
         return seen.decisions
 
     assert run() == run()
+
+
+OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "set", "controller": True}
+
+
+def test_a_drained_pod_is_followed_by_another_and_its_volume_is_rebuilt_there():
+    pools = [capacity("fast", name, "100Gi", pools=["100Gi"]) for name in ("a", "b")]
+    db = pod_with("db-0", "data", metadata={"ownerReferences": [OWNER]})
+    world, _seen = world_of(
+        storage_class(), driver(rebuilding=True), node("a"), node("b"), *pools, claim("data", "50Gi"), db
+    )
+    world.run_until(10.0)
+    first = world.get(Pod, "default/db-0")
+    assert isinstance(first, Pod)
+    home = first.spec.node_name
+    NodeEvents(world, random.Random(1)).drain(home)
+    world.run_until(600.0)
+    now = world.get(Pod, "default/db-0")
+    assert isinstance(now, Pod)
+    assert now.uid != first.uid and now.spec.node_name not in ("", home) and now.status.phase == "Running"
+    assert world.storage.counts.bytes_rebuilt == 50 << 30
+    assert sorted(disk.free_bytes >> 30 for disk in world.storage.disks) == [50, 100]
+
+
+def test_a_volume_whose_driver_does_not_rebuild_stays_behind_and_its_pod_waits():
+    pools = [capacity("fast", name, "100Gi", pools=["100Gi"]) for name in ("a", "b")]
+    db = pod_with("db-0", "data", metadata={"ownerReferences": [OWNER]})
+    world, _ = world_of(*CLUSTER, *pools, claim("data", "50Gi"), db)
+    world.run_until(10.0)
+    first = world.get(Pod, "default/db-0")
+    assert isinstance(first, Pod)
+    events = NodeEvents(world, random.Random(1))
+    events.drain(first.spec.node_name)
+    world.run_until(100.0)
+    waiting = world.get(Pod, "default/db-0")
+    assert isinstance(waiting, Pod) and not waiting.spec.node_name
+    events.uncordon(first.spec.node_name)
+    world.run_until(200.0)
+    back = world.get(Pod, "default/db-0")
+    assert isinstance(back, Pod) and back.spec.node_name == first.spec.node_name

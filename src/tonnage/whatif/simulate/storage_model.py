@@ -102,7 +102,7 @@ class StorageModel:
 
     def adopt(self, volume: PersistentVolume, node: Node | None, size_bytes: int) -> None:
         """A volume that was there at the start stands on the disk of its node, if that is known."""
-        for disk in self._disks_for(volume.class_name, node) if node is not None else ():
+        for disk in self.disks_for(volume.class_name, node) if node is not None else ():
             disk.hold_before(volume.name, size_bytes)
             self.home[volume.name] = disk
             return
@@ -120,7 +120,7 @@ class StorageModel:
             return self._by_label.setdefault((class_name, label, value), {})
         return self._by_rule.setdefault(class_name, {})
 
-    def _disks_for(self, class_name: str, node: Node | None) -> list[Disk]:
+    def disks_for(self, class_name: str, node: Node | None) -> list[Disk]:
         """The disks from which a volume of a class can be made for a node; of all nodes when none is named."""
         if node is None:
             return list(dict.fromkeys(self.disks.by_object[key] for key in self._by_class.get(class_name, ())))
@@ -165,7 +165,7 @@ class StorageModel:
         node = self._objects.get(Node, node_name) if node_name else None
         policy = self._settings.of(driver).pick
         name = self._name()
-        disks = self._disks_for(class_name, node if isinstance(node, Node) else None)
+        disks = self.disks_for(class_name, node if isinstance(node, Node) else None)
         disks.sort(key=lambda each: -max(each.pools, default=0))
         disk = next((each for each in disks if each.take(name, size_bytes, policy, self._rng)), None)
         if disk is None and (disks or self._counts_capacity(driver)):
@@ -239,7 +239,7 @@ class StorageModel:
         """Bring a volume to a pod's node; `done` is called when it is there, however long that takes."""
         driver = volume.spec.csi.driver if volume.spec.csi is not None else ""
         settings, disk = self._settings.of(driver), self.home.get(volume.name)
-        here = self._disks_for(volume.class_name, node)
+        here = self.disks_for(volume.class_name, node)
         if disk is None or disk in here or not here or not self.rebuilds(volume):
             self._agenda.after(settings.attach_latency_s, done)
             return

@@ -32,6 +32,7 @@ from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.whatif.replay_objects import ReplayObjects
 from tonnage.whatif.simulate.agenda import Agenda
 from tonnage.whatif.simulate.bindings import Binding, WorldApi
+from tonnage.whatif.simulate.disks import Disk
 from tonnage.whatif.simulate.storage_model import StorageModel
 from tonnage.whatif.simulate.storage_settings import StorageSettings
 from tonnage.whatif.sources import clock_of
@@ -125,6 +126,21 @@ class World:
         admits = volume.spec.node_affinity.admits
         homes = [each for each in self.nodes() if admits(each.name, each.metadata.labels)]
         return homes[0] if len(homes) == 1 else None
+
+    def is_home(self, volume: PersistentVolume, node: Node) -> bool:
+        """Whether a volume's contents are on this node: by its disk where that is known, else by its affinity."""
+        disk = self.storage.home.get(volume.name)
+        if disk is not None:
+            return disk in self.storage.disks_for(volume.class_name, node) and self._is_local(disk)
+        return self._home(volume) == node
+
+    def _is_local(self, disk: Disk) -> bool:
+        """Whether one node alone can use what is on a disk; a zone's storage is nobody's in particular."""
+        found = self.get(CSIStorageCapacity, disk.objects[0])
+        topology = found.node_topology if isinstance(found, CSIStorageCapacity) else None
+        if topology is None:
+            return False
+        return sum(topology.matches(each.metadata.labels) for each in self.nodes()) == 1
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
