@@ -25,7 +25,7 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from tonnage import logs
 from tonnage.backoff import jittered
@@ -36,10 +36,11 @@ from tonnage.deadline import within
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.coordination_v1 import Lease, LeaseSpec
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, dig
 from tonnage.objects.meta import Key, split_key
 
 JITTER_FACTOR = 1.2
+_VERSION = ("metadata", "resourceVersion")
 
 _log = logs.logger(__name__)
 
@@ -293,9 +294,11 @@ class LeaderElector:
         }
 
     def _observe(self, doc: Doc) -> None:
+        # A renewal changes the version, even where a clock stands still and the spec is as it was.
+        changed = self._doc is None or dig(self._doc, *_VERSION) != dig(doc, *_VERSION)
         self._doc = doc
         spec = codec.convert(Lease, doc).spec
-        if spec != self._seen:
+        if changed or spec != self._seen:
             self._seen = spec
             self._seen_at = self._clock.monotonic()
         if spec.holder_identity not in ("", self.identity):
@@ -305,9 +308,7 @@ class LeaderElector:
         return self._seen_at + (self._seen.lease_duration_seconds or 0) > self._clock.monotonic()
 
     def _now(self) -> str:
-        """The time of day. Never the one that stands there: a renewal that changes nothing would be seen by nobody."""
-        now, last = self._clock.now(), self._seen.renew_time
-        return rfc3339_micro(now + timedelta(microseconds=1) if now == last else now)
+        return rfc3339_micro(self._clock.now())
 
     def _report(self) -> None:
         if self.leader != self._reported:

@@ -1,0 +1,174 @@
+"""Leaders that are stopped, cut off and held up, as real processes: whoever leads, no node is given more than it has.
+
+Two schedulers meet at a lease of three seconds, each behind a proxy of its own. The nodes hold fewer pods than there
+are, and bindings are throttled, so that at any moment some are decided and ready to be sent.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.testing.eventually import eventually
+from tonnage.testing.faulty_proxy import FaultyProxy
+from tonnage.testing.processes import start_cluster
+from tonnage.testing.programs import Program, spawn
+
+PODS = "/api/v1/namespaces/default/pods"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+NODES, PODS_PER_NODE, WAITING = 4, 6, 80
+ELECTION = {"leaderElect": True, "leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
+HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+LOST = 1
+"""How a program exits that has lost its lease."""
+
+
+class Stage:
+    """An API server, and programs each behind its own proxy."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder = folder
+        self._stack = stack
+        self.server = start_cluster(folder / "server")
+        stack.callback(self.server.stop)
+        self.port = int(self.server.url.rpartition(":")[2])
+
+    def proxy(self) -> FaultyProxy:
+        return self._stack.enter_context(FaultyProxy("127.0.0.1", self.port))
+
+    def start(self, name: str, proxy: FaultyProxy, *args: str) -> Program:
+        kubeconfig = proxy.kubeconfig(self.server.kubeconfig, self.folder / f"{name}.kubeconfig")
+        program = spawn(*args, "--kubeconfig", str(kubeconfig), log=self.folder / f"{name}.log")
+        self._stack.callback(_ended, program)
+        return program
+
+    def scheduler(self, name: str, proxy: FaultyProxy, qps: float = 20) -> Program:
+        config = self.folder / f"{name}.json"
+        connection = {"qps": qps, "burst": 1}
+        config.write_text(json.dumps({**HEAD, "leaderElection": ELECTION, "clientConnection": connection}))
+        return self.start(name, proxy, "scheduler", "--secure-port", "0", "--config", str(config))
+
+    def fill(self, pods: int = WAITING) -> None:
+        room = {"cpu": str(PODS_PER_NODE), "memory": "64Gi", "pods": "110"}
+        for number in range(NODES):
+            body: dict[str, Any] = {
+                "metadata": {"name": f"n{number}"},
+                "status": {"allocatable": room, "capacity": room},
+            }
+            assert self.server.post("/api/v1/nodes", body).code == 201
+        self.add_pods(pods)
+
+    def add_pods(self, count: int, prefix: str = "p") -> None:
+        asked = {"requests": {"cpu": "1"}}
+        for number in range(count):
+            body = {
+                "metadata": {"name": f"{prefix}{number}"},
+                "spec": {"containers": [{"name": "c", "image": "i", "resources": asked}]},
+            }
+            assert self.server.post(PODS, body).code == 201
+
+    def placed(self) -> Counter[str]:
+        pods = self.server.get(PODS).body["items"]
+        return Counter(pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName"))
+
+    def holder(self, lease: str = "kube-scheduler") -> str:
+        return str(self.server.get(f"{LEASES}/{lease}").body.get("spec", {}).get("holderIdentity", ""))
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def assert_nothing_is_over_committed(self) -> None:
+        placed = self.placed()
+        assert all(count <= PODS_PER_NODE for count in placed.values()), placed
+
+
+def _ended(program: Program) -> None:
+    if program.poll() is None:
+        program.send_signal(signal.SIGCONT)
+        program.send_signal(signal.SIGKILL)
+    program.wait(timeout=20)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with ExitStack() as stack:
+        yield Stage(tmp_path, stack)
+
+
+def test_a_scheduler_stopped_for_longer_than_its_lease_binds_nothing_when_it_wakes(stage):
+    a_way, b_way = stage.proxy(), stage.proxy()
+    stage.fill()
+    a = stage.scheduler("a", a_way)
+    eventually(lambda: stage.placed().total() >= 3)
+    first = stage.holder()
+    stage.scheduler("b", b_way, qps=500)
+    a.send_signal(signal.SIGSTOP)
+    eventually(lambda: stage.placed().total() == NODES * PODS_PER_NODE, within_s=30)
+    assert stage.holder() != first
+    a.send_signal(signal.SIGCONT)
+    assert a.wait(timeout=20) == LOST and "lost the lease kube-system/kube-scheduler" in stage.log("a")
+    stage.assert_nothing_is_over_committed()
+
+
+def test_bindings_that_lay_in_a_proxy_until_another_led_are_not_carried_out(stage):
+    a_way, b_way = stage.proxy(), stage.proxy()
+    stage.fill()
+    a = stage.scheduler("a", a_way, qps=40)
+    eventually(lambda: stage.placed().total() >= 3)
+    first = stage.holder()
+    a_way.hold()  # what it sends from now on is taken, and kept
+    b = stage.scheduler("b", b_way, qps=500)
+    assert a.wait(timeout=20) == LOST  # it cannot renew, and ends by itself
+    eventually(lambda: stage.placed().total() == NODES * PODS_PER_NODE, within_s=30)
+    assert stage.holder() != first
+    since = stage.server.get(PODS).body["metadata"]["resourceVersion"]
+    a_way.release()
+    eventually(lambda: "Tonnage-Lease" and b.poll() is None)
+    time.sleep(0.5)  # for the bytes to arrive
+    stage.assert_nothing_is_over_committed()
+    assert int(since) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_random_stops_cuts_and_delays_never_over_commit(stage, seed):
+    rng = random.Random(seed)
+    stage.fill(0)
+    ways = {name: stage.proxy() for name in "ab"}
+    running = {name: stage.scheduler(name, ways[name], qps=30) for name in "ab"}
+    for round_ in range(6):
+        stage.add_pods(12, f"r{round_}-")
+        name = rng.choice("ab")
+        match rng.choice(["stop", "hold", "cut", "delay"]):
+            case "stop":
+                running[name].send_signal(signal.SIGSTOP)
+                time.sleep(rng.uniform(0.5, 6.0))
+                running[name].send_signal(signal.SIGCONT)
+            case "hold":
+                ways[name].hold()
+                time.sleep(rng.uniform(0.5, 6.0))
+                ways[name].release()
+            case "cut":
+                ways[name].cut()
+                time.sleep(rng.uniform(0.5, 6.0))
+                ways[name].mend()
+            case _:
+                ways[name].delay_s = rng.uniform(0.1, 1.2)
+                time.sleep(rng.uniform(0.5, 4.0))
+                ways[name].delay_s = 0.0
+        stage.assert_nothing_is_over_committed()
+        for each, program in running.items():
+            if program.poll() is not None:
+                assert program.poll() == LOST, stage.log(each)
+                running[each] = stage.scheduler(each, ways[each], qps=30)
+    eventually(lambda: stage.placed().total() == NODES * PODS_PER_NODE, within_s=60)
+    stage.assert_nothing_is_over_committed()
