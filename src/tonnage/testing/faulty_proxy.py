@@ -2,11 +2,12 @@
 
     proxy = FaultyProxy("127.0.0.1", port)
     spawn("scheduler", "--kubeconfig", str(proxy.kubeconfig(server_kubeconfig, folder / "a")), ...)
-    proxy.hold()        # bytes are taken and kept; whoever hangs up meanwhile is not believed
+    proxy.hold()        # requests are taken and kept; whoever hangs up meanwhile is not believed
     proxy.release()     # and now they arrive
     proxy.cut()         # all connections end, and no new one is made until `mend`
     proxy.delay_s = 0.3
 
+Answers and events still come through while requests are held, unless they are held too (`both_ways`).
 What was taken before a hold is delivered after it, even if its sender has given up long ago: the worst that a proxy or
 a buffer on the way can do.
 """
@@ -31,8 +32,8 @@ class FaultyProxy:
         self.delay_s = 0.0
         self.is_cut = False
         self._target = (host, port)
-        self._open = threading.Event()
-        self._open.set()
+        self._requests, self._answers = threading.Event(), threading.Event()
+        self.release()
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -48,7 +49,7 @@ class FaultyProxy:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.cut()
-        self._open.set()
+        self.release()
 
     def kubeconfig(self, original: Path, copy: Path) -> Path:
         """A kubeconfig by which the server is reached through here."""
@@ -58,11 +59,14 @@ class FaultyProxy:
         copy.write_text(text)
         return copy
 
-    def hold(self) -> None:
-        self._open.clear()
+    def hold(self, *, both_ways: bool = False) -> None:
+        self._requests.clear()
+        if both_ways:
+            self._answers.clear()
 
     def release(self) -> None:
-        self._open.set()
+        self._requests.set()
+        self._answers.set()
 
     def cut(self) -> None:
         self.is_cut = True
@@ -91,19 +95,19 @@ class FaultyProxy:
             far.settimeout(None)
             with self._lock:
                 self._sockets |= {near, far}
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+            for source, sink, gate in ((near, far, self._requests), (far, near, self._answers)):
+                threading.Thread(target=self._pump, args=(source, sink, gate), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, gate: threading.Event) -> None:
         try:
             while data := source.recv(_CHUNK_BYTES):
-                self._open.wait()
+                gate.wait()
                 if self.delay_s:
                     time.sleep(self.delay_s)
                 sink.sendall(data)
         except OSError:
             pass
-        self._open.wait()
+        gate.wait()
         with self._lock:
             self._sockets -= {source, sink}
         _end(source)
