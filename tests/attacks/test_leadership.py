@@ -148,7 +148,7 @@ def test_bindings_that_lay_in_a_proxy_until_another_led_are_not_carried_out(stag
     eventually(lambda: stage.placed("important").total() == ROOM, within_s=30)
     assert stage.holder() != first
     a_way.release()
-    eventually(lambda: conflicts(stage) > 0, "bindings of a to be refused")
+    eventually(lambda: conflicts(stage) > 0, "bindings of a to be refused", within_s=15)
     stage.assert_nothing_is_over_committed()
 
 
