@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -173,12 +174,17 @@ def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
             _require_owner(path, found)
         draft = f".{path.name}.{os.getpid()}"
         fd = _new_file(folder, draft)
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        os.rename(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(content)
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+            os.rename(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):  # a disk that is full is not made fuller
+                os.unlink(draft, dir_fd=folder)
+            raise
     finally:
         os.close(folder)
 

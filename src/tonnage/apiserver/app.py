@@ -19,6 +19,8 @@ from tonnage import metrics
 from tonnage.apiserver import leader_fence, request_errors, responses, status
 from tonnage.apiserver.body_reading import Bodies
 from tonnage.apiserver.container_requests import refuse_container_request
+from tonnage.apiserver.health import health_checks
+from tonnage.apiserver.health.store_metrics import StoreMetrics
 from tonnage.apiserver.metrics import RequestMetrics
 from tonnage.apiserver.options import boolean
 from tonnage.apiserver.registry import Registry
@@ -47,7 +49,7 @@ _VERBS: dict[str, Verb] = {
     "delete": deleting.delete,
     "deletecollection": deleting.delete_collection,
 }
-_OPEN_TO_ALL = frozenset({"healthz", "livez", "readyz"})
+_OPEN_TO_ALL = frozenset(health_checks.KINDS)
 _STEPS = _OPEN_TO_ALL | {"api", "apis", "metrics", "openapi", "version", ".well-known"}
 """How paths begin that are not about a resource; in the metrics, what clients make up is not counted apart."""
 MAX_READING, MAX_MUTATING = 400, 200
@@ -76,6 +78,11 @@ class Application:
         self._tokens = [token.encode() for token in tokens]
         self._collector_registry = collector_registry
         self._metrics = RequestMetrics(collector_registry, lambda resource: registry.store.count(resource.store_prefix))
+        collector_registry.register(
+            StoreMetrics(
+                registry.store, now=lambda: registry.clock.now().timestamp(), ticks=asyncio.get_running_loop().time
+            )
+        )
         self._rng = rng
         self._documents = StaticDocuments(address)
         self._watches: set[Watching] = set()
@@ -233,7 +240,7 @@ class Application:
         path, accept = request.path, request.headers.get("Accept", "")
         step = _first_step(path)
         if step in _OPEN_TO_ALL:
-            answer = self._health(path, "verbose" in request.query)
+            answer = await self._health(request)
         elif path == "/metrics":
             body, content_type = metrics.exposition(self._collector_registry)
             answer = Response(body, content_type=content_type)
@@ -250,21 +257,13 @@ class Application:
         self._metrics.other(f"/{step}" if step in _STEPS else "", request.method, answer.code)
         return self._respond(answer)
 
-    def _health(self, path: str, verbose: bool) -> Response:
-        """Alive as long as it answers; ready until it is told to stop."""
-        name = path.strip("/").partition("/")[0]
-        checks = {"ping": True, "log": True, "etcd": True} | (
-            {"shutdown": not self.stopping} if name == "readyz" else {}
-        )
-        asked = path.strip("/").partition("/")[2]
-        if asked and asked not in checks:
-            return Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
-        good = checks[asked] if asked else all(checks.values())
-        text = "ok" if good else "not ok"
-        if verbose or not good:
-            lines = [f"[{'+' if ok else '-'}]{check} {'ok' if ok else 'failed'}" for check, ok in checks.items()]
-            text = "\n".join([*lines, f"{name} check {'passed' if good else 'failed'}"]) + "\n"
-        return Response(text.encode(), 200 if good else 500, "text/plain; charset=utf-8")
+    async def _health(self, request: web.BaseRequest) -> Response:
+        kind, _, asked = request.path.strip("/").partition("/")
+        checks = await health_checks.checks_of(kind, self._registry.store, stopping=self.stopping)
+        exclude = request.query.getall("exclude", [])
+        known = self._knows(request)
+        verbose = "verbose" in request.query
+        return health_checks.answer(kind, asked, checks, verbose=verbose, exclude=exclude, known=known)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 

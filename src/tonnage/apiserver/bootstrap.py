@@ -13,7 +13,7 @@ from tonnage.objects.resources import BY_KIND, RESOURCES
 from tonnage.objects.texts.decode_budget import MAX_DEPTH
 from tonnage.objects.texts.deep_json import shallow
 from tonnage.objects.texts.json_text import is_deeper
-from tonnage.store import Store
+from tonnage.store import KeyDamaged, Store
 
 _log = logging.getLogger(__name__)
 _OPTIONS = WriteOptions(manager="tonnage-apiserver")
@@ -48,7 +48,8 @@ async def publish_address(registry: Registry, port: int) -> None:
     """Make Service `default/kubernetes`, or put right the port it names: a server may listen on another each time."""
     services, wanted = BY_KIND["v1", "Service"], kubernetes_service(port)
     name = wanted["metadata"]["name"]
-    await _ensure(registry, "v1", "Service", wanted, namespace="default")
+    if not await _ensure(registry, "v1", "Service", wanted, namespace="default"):
+        return
 
     def readdressed(doc: Doc) -> Doc:
         doc["spec"]["ports"] = wanted["spec"]["ports"]
@@ -57,8 +58,14 @@ async def publish_address(registry: Registry, port: int) -> None:
     await registry.change(services, "default", name, readdressed, _OPTIONS)
 
 
-async def _ensure(registry: Registry, api_version: str, kind: str, doc: Doc, *, namespace: str = "") -> None:
+async def _ensure(registry: Registry, api_version: str, kind: str, doc: Doc, *, namespace: str = "") -> bool:
+    """Whether the object can be read now. One that is damaged is left as it is: the log has named it."""
     resource = BY_KIND[api_version, kind]
-    if registry.store.get(resource.key(namespace, doc["metadata"]["name"])) is None:
-        whole = {"kind": kind, "apiVersion": api_version, **doc, "metadata": dict(doc["metadata"])}
-        await registry.create(resource, namespace, whole, _OPTIONS)
+    try:
+        if registry.store.get(resource.key(namespace, doc["metadata"]["name"])) is None:
+            whole = {"kind": kind, "apiVersion": api_version, **doc, "metadata": dict(doc["metadata"])}
+            await registry.create(resource, namespace, whole, _OPTIONS)
+    except KeyDamaged as exc:
+        _log.error("%s; %s", exc.message, exc.hint)
+        return False
+    return True

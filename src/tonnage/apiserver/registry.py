@@ -34,7 +34,7 @@ from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, decode, encode
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import Resource
-from tonnage.store import KeyExists, KeyMissing, Record, StaleRevision, Store, StoreError
+from tonnage.store import KeyDamaged, KeyExists, KeyMissing, Record, StaleRevision, Store, StoreError
 
 Change = Callable[[Doc], Doc]
 """From a copy of the old document, which it may consume, to the new one. It may run more than once."""
@@ -224,7 +224,12 @@ class Registry:
         if is_done:
             await self.store.delete(record.key, encoder(resource, old), expected=record.revision)
             return Written(encode(new), removed=True)
-        written = await self.store.update(record.key, encoder(resource, new), expected=record.revision)
+        written = await self.store.update(
+            record.key,
+            encoder(resource, new),
+            expected=record.revision,
+            makes_room="deletionTimestamp" in old["metadata"],  # a step towards its end, for which a full disk has room
+        )
         return Written(written.document)
 
     # -- remove -------------------------------------------------------------------------------------------------------
@@ -246,7 +251,10 @@ class Registry:
         """
         strategy = self.strategy(resource)
         for _ in range(MAX_TRIES):
-            record = self.read(resource, namespace, name)
+            try:
+                record = self.read(resource, namespace, name)
+            except KeyDamaged:
+                return await self._discard(resource, namespace, name, dry_run=dry_run)
             old = decode(record.document)
             check(old)
             self._admission.validate_delete(resource, name)
@@ -256,13 +264,32 @@ class Registry:
                 return Written(encode(last), removed=deletion.is_removed)
             try:
                 if last != old:
-                    record = await self.store.update(record.key, encoder(resource, last), expected=record.revision)
+                    record = await self.store.update(
+                        record.key, encoder(resource, last), expected=record.revision, makes_room=True
+                    )
                 if deletion.is_removed:
                     record = await self.store.delete(record.key, encoder(resource, last), expected=record.revision)
             except (StaleRevision, KeyMissing):
                 continue
             return Written(record.document, removed=deletion.is_removed)
         raise api_errors.modified(resource, name)
+
+    async def _discard(self, resource: Resource, namespace: str, name: str, *, dry_run: bool) -> Written:
+        """Delete an object that cannot be read, at once: who owned it and what held it back is not known.
+
+        No precondition and no finalizer is looked at, and no system object is protected: this is how one goes on.
+        """
+        last: Doc = {"metadata": {"name": name, "uid": ""}}
+        if resource.namespaced:
+            last["metadata"]["namespace"] = namespace
+        encode_last = encoder(resource, last)
+        if dry_run:
+            return Written(encode_last(self.store.revision), removed=True)
+        try:
+            record = await self.store.discard(resource.key(namespace, name), encode_last)
+        except KeyMissing as exc:  # another was faster
+            raise api_errors.not_found(resource, name) from exc
+        return Written(record.document, removed=True)
 
 
 class _StoreLister:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tonnage.apiserver.admin_credentials import ensure_token, read_tokens, write_kubeconfig
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.bootstrap import bootstrap, publish_address
+from tonnage.apiserver.health.stored_problems import stored_problem
 from tonnage.apiserver.object_attributes import index_for
 from tonnage.apiserver.registry import Registry
 from tonnage.clock import Clock, SystemClock
@@ -28,8 +29,10 @@ from tonnage.listener import listening
 from tonnage.metrics import new_registry
 from tonnage.private_files import own_folder
 from tonnage.serving_certificate import ServingCertificate
-from tonnage.store import Store
+from tonnage.store import KEEP_BYTES, KEEP_REVISIONS, Store
 
+RESERVE_BYTES = 8 << 20
+"""Room kept back so that deletions work on a full disk: five of the largest objects there can be, and their pages."""
 _GRACE_S = 10.0
 """How long requests under way may take once the server stops."""
 
@@ -43,7 +46,9 @@ class Settings:
     port: int = 6443
     token_file: Path | None = None
     gates: Gates = field(default_factory=Gates)
-    keep_revisions: int = 100_000
+    keep_revisions: int = KEEP_REVISIONS
+    keep_bytes: int = KEEP_BYTES
+    reserve_bytes: int = RESERVE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,12 @@ async def serve(
     clock, rng = clock or SystemClock(), rng or random.SystemRandom()
     folder = own_folder(settings.data_dir)
     store = await Store.open(
-        folder / "store", index=index_for(settings.gates, clock), keep_revisions=settings.keep_revisions
+        folder / "store",
+        index=index_for(settings.gates, clock),
+        find_problem=stored_problem,
+        keep_revisions=settings.keep_revisions,
+        keep_bytes=settings.keep_bytes,
+        reserve_bytes=settings.reserve_bytes,
     )
     try:
         registry = Registry(store, gates=settings.gates, clock=clock, rng=rng)
@@ -74,8 +84,9 @@ async def serve(
         hosts = tuple(
             dict.fromkeys((settings.bind, "127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default"))
         )
-        certificate = ServingCertificate(folder / "pki", hosts, clock)
-        tokens = read_tokens(settings.token_file) if settings.token_file else [ensure_token(folder / "token")]
+        with _files_of(folder):
+            certificate = ServingCertificate(folder / "pki", hosts, clock)
+            tokens = read_tokens(settings.token_file) if settings.token_file else [ensure_token(folder / "token")]
         application = Application(registry, tokens=tokens, collector_registry=new_registry(), rng=rng)
         async with AsyncExitStack() as stack:
             try:
@@ -97,7 +108,8 @@ async def serve(
             host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
             url = f"https://{host}:{port}"
             kubeconfig = folder / "kubeconfig"
-            write_kubeconfig(kubeconfig, url=url, ca_pem=certificate.identity.ca_pem, token=tokens[0])
+            with _files_of(folder):
+                write_kubeconfig(kubeconfig, url=url, ca_pem=certificate.identity.ca_pem, token=tokens[0])
             try:
                 yield Server(url, kubeconfig, tokens[0], certificate.identity.ca_pem, registry, application)
             finally:
@@ -105,3 +117,14 @@ async def serve(
                 await asyncio.sleep(0)  # let the watches write their last line before their connections close
     finally:
         await store.close()
+
+
+@contextmanager
+def _files_of(folder: Path) -> Iterator[None]:
+    """A disk that does not take a small file ends the start with a sentence."""
+    try:
+        yield
+    except OSError as exc:
+        raise TonnageError(
+            f"cannot write to {folder}: {exc.strerror or exc}", hint="make room there, or see to its permissions"
+        ) from exc

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tonnage.errors import ApiError, Expired, InternalError
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
-from tonnage.store import StoreError, StoreFull
+from tonnage.store import KeyDamaged, StoreError, StoreFull
 
 
 def failure(error: ApiError) -> Doc:
@@ -64,8 +64,8 @@ def created_nothing(code: int = 201) -> Doc:
 
 
 def from_store(error: StoreError) -> ApiError:
-    """A store that cannot do what was asked. A full disk is the operator's to mend, and says so."""
-    if isinstance(error, StoreFull):
+    """A store that cannot do what was asked. What the operator can mend says how."""
+    if isinstance(error, (StoreFull, KeyDamaged)):
         return InternalError(f"Internal error occurred: {error.message}; {error.hint}")
     return InternalError(f"Internal error occurred: {error.message}")
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import click
 
+from tonnage.apiserver.health.stored_problems import stored_problem
 from tonnage.apiserver.server import Settings, serve
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
 from tonnage.gates import Gates
+from tonnage.store import Report, back_up, check_folder
 
 
 @click.command()
@@ -28,6 +30,13 @@ from tonnage.gates import Gates
     type=click.Path(path_type=Path, dir_okay=False),
     help="Bearer tokens that are let in, one a line; without it the data folder keeps one.",
 )
+@click.option("--check", is_flag=True, help="Verify the data folder, serve nothing; exit 1 if something is damaged.")
+@click.option(
+    "--backup",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a consistent copy of the stored objects to a new FILE, also while a server runs; serve nothing.",
+)
 @feature_gates
 @logging_options
 def apiserver(
@@ -35,6 +44,8 @@ def apiserver(
     bind: str,
     secure_port: int,
     token_file: Path | None,
+    check: bool,
+    backup: Path | None,
     gates: Gates,
     logging_format: str,
     verbosity: int,
@@ -43,8 +54,20 @@ def apiserver(
 
     Writes DIR/kubeconfig (admin, mode 0600) and prints "ready https://…" once it serves. SIGTERM and Ctrl-C stop it
     cleanly; kill -9 loses nothing that was acknowledged.
+
+    To restore a backup: stop the server, move DIR/store away, make it anew (mkdir -m 700 DIR/store), copy FILE to
+    DIR/store/log.sqlite3, and start.
     """
     start_logging(logging_format, verbosity)
+    if check and backup is not None:
+        raise click.UsageError("--check and --backup exclude each other: a backup is checked by itself")
+    if backup is not None:
+        _tell(back_up(data_dir / "store", backup, stored_problem), "backup in")
+        return
+    if check:
+        if not _tell(check_folder(data_dir / "store", stored_problem), "checked"):
+            sys.exit(1)
+        return
     for warning in gates.warnings:
         say("warning", warning)
     settings = Settings(data_dir=data_dir, bind=bind, port=secure_port, token_file=token_file, gates=gates)
@@ -66,3 +89,21 @@ async def _run(settings: Settings) -> None:
         echo(f"kubeconfig {server.kubeconfig}", err=True)
         echo(f"ready {server.url}")
         await told_to_stop.wait()
+
+
+def _tell(report: Report, done: str) -> bool:
+    """Print what a check found, damage last; whether all is whole."""
+    click.echo(
+        f"{done} {report.path}: schema version {report.version}, {report.objects} objects in {report.rows} rows,"
+        f" revision {report.revision}, history from revision {report.compacted}, {report.file_bytes} bytes"
+    )
+    for problem in report.problems:
+        click.echo(f"damaged: {problem}")
+    if report.is_whole:
+        click.echo("ok: nothing is damaged")
+        return True
+    click.echo(f"{report.problem_count} problems")
+    click.echo(
+        "hint: restore a backup, or go on without what is damaged: delete those objects and make them anew", err=True
+    )
+    return False

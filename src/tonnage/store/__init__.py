@@ -9,8 +9,12 @@ its resource.
     watch = store.watch("nodes/", after=record.revision)
 """
 
+from tonnage.store.backup import back_up
+from tonnage.store.check import Report, check_folder
 from tonnage.store.errors import (
+    BackupExists,
     FenceBroken,
+    KeyDamaged,
     KeyExists,
     KeyMissing,
     RevisionCompacted,
@@ -23,24 +27,34 @@ from tonnage.store.errors import (
     StoreFull,
     StoreInUse,
     StoreIOError,
+    StoreMissing,
     StoreNoPermission,
     StoreNotADirectory,
+    StoreStalled,
     StoreTooNew,
     WatchClosed,
     WatchOverrun,
     WriteRefused,
 )
-from tonnage.store.records import Event, EventType, Record
-from tonnage.store.store import Store
+from tonnage.store.health import Health, kind_of
+from tonnage.store.records import Damage, Event, EventType, Record
+from tonnage.store.store import KEEP_BYTES, KEEP_REVISIONS, Store
 from tonnage.store.watch import Watch
 
 __all__ = [
+    "KEEP_BYTES",
+    "KEEP_REVISIONS",
+    "BackupExists",
+    "Damage",
     "Event",
     "EventType",
     "FenceBroken",
+    "Health",
+    "KeyDamaged",
     "KeyExists",
     "KeyMissing",
     "Record",
+    "Report",
     "RevisionCompacted",
     "RevisionInFuture",
     "StaleRevision",
@@ -52,11 +66,16 @@ __all__ = [
     "StoreFull",
     "StoreIOError",
     "StoreInUse",
+    "StoreMissing",
     "StoreNoPermission",
     "StoreNotADirectory",
+    "StoreStalled",
     "StoreTooNew",
     "Watch",
     "WatchClosed",
     "WatchOverrun",
     "WriteRefused",
+    "back_up",
+    "check_folder",
+    "kind_of",
 ]

@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 
 from tonnage.private_files import open_own, require_own_file
+from tonnage.store.checksums import compaction_checksum
 from tonnage.store.errors import (
     StoreCorrupt,
     StoreError,
@@ -25,18 +26,24 @@ from tonnage.store.errors import (
     StoreNotADirectory,
     StoreTooNew,
 )
+from tonnage.store.migration import FindProblem, migrate
 
 APPLICATION_ID = 0x544F4E4E  # "TONN", in bytes 68..71 of the file, where file(1) looks too
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _BESIDE = ("-wal", "-shm", "-journal")
 """Files that SQLite opens by their names: what stands in them becomes part of the database."""
+WAL_LIMIT_BYTES = 16 << 20
+"""What SQLite cuts its write-ahead log back to after a burst: four times what it holds between two checkpoints."""
 
 
-def open_writer(path: Path, *, max_pages: int | None) -> sqlite3.Connection:
+def open_writer(
+    path: Path, *, max_pages: int | None = None, find_problem: FindProblem | None = None
+) -> sqlite3.Connection:
     """The one connection that writes; creates the file (mode 0600) and its tables when they are not there.
 
-    `max_pages` limits the file to that many pages of 4 KiB; beyond it SQLite says that the disk is full. Raises
-    StoreError when the file is not ours to open, and sqlite3.Error and OSError as they come.
+    `max_pages` limits the file to that many pages of 4 KiB; beyond it SQLite says that the disk is full. A file of an
+    earlier version is brought to the present one (`migration.py`). Raises StoreError when the file is not ours to open,
+    and sqlite3.Error and OSError as they come.
     """
     # SQLite would create the file by the umask; its -wal and -shm files take over the mode they find here.
     os.close(open_own(path, os.O_RDWR | os.O_CREAT))
@@ -44,7 +51,9 @@ def open_writer(path: Path, *, max_pages: int | None) -> sqlite3.Connection:
         require_own_file(path.with_name(path.name + suffix))
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
-        is_new = _judge(connection, path)
+        version = judged_version(connection, path)
+        if version is None:  # before the first page is written, or never
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         # A write is acknowledged when COMMIT returns, so COMMIT has to sync the write-ahead log every time: FULL.
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
@@ -53,12 +62,14 @@ def open_writer(path: Path, *, max_pages: int | None) -> sqlite3.Connection:
         connection.execute("PRAGMA cell_size_check = ON")  # notice a damaged page when it is read
         # Writes touch one index page per key, anywhere in the index: 16 MiB keep those of 200,000 rows at hand.
         connection.execute("PRAGMA cache_size = -16384")
-        connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")  # a burst does not leave a huge -wal file behind
+        connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
         if max_pages is not None:
             connection.execute(f"PRAGMA max_page_count = {max_pages}")
-        if is_new:
+        if version is None:
             _create(connection)
             sync_directory(path.parent)
+        elif version < SCHEMA_VERSION:
+            migrate(connection, path, version, find_problem)
     except BaseException:
         connection.close()
         raise
@@ -72,8 +83,10 @@ def open_reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def translated(exc: sqlite3.Error | OSError, path: Path) -> StoreError:
+def translated(exc: sqlite3.Error | OSError | UnicodeDecodeError, path: Path) -> StoreError:
     """The same failure in the store's words; raise it `from` the original."""
+    if isinstance(exc, UnicodeDecodeError):  # SQLite's message quotes what is damaged
+        return StoreCorrupt(path, "its schema is not text")
     if isinstance(exc, OSError):
         return _translated_os_error(exc, path)
     code = getattr(exc, "sqlite_errorcode", 0)
@@ -99,18 +112,18 @@ def sync_directory(folder: Path) -> None:
         os.close(fd)
 
 
-def _judge(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is new; raises when it is not ours to open. Reads only."""
+def judged_version(connection: sqlite3.Connection, path: Path) -> int | None:
+    """The file's schema version, None when it is new; raises when it is not ours to open. Reads only."""
     application_id = int(connection.execute("PRAGMA application_id").fetchone()[0])
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     tables = int(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
     if application_id == 0 and version == 0 and tables == 0:
-        return True
+        return None
     if application_id != APPLICATION_ID:
         raise StoreForeign(path, application_id)
     if version > SCHEMA_VERSION:
         raise StoreTooNew(path, version, SCHEMA_VERSION)
-    return False
+    return version
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -118,6 +131,7 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.executescript(
         f"BEGIN IMMEDIATE;\n"
         f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {SCHEMA_VERSION};\n{schema}\n"
+        f"INSERT INTO compaction VALUES (1, 0, 0, 0, {compaction_checksum(0, 0, 0)});\n"
         f"COMMIT;"
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tonnage.errors import TonnageError
-from tonnage.store.records import Record
+from tonnage.store.records import Damage, Record
 
 
 class StoreError(TonnageError):
@@ -65,6 +65,19 @@ class FenceBroken(StoreError):
         self.record = record
 
 
+class KeyDamaged(StoreError):
+    """The newest state of the key is damaged on disk: it is kept out, and what was before it is not the present."""
+
+    def __init__(self, path: Path, key: str, damage: Damage) -> None:
+        super().__init__(
+            f'"{key}" is damaged in {path} ({damage}) and is kept out',
+            hint="delete it and make it anew, or restore a backup",
+        )
+        self.path = path
+        self.key = key
+        self.damage = damage
+
+
 class WriteRefused(StoreError):
     """The log's own constraints refused one write: what the store believes is not what the file holds."""
 
@@ -101,6 +114,16 @@ class RevisionInFuture(StoreError):
         super().__init__(f"revision {revision} has not happened yet: the newest is {newest}; ask for that, or wait")
         self.revision = revision
         self.newest = newest
+
+
+class RowDamaged(StoreError):
+    """A row that was sound when the store was opened is so no longer; history up to `reached` has a hole."""
+
+    def __init__(self, path: Path, damage: Damage, reached: int) -> None:
+        super().__init__(f"{path} is damaged ({damage})", hint="run `tonnage apiserver --check`, and restore a backup")
+        self.path = path
+        self.damage = damage
+        self.reached = reached
 
 
 class WatchOverrun(StoreError):
@@ -154,6 +177,22 @@ class StoreNoPermission(StoreError):
         self.detail = detail
 
 
+class StoreMissing(StoreError):
+    """There is no store to read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"there is no {path}", hint="name the --data-dir of a server that was started once")
+        self.path = path
+
+
+class BackupExists(StoreError):
+    """The name for a backup is taken; nothing is ever written over."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is there already; it was left as it is", hint="name another file")
+        self.path = path
+
+
 class StoreInUse(StoreError):
     """Somebody else holds the folder; `pid` is None when they did not say who they are."""
 
@@ -169,7 +208,8 @@ class StoreCorrupt(StoreError):
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
-            f"cannot read {path}: {detail}", hint="move the file away to start empty, or put a good copy in its place"
+            f"cannot read {path}: {detail}",
+            hint="restore a backup in its place, or move it away to start empty; `tonnage apiserver --check` says more",
         )
         self.path = path
         self.detail = detail
@@ -203,22 +243,34 @@ class StoreTooNew(StoreError):
 class StoreFull(StoreError):
     """No room for this write; nothing of it is kept, reads go on, and writes work again once there is room."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"cannot write to {path}: the disk is full; nothing was stored", hint="make room and retry")
+    def __init__(self, path: Path, *, hint: str = "make room and retry") -> None:
+        super().__init__(f"cannot write to {path}: the disk is full; nothing was stored", hint=hint)
         self.path = path
+
+
+class StoreStalled(StoreError):
+    """The disk has not answered for long: it hangs, or is far slower than what is asked of it."""
+
+    def __init__(self, path: Path, waited_s: float) -> None:
+        super().__init__(
+            f"writing {path} has taken {waited_s:.0f} s so far and is not done", hint="look after the disk"
+        )
+        self.path = path
+        self.waited_s = waited_s
 
 
 class StoreIOError(StoreError):
     """The disk failed in a way that leaves open what it kept.
 
-    After one of these on a write the store accepts no more writes: nothing may be acknowledged on top of a file whose
-    end is unknown. A restart reads the file anew and finds every acknowledged write; the failed one may be there.
+    After one of these on a write nothing is acknowledged on top of a file whose end is unknown. The file is opened and
+    read anew, by the store itself as soon as the disk takes writes again, or by a restart: every acknowledged write is
+    found, and the failed one may be there.
     """
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
             f"reading or writing {path} failed: {detail}",
-            hint="look after the disk, then start again; acknowledged writes are kept",
+            hint="look after the disk; writing goes on once it can, and acknowledged writes are kept",
         )
         self.path = path
         self.detail = detail

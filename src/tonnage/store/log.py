@@ -1,93 +1,115 @@
-"""The log and its SQL: append writes, load the newest state, read any kept state or stretch of history, compact.
+"""The log and its SQL for the one thread that writes: append, discard, compact, probe.
 
-Two classes over the same file, each used by one thread at a time: `Log` owns the connection that writes, `LogReader`
-one that cannot. A method is one transaction. Nothing here knows of the event loop, of callers waiting, or of what a
-document says; `writer.py` runs `Log` in the writer's thread, `store.py` runs `LogReader` in a reader's.
+A method is one transaction. Nothing here knows of the event loop, of callers waiting, or of what a document says;
+`writer.py` runs `Log` in the writer's thread. `log_reader.py` reads history beside it.
 
 Compaction to revision C keeps, for each key, the newest row at or before C, unless that is a tombstone: any state and
 any stretch of history from C on stays whole. It walks up in steps, and each step is a complete compaction to a
-smaller revision, recorded in the same transaction: a kill between two steps leaves nothing to repair.
+smaller revision, recorded in the same transaction: a kill between two steps leaves nothing to repair. What a damaged
+row says is not acted upon: it takes no other row with it, and stays until a sound row of its key is passed.
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from tonnage.store.database import open_reader, open_writer, translated
-from tonnage.store.errors import RevisionCompacted, StoreCorrupt
-from tonnage.store.records import Event, Record, event_of
+from tonnage.store.checksums import compaction_checksum, row_checksum
+from tonnage.store.database import open_writer, translated
+from tonnage.store.errors import StoreCorrupt, StoreError
+from tonnage.store.loading import ENTRIES_MASK, Loaded, Seal, StoredRow, scanned
+from tonnage.store.migration import FindProblem
 
-Index = Callable[[str, bytes], Any]
-Row = tuple[int, str, int, bool, bytes]  # revision, key, previous, deleted, document: the columns of the log, in order
+_logger = logging.getLogger(__name__)
+
+Row = tuple[int, str, int, bool, bytes]  # revision, key, previous, deleted, document
+_SignedRow = tuple[int, str, int, int, int, int, bytes]  # revision, key, previous, follows, deleted, checksum, document
 
 # Rows for one INSERT. Every statement gives the interpreter lock away and has to win it back from a busy event loop,
 # which costs more than the insert itself; so a usual batch is a single statement, its own BEGIN and COMMIT included.
 _ROWS_A_STATEMENT = 64
 
-# The newest row of each key at a revision, from the index alone, in the order of the keys.
-_NEWEST = """
-    SELECT max(revision) AS revision FROM log INDEXED BY log_by_key
-    WHERE key > :low AND key < :high AND revision <= :revision GROUP BY key ORDER BY key
-"""
-_STATE_AT = f"""
-    SELECT row.key, row.revision, row.document FROM ({_NEWEST}) AS newest CROSS JOIN log AS row USING (revision)
-    WHERE NOT row.deleted LIMIT :limit
-"""
-_HEADS = """
-    SELECT row.key, row.revision, row.deleted, CASE WHEN row.deleted THEN x'' ELSE row.document END
-    FROM (SELECT max(revision) AS revision FROM log INDEXED BY log_by_key GROUP BY key ORDER BY key) AS newest
-    CROSS JOIN log AS row USING (revision)
-"""
-# NOT INDEXED still leaves the primary key: history is read in its own order, and stops where the batch is full.
-_HISTORY = """
-    SELECT row.revision, row.key, row.deleted, row.document, before.revision, before.document
-    FROM log AS row NOT INDEXED LEFT JOIN log AS before NOT INDEXED
-        ON before.revision = row.previous AND before.key = row.key AND NOT before.deleted
-    WHERE row.revision > :after AND row.revision <= :upto AND row.key > :low AND row.key < :high
-    ORDER BY row.revision
+# Texts as bytes: a damaged one may not be UTF-8. The primary key's order reads the file from front to back.
+ALL_ROWS = """
+    SELECT revision, CAST(key AS BLOB), previous, follows, deleted, CAST(document AS BLOB), checksum
+    FROM log NOT INDEXED WHERE revision > :after ORDER BY revision
 """
 
+_INDEX = "SELECT CAST(key AS BLOB), previous, revision FROM log INDEXED BY log_by_key ORDER BY key, previous"
 
-class Head(NamedTuple):
-    """The newest row of a key; the document of a tombstone is left out."""
-
-    key: str
-    revision: int
-    deleted: bool
-    document: bytes
-
-
-class Stretch(NamedTuple):
-    """A piece of history: `events` are all there are up to `reached`."""
-
-    events: list[Event]
-    reached: int
+_VACUUM_PAGES = 512
+"""Pages given back to the file system in one step, 2 MiB; a step is a write of its own."""
+_SPARE_PAGES = 1024
+"""Free pages kept in the file for the next writes, 4 MiB; what is beyond is given back."""
 
 
 class Log:
-    """The rows, for the one thread that writes. Opening raises StoreError."""
+    """The rows, for the one thread that writes. Opening raises StoreError; `load` comes before the first write."""
 
-    def __init__(self, path: Path, *, max_pages: int | None = None) -> None:
+    def __init__(self, path: Path, *, max_pages: int | None = None, find_problem: FindProblem | None = None) -> None:
         self.path = path
-        with _in_our_words(path):
-            self._connection = open_writer(path, max_pages=max_pages)
+        self._max_pages = max_pages
+        with in_our_words(path):
+            self._connection = open_writer(path, max_pages=max_pages, find_problem=find_problem)
         try:
-            with _in_our_words(path):
-                self.compacted = _compacted(self._connection, path)
-                newest = self._connection.execute("SELECT max(revision) FROM log").fetchone()[0]
+            with in_our_words(path):
+                seal = read_seal(self._connection, path)
+                newest = self._connection.execute("SELECT max(revision) FROM log").fetchone()[0] or 0
         except BaseException:
             self._connection.close()
             raise
-        self.revision = max(newest or 0, self.compacted)
+        self._seal = seal
+        self.compacted = seal.compacted
+        self.revision = max(newest, self.compacted)
+        self._rows = seal.rows  # those at or before `compacted`
+        self._last_row = newest  # what the next row follows
+        self._acknowledged = 0  # the newest row this process was told is durable
+        self._damaged: set[int] = set()
+        self._superseded: dict[int, str] = {}
 
-    def heads(self) -> Iterator[Head]:
-        """The newest row of every key, tombstones included, in the order of the keys."""
-        with _in_our_words(self.path):
-            yield from map(Head._make, self._connection.execute(_HEADS))
+    def load(self) -> Loaded:
+        """Read and judge every row; from here on the log knows what of it is damaged."""
+        with in_our_words(self.path):
+            loaded = scanned(self.rows(), self._seal)
+            self._mend_index(loaded.entries)
+            self.revision, self._last_row = loaded.revision, loaded.last_row
+            self._damaged, self._superseded = set(loaded.damaged_rows), dict(loaded.superseded)
+            if not self._seal.is_sound:
+                self.compacted = loaded.revision
+                self._rows = self._one("SELECT count(*) FROM log NOT INDEXED WHERE revision <= ?", self.compacted)
+        return loaded
+
+    def _mend_index(self, entries: int) -> None:
+        """Make the index anew if it is not that of the table, which has the checksums. Raises StoreCorrupt.
+
+        It is the optimistic lock, and a list of the past is read by it.
+        """
+        found, last = 0, (b"", -1)
+        try:
+            for key, previous, revision in self._connection.execute(_INDEX):
+                found = found + hash((key, previous, revision)) & ENTRIES_MASK
+                if not isinstance(key, bytes) or not isinstance(previous, int) or (key, previous) <= last:
+                    found = -1
+                    break
+                last = (key, previous)
+        except sqlite3.DatabaseError:
+            found = -1
+        if found != entries:
+            _logger.error("%s: the index does not match the rows; it is made anew", self.path)
+            self._connection.execute("REINDEX log_by_key")
+
+    def rows(self, *, after: int = 0) -> Iterator[StoredRow]:
+        """Every row above `after` as it is in the file, oldest first. Raises StoreCorrupt if they are out of order."""
+        last = after
+        for row in self._connection.execute(ALL_ROWS, {"after": after}):
+            if row[0] <= last:
+                raise StoreCorrupt(self.path, f"revision {row[0]} comes after revision {last}")
+            last = row[0]
+            yield row
 
     def append(self, rows: Sequence[Row]) -> dict[int, sqlite3.IntegrityError]:
         """Make the rows durable with one commit, but for those the constraints refuse: their positions, and why.
@@ -95,55 +117,164 @@ class Log:
         Raises StoreError when nothing of it was kept, or, after a StoreIOError, when that cannot be known.
         """
         if len(rows) <= _ROWS_A_STATEMENT:
-            with _in_our_words(self.path), suppress(sqlite3.IntegrityError):
-                self._insert(rows)  # a statement outside a transaction is one, and commits itself
+            with in_our_words(self.path), suppress(sqlite3.IntegrityError):
+                self._insert(
+                    _signed(rows, self._last_row)
+                )  # a statement outside a transaction is one, and commits itself
+                self._advance(rows[-1][0])
                 return {}
         refused: dict[int, sqlite3.IntegrityError] = {}
+        last_row = self._last_row
         with self._transaction():
             for start in range(0, len(rows), _ROWS_A_STATEMENT):
                 chunk = rows[start : start + _ROWS_A_STATEMENT]
                 try:
-                    self._insert(chunk)
+                    self._insert(_signed(chunk, last_row))
+                    last_row = chunk[-1][0]
                 except sqlite3.IntegrityError:  # the statement is undone, the transaction goes on
                     for position, row in enumerate(chunk, start):
                         try:
-                            self._insert([row])
+                            self._insert(_signed([row], last_row))
+                            last_row = row[0]
                         except sqlite3.IntegrityError as exc:
                             refused[position] = exc
+        self._advance(last_row)
         return refused
+
+    def discard(self, row: Row, damaged: Mapping[int, bytes]) -> None:
+        """Bury a key whose newest rows are damaged: those become tombstones, and `row` is the one on top.
+
+        `damaged` are those rows and the documents they get; `row` names the newest sound row of the key as its
+        previous. What is older than history goes; what is not keeps its number, so that the chain of rows stays whole.
+        Raises StoreError.
+        """
+        revision, key, intact, deleted, document = row
+        with self._transaction():
+            gone = self._connection.execute("DELETE FROM log WHERE key = ? AND revision <= ?", (key, self.compacted))
+            rows = self._rows - gone.rowcount
+            previous = intact if intact > self.compacted else 0
+            for number in sorted(damaged):
+                gone = self._connection.execute("DELETE FROM log WHERE revision = ?", (number,))
+                if number <= self.compacted:
+                    rows -= gone.rowcount
+            for number in sorted(damaged):
+                if self.compacted < number <= self.revision:
+                    before = self._one("SELECT max(revision) FROM log WHERE revision < ?", number)
+                    self._insert(_signed([(number, key, previous, True, damaged[number])], before or 0))
+                    previous = number
+            self._insert(_signed([(revision, key, previous, deleted, document)], self._last_row))
+            self._write_seal(self.compacted, rows)
+        self._rows = rows
+        self._damaged -= set(damaged)
+        self._advance(revision)
 
     def compact(self, revision: int) -> None:
         """Compact to `revision`, at or after `compacted`; the cost is that of the rows in between."""
         step = {"after": self.compacted, "upto": revision}
+        trusted = f"revision NOT IN ({', '.join(map(str, sorted(self._damaged)))})"
         with self._transaction():
+            rows = self._rows + self._one(
+                "SELECT count(*) FROM log NOT INDEXED WHERE revision > :after AND revision <= :upto", step
+            )
             # Oldest first: a tombstone must not go before the rows it buries, or those would come back to life.
-            self._connection.execute(
-                "DELETE FROM log WHERE revision IN"
-                " (SELECT previous FROM log NOT INDEXED WHERE revision > :after AND revision <= :upto)",
+            for number, key in self._superseded.items():
+                if number <= revision:
+                    rows -= self._connection.execute(
+                        "DELETE FROM log WHERE key = ? AND revision < ?", (key, number)
+                    ).rowcount
+            rows -= self._connection.execute(
+                "DELETE FROM log WHERE revision IN (SELECT previous FROM log NOT INDEXED"
+                f" WHERE revision > :after AND revision <= :upto AND {trusted})",
                 step,
-            )
-            self._connection.execute(
-                "DELETE FROM log WHERE revision > :after AND revision <= :upto AND deleted",
+            ).rowcount
+            rows -= self._connection.execute(
+                f"DELETE FROM log WHERE revision > :after AND revision <= :upto AND deleted AND {trusted}",
                 step,
-            )
-            self._connection.execute("UPDATE compaction SET revision = :upto", step)
-        self.compacted = revision
+            ).rowcount
+            self._write_seal(revision, rows)
+        self.compacted, self._rows = revision, rows
+
+    def probe(self) -> None:
+        """A write that really goes to the disk, and says nothing new. Raises StoreError."""
+        with self._transaction():
+            self._write_seal(self.compacted, self._rows)
+
+    def give_back(self, *, keep_pages: int = _SPARE_PAGES) -> bool:
+        """Give free pages back to the file system, one step of it; whether there is more to give."""
+        with in_our_words(self.path):
+            spare = int(self._one("PRAGMA freelist_count")) - keep_pages
+            if spare <= 0 or not self._one("PRAGMA auto_vacuum"):
+                return False
+            self._connection.execute(f"PRAGMA incremental_vacuum({min(spare, _VACUUM_PAGES)})").fetchall()
+        return spare > _VACUUM_PAGES
+
+    def fold(self) -> None:
+        """Bring what is in the write-ahead log into the file, and make that log empty, if no reader is in the way."""
+        with in_our_words(self.path):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def reopen(self) -> list[Row]:
+        """Open the file anew after a failure, as a restart would; the rows found that nobody was told are durable.
+
+        Everything acknowledged must be there. What the file system still has of the last commits in memory only is
+        written once more, so that the sync of `fold` vouches for it. Raises StoreError when the file is not well yet.
+        """
+        with in_our_words(self.path):
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = open_writer(self.path, max_pages=self._max_pages)
+            seal = read_seal(self._connection, self.path)
+            if not seal.is_sound or seal.compacted < self.compacted:
+                raise StoreCorrupt(self.path, "the record of compaction is not as this process left it")
+            self.compacted, self._rows = seal.compacted, seal.rows
+            found = []
+            for number, raw_key, previous, follows, deleted, document, checksum in self.rows(after=self._last_row - 1):
+                key = raw_key.decode("utf-8", "surrogateescape")
+                if number == self._last_row or number in self._damaged:
+                    continue
+                if checksum != row_checksum(number, key, previous, follows, deleted, document):
+                    raise StoreCorrupt(self.path, f'revision {number} of "{key}" is damaged')
+                found.append((number, key, previous, bool(deleted), document))
+            is_there = self._one("SELECT count(*) FROM log WHERE revision = ?", self._acknowledged)
+            if not is_there and self._acknowledged > self.compacted:
+                raise StoreCorrupt(self.path, f"revision {self._acknowledged}, which was acknowledged, is not there")
+        self.fold()
+        if found:
+            self._advance(found[-1][0])
+        return found
 
     def close(self) -> None:
-        with _in_our_words(self.path):
+        """Seal the file, if it takes it, and close it."""
+        with suppress(StoreError):
+            self.probe()
+        with in_our_words(self.path):
             self._connection.close()
 
-    def _insert(self, rows: Sequence[Row]) -> None:
-        values = ", ".join(["(?, ?, ?, ?, ?)"] * len(rows))
+    def _advance(self, revision: int) -> None:
+        self._last_row = self._acknowledged = revision
+        self.revision = max(self.revision, revision)
+
+    def _insert(self, rows: Sequence[_SignedRow]) -> None:
+        values = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(rows))
         self._connection.execute(
-            f"INSERT INTO log (revision, key, previous, deleted, document) VALUES {values}",
+            f"INSERT INTO log (revision, key, previous, follows, deleted, checksum, document) VALUES {values}",
             [column for row in rows for column in row],
         )
+
+    def _write_seal(self, compacted: int, rows: int) -> None:
+        self._connection.execute(
+            "UPDATE compaction SET revision = ?, rows = ?, sealed = ?, checksum = ?",
+            (compacted, rows, self.revision, compaction_checksum(compacted, rows, self.revision)),
+        )
+
+    def _one(self, query: str, *values: Any) -> Any:
+        parameters = values[0] if values and isinstance(values[0], dict) else values
+        return self._connection.execute(query, parameters).fetchone()[0]
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """All or nothing; SQLite may have rolled back by itself already, as it does when the disk is full."""
-        with _in_our_words(self.path):
+        with in_our_words(self.path):
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield
@@ -154,72 +285,15 @@ class Log:
                 raise
 
 
-class LogReader:
-    """History, for one reading thread. Every answer is of one moment, and is refused if compaction has reached into it.
-
-    The connection is opened with the first question: a server that is never asked for history does not pay for it.
-    """
-
-    # A batch ends at the first of these; the second keeps a few large documents from becoming gigabytes.
-    max_events = 1_000
-    max_bytes = 8 << 20
-
-    def __init__(self, path: Path, index: Index) -> None:
-        self.path = path
-        self._index = index
-        self._opened: sqlite3.Connection | None = None
-
-    def state_at(self, prefix: str, revision: int, *, after_key: str, limit: int) -> list[Record]:
-        """The records under `prefix` as they were at `revision`, by key, from after `after_key`; 0 is no limit."""
-        low, high = key_range(prefix)
-        asked = {"low": max(low, after_key), "high": high, "revision": revision, "limit": limit or -1}
-        with self._moment(revision) as connection:
-            rows = connection.execute(_STATE_AT, asked).fetchall()
-        return [self._record(*row) for row in rows]
-
-    def history(self, prefix: str, *, after: int, upto: int) -> Stretch:
-        """The events under `prefix` with after < revision <= upto, oldest first, or as many of them as make a batch."""
-        low, high = key_range(prefix)
-        asked = {"after": after, "upto": upto, "low": low, "high": high}
-        rows: list[tuple[int, str, int, bytes, int | None, bytes | None]] = []
-        reached, size = upto, 0
-        with self._moment(after) as connection, closing(connection.execute(_HISTORY, asked)) as cursor:
-            for row in cursor:
-                rows.append(row)
-                size += len(row[3]) + len(row[5] or b"")
-                if len(rows) >= self.max_events or size >= self.max_bytes:
-                    reached = row[0]
-                    break
-        events = []
-        for revision, key, deleted, document, before_revision, before_document in rows:
-            before = None
-            if before_revision is not None and before_document is not None:
-                before = self._record(key, before_revision, before_document)
-            events.append(event_of(self._record(key, revision, document), before, deleted=bool(deleted)))
-        return Stretch(events, reached)
-
-    def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-
-    def _record(self, key: str, revision: int, document: bytes) -> Record:
-        return Record(key, revision, document, self._index(key, document))
-
-    @contextmanager
-    def _moment(self, revision: int) -> Iterator[sqlite3.Connection]:
-        with _in_our_words(self.path):
-            connection = self._opened
-            if connection is None:
-                connection = self._opened = open_reader(self.path)
-            connection.execute("BEGIN")
-            try:
-                # Asked inside the transaction: the writer may compact while we read, and this snapshot must not notice.
-                compacted = _compacted(connection, self.path)
-                if revision < compacted:
-                    raise RevisionCompacted(revision, compacted)
-                yield connection
-            finally:
-                connection.execute("ROLLBACK")
+def _signed(rows: Sequence[Row], follows: int) -> list[_SignedRow]:
+    """The rows with their place in the chain and their checksum."""
+    signed = []
+    for revision, key, previous, deleted, document in rows:
+        flag = int(deleted)
+        checksum = row_checksum(revision, key, previous, follows, flag, document)
+        signed.append((revision, key, previous, follows, flag, checksum, document))
+        follows = revision
+    return signed
 
 
 def key_range(prefix: str) -> tuple[str, str]:
@@ -229,16 +303,20 @@ def key_range(prefix: str) -> tuple[str, str]:
     return prefix, prefix[:-1] + "0"
 
 
-def _compacted(connection: sqlite3.Connection, path: Path) -> int:
-    row = connection.execute("SELECT revision FROM compaction").fetchone()
+def read_seal(connection: sqlite3.Connection, path: Path) -> Seal:
+    """The row of the compaction table. Raises StoreCorrupt when there is none."""
+    row = connection.execute("SELECT revision, rows, sealed, checksum FROM compaction").fetchone()
     if row is None:
         raise StoreCorrupt(path, "the compaction table is empty")
-    return int(row[0])
+    revision, rows, sealed, checksum = row
+    if checksum != compaction_checksum(revision, rows, sealed):
+        return Seal(0, 0, 0, is_sound=False)
+    return Seal(revision, rows, sealed)
 
 
 @contextmanager
-def _in_our_words(path: Path) -> Iterator[None]:
+def in_our_words(path: Path) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, OSError) as exc:
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as exc:
         raise translated(exc, path) from exc

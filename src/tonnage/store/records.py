@@ -25,6 +25,18 @@ class Record(msgspec.Struct, frozen=True):
 Records = list[Record]  # for classes that have a method named `list`
 
 
+class Damage(msgspec.Struct, frozen=True):
+    """A row that is not what was written, or is not there. `key` is empty when whose it was cannot be said."""
+
+    key: str
+    revision: int
+    reason: str
+
+    def __str__(self) -> str:
+        whose = f' of "{repr(self.key)[1:-1]}"' if self.key else ""  # a damaged key may hold anything
+        return f"revision {self.revision}{whose}: {self.reason}"
+
+
 class EventType(enum.StrEnum):
     """What a write did, with the word a watch puts on the wire as its value."""
 

@@ -18,29 +18,44 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from tonnage.store.errors import (
     FenceBroken,
+    KeyDamaged,
     KeyExists,
     KeyMissing,
     RevisionCompacted,
     RevisionInFuture,
+    RowDamaged,
     StaleRevision,
     StoreClosed,
     StoreError,
+    StoreFull,
+    StoreIOError,
+    WriteRefused,
 )
 from tonnage.store.fence import Fence, current_fence
 from tonnage.store.folder import OpenFolder, open_folder
-from tonnage.store.log import Index, LogReader, Stretch
-from tonnage.store.records import Record, Records, event_of
+from tonnage.store.health import PROBE_EVERY_S, PROBE_PATIENCE_S, Health
+from tonnage.store.log import Row
+from tonnage.store.log_reader import Index, LogReader, Stretch
+from tonnage.store.migration import FindProblem
+from tonnage.store.records import Damage, Event, Record, Records, event_of
 from tonnage.store.watch import Feed, Watch, Window
 from tonnage.store.writer import Compaction, Outcomes, Write, Writer, Writes
 
 Render = Callable[[int], bytes]
+Answer = TypeVar("Answer")
+
+KEEP_REVISIONS = 100_000
+"""Revisions of history: more than a minute of the fastest writing; an informer that was cut off is back in seconds."""
+KEEP_BYTES = 128 << 20
+"""Bytes of history: 100,000 revisions of 1.3 KB, as pods and leases have them. Large documents get fewer revisions."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,18 +69,26 @@ class Store:
         *,
         index: Index,
         keep_revisions: int,
+        keep_bytes: int,
         window_events: int,
         window_bytes: int,
         max_lag_events: int,
         max_lag_bytes: int,
+        probe_every_s: float,
     ) -> None:
         self.folder = opened.folder
-        self.compacted = opened.log.compacted
+        self.path = opened.log.path
+        self.compacted = max(opened.log.compacted, opened.loaded.floor)  # history with a hole is no history
         self._loop = asyncio.get_running_loop()
         self._lock = opened.lock
         self._state = opened.state
         self._index = index
         self._keep_revisions = keep_revisions
+        self._keep_bytes = keep_bytes
+        self._history = opened.loaded.history
+        self._kept_out = opened.loaded.kept_out
+        self._intact = opened.loaded.intact
+        self.health = Health(self._loop.time(), opened.loaded.damage)
         window = Window(opened.log.revision, max_events=window_events, max_bytes=window_bytes)
         self._feed = Feed(
             opened.folder, window, self._read_history, max_lag_events=max_lag_events, max_lag_bytes=max_lag_bytes
@@ -76,7 +99,15 @@ class Store:
         self._closing: asyncio.Task[None] | None = None
         self._reader = LogReader(opened.log.path, index)
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tonnage-store-reader")
-        self._writer = Writer(opened.log, on_settled=self._settle, on_compacted=self._note_compaction)
+        self._probed: asyncio.Future[None] = self._loop.create_future()
+        self._writer = Writer(
+            opened.log,
+            opened.reserve,
+            on_settled=self._settle,
+            on_compacted=self._note_compaction,
+            on_health=self._note_health,
+            probe_every_s=probe_every_s,
+        )
         self._compact_if_due()
 
     @classmethod
@@ -85,23 +116,31 @@ class Store:
         folder: Path,
         *,
         index: Index = lambda key, document: None,
-        keep_revisions: int = 100_000,
+        find_problem: FindProblem | None = None,
+        keep_revisions: int = KEEP_REVISIONS,
+        keep_bytes: int = KEEP_BYTES,
         window_events: int = 4_096,
         window_bytes: int = 64 << 20,
         max_lag_events: int = 10_000,
         max_lag_bytes: int = 32 << 20,
         max_pages: int | None = None,
+        reserve_bytes: int = 0,
+        probe_every_s: float = PROBE_EVERY_S,
     ) -> Store:
         """Open the store in `folder`, made if it is not there; one process at a time. Raises StoreError.
 
         `index(key, document)` gives a record its `attributes`. It must be a pure function: it runs on the loop for a
         write, before the write is accepted, and in another thread for what is read from disk. What it raises is
-        passed on. Compaction by itself keeps at least the last `keep_revisions` revisions. The window holds the
-        newest events in memory, by number and by bytes; watches that start further back read the disk. A
-        watch whose consumer lags by more than `max_lag_events` or `max_lag_bytes` is ended. `max_pages`
-        limits the file (pages of 4 KiB); beyond it writes raise StoreFull. A cancelled call leaves the folder free.
+        passed on. `find_problem(key, revision, document)` judges rows of files that have no checksums yet. Compaction
+        by itself keeps the last `keep_revisions` revisions and up to `keep_bytes` of what they superseded, whichever is
+        less. The window holds the newest events in memory, by number and by bytes; watches that start further back read
+        the disk. A watch whose consumer lags by more than `max_lag_events` or `max_lag_bytes` is ended. `max_pages`
+        limits the file (pages of 4 KiB); beyond it writes raise StoreFull. `reserve_bytes` are kept back for deletions
+        on a full disk. A cancelled call leaves the folder free.
         """
-        opening = asyncio.get_running_loop().run_in_executor(None, open_folder, folder, index, max_pages)
+        opening = asyncio.get_running_loop().run_in_executor(
+            None, open_folder, folder, index, max_pages, find_problem, reserve_bytes
+        )
         try:
             opened = await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -111,10 +150,12 @@ class Store:
             opened,
             index=index,
             keep_revisions=keep_revisions,
+            keep_bytes=keep_bytes,
             window_events=window_events,
             window_bytes=window_bytes,
             max_lag_events=max_lag_events,
             max_lag_bytes=max_lag_bytes,
+            probe_every_s=probe_every_s,
         )
 
     @property
@@ -122,11 +163,20 @@ class Store:
         """The newest revision that is durable and visible."""
         return self._feed.revision
 
+    @property
+    def history_bytes(self) -> int:
+        """What superseded documents and tombstones take in the log."""
+        return self._history.total
+
     def get(self, key: str) -> Record | None:
-        return self._state.get(key)
+        """The record of a key, None when there is none. Raises KeyDamaged when it cannot be known."""
+        record = self._state.get(key)
+        if record is None and key in self._kept_out:
+            raise self._damaged(key)
+        return record
 
     def list(self, prefix: str) -> Records:
-        """The records under a prefix that ends in "/", by key."""
+        """The records under a prefix that ends in "/", by key; those that are kept out are left out."""
         return self._state.list(prefix)
 
     def count(self, prefix: str) -> int:
@@ -140,13 +190,44 @@ class Store:
         """
         return await self._write("create", key, render, None)
 
-    async def update(self, key: str, render: Render, *, expected: int) -> Record:
-        """Replace the document of a key that is at revision `expected`. Raises KeyMissing or StaleRevision."""
-        return await self._write("update", key, render, expected)
+    async def update(self, key: str, render: Render, *, expected: int, makes_room: bool = False) -> Record:
+        """Replace the document of a key that is at revision `expected`. Raises KeyMissing or StaleRevision.
+
+        `makes_room` says that this leads to a deletion, and may use what a full disk has left for those.
+        """
+        return await self._write("update", key, render, expected, makes_room=makes_room)
 
     async def delete(self, key: str, render: Render, *, expected: int) -> Record:
         """Delete a key that is at revision `expected`; returns its final state. Raises KeyMissing or StaleRevision."""
         return await self._write("delete", key, render, expected)
+
+    async def discard(self, key: str, render: Render) -> Record:
+        """Delete a key that is kept out because it is damaged. Raises KeyMissing when it is not.
+
+        `render(revision)` gives a final state that stands in for the one that cannot be read; it is called for each
+        damaged row as well.
+        """
+        return await self._write("discard", key, render, 0)
+
+    async def find_trouble(self) -> StoreError | None:
+        """Why writes fail now, None when they work: as proven by a write of the last seconds, or by one made for this.
+
+        Waits half a second for that at the most.
+        """
+        now = self._loop.time()
+        if not self._writer.is_alive:
+            return self.health.problem or StoreIOError(self.path, "the writing thread ended")
+        if self.health.is_due(now) and self._closing is None:
+            self.health.probing_since = now
+            self._probed = self._loop.create_future()
+            self._writer.probe()
+        if self.health.probing_since is not None:
+            await asyncio.wait([self._probed], timeout=PROBE_PATIENCE_S)
+        return self.health.verdict(self.path, self._loop.time())
+
+    def is_for_restart(self, trouble: StoreError) -> bool:
+        """Should liveness tell of it as well? See `health.py`."""
+        return not self._writer.is_alive or self.health.is_for_restart(trouble, self._loop.time())
 
     async def list_at(self, prefix: str, revision: int, *, after_key: str = "", limit: int = 0) -> Records:
         """The records under `prefix` as they were at `revision`, by key, from after `after_key`; limit 0 is no limit.
@@ -160,8 +241,9 @@ class Store:
         if revision < self.compacted:
             raise RevisionCompacted(revision, self.compacted)
         self._refuse_if_closed()
-        ask = partial(self._reader.state_at, prefix, revision, after_key=after_key, limit=limit)
-        return await self._loop.run_in_executor(self._reading, ask)
+        kept_out = frozenset(self._kept_out)
+        ask = partial(self._reader.state_at, prefix, revision, after_key=after_key, limit=limit, kept_out=kept_out)
+        return await self._read(ask)
 
     def watch(self, prefix: str, *, after: int) -> Watch:
         """Every event under `prefix` with a revision above `after`. Raises RevisionCompacted. Close it when done."""
@@ -192,7 +274,9 @@ class Store:
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
 
-    async def _write(self, verb: str, key: str, render: Render, expected: int | None) -> Record:
+    async def _write(
+        self, verb: str, key: str, render: Render, expected: int | None, *, makes_room: bool = False
+    ) -> Record:
         if "/" not in key:
             raise ValueError(f'the key "{key}" must name a resource and an object, as in "nodes/node-1"')
         key.encode()  # a key SQLite could not store is the caller's error, here and not in the writer's thread
@@ -202,8 +286,16 @@ class Store:
             ahead.followers.append(turn)
             await turn
         self._refuse_if_closed()
+        if not self._writer.is_alive:
+            raise StoreIOError(self.path, "the writing thread ended")
         before = self._state.get(key)
-        if expected is None:
+        damaged = self._kept_out.get(key)
+        if verb == "discard":
+            if damaged is None:
+                raise KeyMissing(key, verb)
+        elif damaged is not None:
+            raise self._damaged(key)
+        elif expected is None:
             if before is not None:
                 raise KeyExists(before)
         elif before is None:
@@ -220,9 +312,11 @@ class Store:
         write = Write(
             record,
             before=before,
-            previous=self._state.head_of(key),
-            deleted=verb == "delete",
+            previous=self._state.head_of(key) if damaged is None else self._intact.get(key, 0),
+            deleted=verb in ("delete", "discard"),
             done=self._loop.create_future(),
+            makes_room=makes_room,
+            discards=None if damaged is None else {number: render(number) for number in damaged},
         )
         self._pending[key] = write
         self._writer.submit(write)
@@ -239,13 +333,12 @@ class Store:
             record = write.record
             del self._pending[record.key]
             if error is None:
-                if write.deleted:
-                    self._state.bury(record.key, record.revision)
-                else:
-                    self._state.put(record)
-                events.append(event_of(record, write.before, deleted=write.deleted))
+                events.append(self._apply(record, write.before, deleted=write.deleted))
+                if write.discards is not None:
+                    self._forget_damage(record.key)
         if events:
             self._feed.publish(events)
+        self._judge_health(writes, outcomes)
         for write, error in zip(writes, outcomes, strict=True):
             if not write.done.done():  # it is, when its caller was cancelled
                 if error is None:
@@ -257,21 +350,86 @@ class Store:
                     turn.set_result(None)
         self._compact_if_due()
 
+    def _apply(self, record: Record, before: Record | None, *, deleted: bool) -> Event:
+        """Make one durable write visible."""
+        freed = len(before.document) if before is not None else 0
+        if deleted:
+            self._state.bury(record.key, record.revision)
+            freed += len(record.document)
+            before = before or record  # of a damaged key: its last word is all there is
+        else:
+            self._state.put(record)
+        self._history.add(record.revision, freed)
+        return event_of(record, before, deleted=deleted)
+
+    def _judge_health(self, writes: Writes, outcomes: Outcomes) -> None:
+        """A batch is an attempt to write; what only made room proves nothing about a full disk."""
+        now, health = self._loop.time(), self.health
+        failure = next((error for error in outcomes if error is not None and not isinstance(error, WriteRefused)), None)
+        if failure is not None:
+            self._note_failure(failure)
+        elif not isinstance(health.problem, StoreFull) or not all(write.makes_room for write in writes):
+            health.succeeded(now)
+
+    def _note_failure(self, error: StoreError) -> None:
+        if self.health.problem is None or type(error) is not type(self.health.problem):
+            _log.error("writes fail: %s; %s", error.message, error.hint)
+        self.health.failed(error, self._loop.time())
+
+    def _note_health(self, error: StoreError | None, rows: Sequence[Row]) -> None:
+        """A probe came back, perhaps with rows that a commit left behind which was told to have failed."""
+        events = []
+        for revision, key, _, deleted, document in rows:
+            record = Record(key, revision, document, self._index(key, document))
+            events.append(self._apply(record, self._state.get(key), deleted=deleted))
+        if events:
+            self._feed.publish(events)
+        self.health.probing_since = None
+        if error is None:
+            if self.health.problem is not None:
+                _log.warning("writes work again: %s", self.path)
+            self.health.succeeded(self._loop.time())
+        else:
+            self._note_failure(error)
+        if not self._probed.done():
+            self._probed.set_result(None)
+
+    def _damaged(self, key: str) -> KeyDamaged:
+        revision = max(self._kept_out[key], default=0)
+        found = [each for each in self.health.damage if each.revision == revision]
+        return KeyDamaged(self.path, key, found[0] if found else Damage(key, revision, "its checksum does not match"))
+
+    def _forget_damage(self, key: str) -> None:
+        """The key was discarded; its rows may keep out another key as well, if it was not certain whose they were."""
+        gone = set(self._kept_out.pop(key))
+        self._intact.pop(key, None)
+        for other, numbers in list(self._kept_out.items()):
+            self._kept_out[other] = [number for number in numbers if number not in gone]
+        self.health.discarded(gone)
+
     def _compact_if_due(self) -> None:
         # A tenth on top, so that compaction comes now and then with much to do and not with every write.
-        due_at = self.compacted + self._keep_revisions + max(1, self._keep_revisions // 10)
-        if self.revision >= due_at and self._automatic is None and self._closing is None:
-            self._automatic = Compaction(self.revision - self._keep_revisions, None)
+        if self._automatic is not None or self._closing is not None:
+            return
+        target = 0
+        if self.revision >= self.compacted + self._keep_revisions + max(1, self._keep_revisions // 10):
+            target = self.revision - self._keep_revisions
+        if self._history.total > self._keep_bytes + self._keep_bytes // 10:
+            target = max(target, self._history.to_keep(self._keep_bytes))
+        if target > self.compacted:
+            self._automatic = Compaction(target, None)
             self._writer.compact(self._automatic)
 
     def _note_compaction(self, compaction: Compaction, revision: int, error: StoreError | None) -> None:
-        self.compacted = revision
+        self.compacted = max(self.compacted, revision)
         self._state.forget_tombstones(revision)
+        self._history.forget(revision)
         if error is None and revision < compaction.target:
             return
         if compaction is self._automatic:
             self._automatic = None
             if error is not None and not isinstance(error, StoreClosed):
+                self._note_failure(error)
                 _log.warning("compaction stopped at revision %d and will be tried again: %s", revision, error)
         elif compaction.done is not None and not compaction.done.done():
             if error is None:
@@ -281,9 +439,18 @@ class Store:
 
     async def _read_history(self, prefix: str, after: int, upto: int) -> Stretch:
         self._refuse_if_closed()
-        return await self._loop.run_in_executor(
-            self._reading, partial(self._reader.history, prefix, after=after, upto=upto)
-        )
+        return await self._read(partial(self._reader.history, prefix, after=after, upto=upto))
+
+    async def _read(self, ask: Callable[[], Answer]) -> Answer:
+        """Ask the reader. What is found to be damaged is told, and history up to it is given up."""
+        try:
+            return await self._loop.run_in_executor(self._reading, ask)
+        except RowDamaged as exc:
+            if self.health.found(exc.damage):
+                _log.error("%s is damaged: %s", self.path, exc.damage)
+            asked = self.compacted
+            self.compacted = max(asked, min(exc.reached, self.revision))
+            raise RevisionCompacted(min(asked, exc.reached), self.compacted) from exc
 
     def _refuse_if_closed(self) -> None:
         if self._closing is not None:

@@ -19,7 +19,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from tonnage.store.errors import StoreClosed, StoreError, WatchClosed, WatchOverrun
-from tonnage.store.log import Stretch, key_range
+from tonnage.store.log import key_range
+from tonnage.store.log_reader import Stretch
 from tonnage.store.records import Event
 from tonnage.store.state import resource_of
 

@@ -13,40 +13,67 @@ waits for one step at the most.
 The thread needs the interpreter lock a few times a batch. A loop that is never idle hands it over after the
 interpreter's switch interval, 5 ms unless set: a busy server does well with `sys.setswitchinterval(0.0001)`.
 
-A full disk fails the batch and no more. After any other failure of the file nobody knows where the file ends, so the
-writer refuses all that follows; a restart reads the file anew.
+A full disk first costs history (all of it is compacted), then every write but those that make room: these have the
+reserve (`reserve.py`). After any other failure of the file nobody knows where the file ends, so the writer refuses all
+that follows until the file has been opened and read anew: it tries that once a second, and what it then finds that
+nobody was told of is handed over as well (`on_health`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from tonnage.store.errors import StoreClosed, StoreError, StoreFull, StoreInUse, StoreIOError, WriteRefused
-from tonnage.store.log import Log
+from tonnage.store.log import Log, Row
 from tonnage.store.records import Record
+from tonnage.store.reserve import MIN_FREE_BYTES, Reserve, free_bytes
+
+_log = logging.getLogger(__name__)
 
 # Revisions for one step of compaction: a step took about 10 ms for 500 rows of 1 KB.
 COMPACTION_STEP = 500
 
 
-class Write:
-    """A write on its way to the log. `before` is the live state it replaces, `previous` the row it follows."""
+_MAKE_ROOM_EVERY_S = 1.0
+"""How often plain writes ask for room where no history is left to give; those that make room always may."""
 
-    __slots__ = ("before", "deleted", "done", "followers", "previous", "record")
+
+class Write:
+    """A write on its way to the log. `before` is the live state it replaces, `previous` the row it follows.
+
+    `makes_room` is that of a deletion and of what leads to one: it may use the reserve. `discards` are the damaged rows
+    that a deletion buries, and the documents they get instead.
+    """
+
+    __slots__ = ("before", "deleted", "discards", "done", "followers", "makes_room", "previous", "record")
 
     def __init__(
-        self, record: Record, *, before: Record | None, previous: int, deleted: bool, done: asyncio.Future[Record]
+        self,
+        record: Record,
+        *,
+        before: Record | None,
+        previous: int,
+        deleted: bool,
+        done: asyncio.Future[Record],
+        makes_room: bool = False,
+        discards: Mapping[int, bytes] | None = None,
     ) -> None:
         self.record = record
         self.before = before
         self.previous = previous
         self.deleted = deleted
         self.done = done
+        self.makes_room = makes_room or deleted
+        self.discards = discards
         self.followers: list[asyncio.Future[None]] = []  # writers of the same key, waiting for this one to settle
 
 
@@ -60,43 +87,74 @@ class Compaction:
         self.done = done
 
 
+class _Probe:
+    """A request to try the disk."""
+
+
 class _Stop:
     """The last thing in the queue."""
 
 
+_PROBE: Final = _Probe()
 _STOP: Final = _Stop()
 
 Writes = list[Write]
 Outcomes = Sequence[StoreError | None]  # one for each write of the batch, None where it is durable
 OnSettled = Callable[[Writes, Outcomes], None]
 OnCompacted = Callable[[Compaction, int, StoreError | None], None]
+OnHealth = Callable[[StoreError | None, Sequence[Row]], None]
 
 
 class Writer:
-    """Owns the log from `start` to `stop`. `submit` and `compact` are called on the loop, and so are the two callbacks.
+    """Owns the log from `start` to `stop`. `submit`, `compact` and `probe` are called on the loop, and so are the
+    callbacks.
 
     `on_settled(writes, outcomes)` comes once for each batch, in the order of submission. `on_compacted(compaction,
     revision, error)` comes after each step, `revision` being how far history is compacted now; the compaction is over
-    when its target is reached or there is an error.
+    when its target is reached or there is an error. `on_health(error, rows)` comes after each probe; `rows` are those
+    that a failed commit left behind after all.
     """
 
-    def __init__(self, log: Log, *, on_settled: OnSettled, on_compacted: OnCompacted) -> None:
+    def __init__(
+        self,
+        log: Log,
+        reserve: Reserve,
+        *,
+        on_settled: OnSettled,
+        on_compacted: OnCompacted,
+        on_health: OnHealth,
+        probe_every_s: float,
+    ) -> None:
         self._log = log
+        self._reserve = reserve
         self._on_settled = on_settled
         self._on_compacted = on_compacted
-        self._queue: SimpleQueue[Write | Compaction | _Stop] = SimpleQueue()
+        self._on_health = on_health
+        self._probe_every_s = probe_every_s
+        self._queue: SimpleQueue[Write | Compaction | _Probe | _Stop] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._stopped: asyncio.Future[StoreError | None] = self._loop.create_future()
         self._broken: StoreError | None = None
+        self._probe_at: float | None = None  # while writing fails: when to try again
+        self._made_room_at = float("-inf")
+        self._gives_back = False  # after a compaction: while there are pages to give back
+        self._has_made_room = False  # and the loop has yet to hear how far history went
         # A daemon: a program that forgets to close the store can still end, and what was acknowledged is on disk.
         self._thread = threading.Thread(target=self._run, name="tonnage-store-writer", daemon=True)
         self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
 
     def submit(self, write: Write) -> None:
         self._queue.put(write)
 
     def compact(self, compaction: Compaction) -> None:
         self._queue.put(compaction)
+
+    def probe(self) -> None:
+        self._queue.put(_PROBE)
 
     async def stop(self) -> None:
         """Write what is queued, close the log, end the thread. Submit nothing afterwards. Raises StoreError."""
@@ -112,28 +170,52 @@ class Writer:
         except RuntimeError:
             # The loop was closed under us, so nobody can be told anything any more. Raised by call_soon_threadsafe.
             if not self._loop.is_closed():
+                self._end_in_disorder()
                 raise
+        except BaseException:
+            self._end_in_disorder()
+            raise
+
+    def _end_in_disorder(self) -> None:
+        """This thread is about to die of a fault of ours: nobody may wait for it."""
+        error = StoreIOError(self._log.path, "the writing thread ended")
+        waiting = [item for item in self._take(wait=False) if isinstance(item, Write)]
+        self._loop.call_soon_threadsafe(self._on_settled, waiting, [error for _ in waiting])
+        self._loop.call_soon_threadsafe(self._on_health, error, ())
+        self._loop.call_soon_threadsafe(self._stopped.set_result, error)
 
     def _work(self) -> None:
         compactions: deque[Compaction] = deque()
         stopping = False
         while not stopping:
             writes: list[Write] = []
-            for item in self._take(wait=not compactions):
+            is_asked = False
+            for item in self._take(wait=not compactions and not self._gives_back):
                 match item:
                     case Write():
                         writes.append(item)
                     case Compaction():
                         compactions.append(item)
+                    case _Probe():
+                        is_asked = True
                     case _:
                         stopping = True
             if writes:
                 self._loop.call_soon_threadsafe(self._on_settled, writes, self._commit(writes))
+            if self._has_made_room:  # told after the writes are: history never ends above the newest revision
+                self._has_made_room = False
+                self._report(Compaction(self._log.compacted, None), None)
             if stopping:
                 for compaction in compactions:
                     self._report(compaction, StoreClosed(self._log.path.parent))
-            elif compactions and self._step(compactions[0]):
-                compactions.popleft()
+            elif compactions:
+                if self._step(compactions[0]):
+                    compactions.popleft()
+                    self._gives_back = self._broken is None
+            elif self._gives_back:
+                self._gives_back = self._give_back()
+            if not stopping and (is_asked or (self._probe_at is not None and time.monotonic() >= self._probe_at)):
+                self._probe()
         error: StoreError | None = None
         try:
             self._log.close()
@@ -141,9 +223,15 @@ class Writer:
             error = exc
         self._loop.call_soon_threadsafe(self._stopped.set_result, error)
 
-    def _take(self, *, wait: bool) -> list[Write | Compaction | _Stop]:
-        """All that is queued; with `wait`, at least one thing."""
-        items = [self._queue.get()] if wait else []
+    def _take(self, *, wait: bool) -> list[Write | Compaction | _Probe | _Stop]:
+        """All that is queued; with `wait`, at least one thing, unless it is time to try the disk."""
+        items: list[Write | Compaction | _Probe | _Stop] = []
+        if wait:
+            left_s = None if self._probe_at is None else max(0.0, self._probe_at - time.monotonic())
+            try:
+                items.append(self._queue.get(timeout=left_s))
+            except Empty:
+                return items
         while not self._queue.empty():  # this thread is the only one that takes
             items.append(self._queue.get_nowait())
         return items
@@ -151,19 +239,109 @@ class Writer:
     def _commit(self, writes: list[Write]) -> Outcomes:
         if self._broken is not None:
             return [_again(self._broken) for _ in writes]
-        rows = [(w.record.revision, w.record.key, w.previous, w.deleted, w.record.document) for w in writes]
         try:
-            refused = self._log.append(rows)
+            outcomes = self._append(writes)
+        except StoreFull as full:
+            return self._append_on_full_disk(writes, full)
         except Exception as exc:
             failure = self._judged(exc)
             return [_again(failure) for _ in writes]
+        if self._broken is None:
+            self._probe_at = None
+        return outcomes
+
+    def _append(self, writes: Sequence[Write]) -> list[StoreError | None]:
+        """In order, in one commit but for what discards. Raises StoreError when none of them is kept."""
+        outcomes: list[StoreError | None] = []
+        for discards, group in groupby(writes, key=lambda write: write.discards is not None):
+            for run in [[write] for write in group] if discards else [list(group)]:
+                try:
+                    if self._broken is not None:
+                        raise self._broken
+                    outcomes += self._append_run(run)
+                except Exception as exc:
+                    if not any(error is None for error in outcomes):
+                        raise
+                    failure = self._judged(exc)
+                    outcomes += [_again(failure) for _ in run]
+        return outcomes
+
+    def _append_run(self, writes: list[Write]) -> list[StoreError | None]:
         outcomes: list[StoreError | None] = [None] * len(writes)
-        for position, reason in refused.items():
+        if writes[0].discards is not None:
+            self._log.discard(_row(writes[0]), writes[0].discards)
+            return outcomes
+        for position, reason in self._log.append([_row(write) for write in writes]).items():
             record = writes[position].record
             error = WriteRefused(self._log.path, record.key, record.revision, str(reason))
             error.__cause__ = reason
             outcomes[position] = error
         return outcomes
+
+    def _append_on_full_disk(self, writes: list[Write], full: StoreFull) -> Outcomes:
+        """Make room and try again: all of it while the reserve can be whole, else what makes room itself."""
+        self._fails()
+        outcomes: list[StoreError | None] = [_again(full) for _ in writes]
+        urgent = [position for position, write in enumerate(writes) if write.makes_room]
+        now = time.monotonic()
+        has_history = self._log.compacted < self._log.revision
+        if not urgent and not has_history and now - self._made_room_at < _MAKE_ROOM_EVERY_S:
+            return outcomes
+        self._made_room_at = now
+        try:
+            self._make_room()
+            is_done = False
+            if self._reserve.take():
+                with suppress(StoreFull):
+                    outcomes, is_done = self._append(writes), True
+            if urgent and not is_done:
+                self._reserve.release()
+                with suppress(StoreFull):
+                    for position, outcome in zip(urgent, self._append([writes[i] for i in urgent]), strict=True):
+                        outcomes[position] = outcome
+                self._make_room()
+            self._reserve.take()
+        except Exception as exc:
+            failure = self._judged(exc)
+            return [error and _again(failure) for error in outcomes]
+        return outcomes
+
+    def _make_room(self) -> None:
+        """Give up the reserve and all of history, and give the file's free pages back. Raises StoreError."""
+        self._reserve.release()
+        self._has_made_room = True
+        for step in (self._log.fold, self._compact_all, self._log.fold, self._give_back_all):
+            with suppress(StoreFull, StoreInUse):  # what can be done is done
+                step()
+
+    def _compact_all(self) -> None:
+        while self._log.compacted < self._log.revision:
+            self._log.compact(min(self._log.revision, self._log.compacted + COMPACTION_STEP))
+
+    def _give_back_all(self) -> None:
+        has_more = True
+        while has_more:
+            has_more = self._log.give_back(keep_pages=0)
+            self._log.fold()  # what a step moves is in the write-ahead log as well until then
+
+    def _probe(self) -> None:
+        """Try the disk; after a failure of the file, open it anew first. Whatever comes of it is told."""
+        rows: Sequence[Row] = ()
+        error: StoreError | None = None
+        try:
+            if self._broken is not None:
+                rows = self._log.reopen()
+            self._log.probe()
+            self._reserve.take()
+            if free_bytes(self._log.path.parent) < MIN_FREE_BYTES:
+                raise StoreFull(self._log.path)
+        except Exception as exc:
+            error = self._judged(exc)
+        if error is None:
+            if self._broken is not None:
+                _log.warning("%s takes writes again", self._log.path)
+            self._broken = self._probe_at = None
+        self._loop.call_soon_threadsafe(self._on_health, error, rows)
 
     def _step(self, compaction: Compaction) -> bool:
         """One step; whether the compaction is over."""
@@ -176,11 +354,23 @@ class Writer:
         self._report(compaction, error)
         return error is not None or self._log.compacted >= compaction.target
 
+    def _give_back(self) -> bool:
+        """One step; whether there is more. A step that fails is left to the next compaction."""
+        try:
+            return self._broken is None and self._log.give_back()
+        except Exception as exc:
+            self._judged(exc)
+            return False
+
     def _report(self, compaction: Compaction, error: StoreError | None) -> None:
         self._loop.call_soon_threadsafe(self._on_compacted, compaction, self._log.compacted, error)
 
+    def _fails(self) -> None:
+        self._probe_at = time.monotonic() + self._probe_every_s
+
     def _judged(self, exc: Exception) -> StoreError:
         """The failure as a StoreError; the writer goes on only after those that a file survives for certain."""
+        self._fails()
         if isinstance(exc, (StoreFull, StoreInUse)):
             return exc
         if isinstance(exc, StoreError):
@@ -190,6 +380,11 @@ class Writer:
             self._broken = StoreIOError(self._log.path, repr(exc))
             self._broken.__cause__ = exc
         return self._broken
+
+
+def _row(write: Write) -> Row:
+    record = write.record
+    return record.revision, record.key, write.previous, write.deleted, record.document
 
 
 def _again(error: StoreError) -> StoreError:

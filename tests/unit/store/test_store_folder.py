@@ -145,7 +145,9 @@ async def test_a_file_that_is_no_database_is_refused_and_kept(folder: Path):
     with pytest.raises(StoreCorrupt) as refused:
         await Store.open(folder)
     assert str(refused.value) == f"cannot read {path}: file is not a database (SQLITE_NOTADB)"
-    assert refused.value.hint == "move the file away to start empty, or put a good copy in its place"
+    assert refused.value.hint == (
+        "restore a backup in its place, or move it away to start empty; `tonnage apiserver --check` says more"
+    )
     assert path.read_bytes() == b"Dear diary, " * 1000
 
 
@@ -198,12 +200,12 @@ async def test_a_file_of_a_later_tonnage_is_refused_and_not_changed(folder: Path
     await fill(folder, 1)
     path = folder / "log.sqlite3"
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
     before = path.read_bytes()
     with pytest.raises(StoreTooNew) as refused:
         await Store.open(folder)
-    assert (refused.value.version, refused.value.known) == (2, 1)
-    assert str(refused.value) == f"{path} has schema version 2, this Tonnage knows versions up to 1"
+    assert (refused.value.version, refused.value.known) == (3, 2)
+    assert str(refused.value) == f"{path} has schema version 3, this Tonnage knows versions up to 2"
     assert refused.value.hint == "run the Tonnage that wrote it, or a later one"
     assert path.read_bytes() == before
 

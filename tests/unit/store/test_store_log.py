@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tonnage.store.database import translated
-from tonnage.store.log import _HEADS, _HISTORY, _STATE_AT, Log
+from tonnage.store.log import ALL_ROWS, Log
+from tonnage.store.log_reader import HISTORY, STATE_AT
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def revisions(log: Log) -> list[int]:
-    return sorted(head.revision for head in log.heads())
+    return sorted(revision for revision, _ in log.load().records.values())
 
 
 def test_every_commit_is_synced(log: Log):
@@ -97,13 +98,13 @@ def plan(log: Log, query: str) -> list[str]:
 
 def test_no_query_sorts_or_reads_documents_it_does_not_return(log: Log):
     newest = ["CO-ROUTINE newest", "SCAN newest", "SEARCH row USING INTEGER PRIMARY KEY (rowid=?)"]
-    assert plan(log, _STATE_AT) == [
+    assert plan(log, STATE_AT) == [
         newest[0],
         "SEARCH log USING COVERING INDEX log_by_key (key>? AND key<?)",
         *newest[1:],
     ]
-    assert plan(log, _HEADS) == [newest[0], "SCAN log USING COVERING INDEX log_by_key", *newest[1:]]
-    assert plan(log, _HISTORY) == [
+    assert plan(log, ALL_ROWS) == ["SEARCH log USING INTEGER PRIMARY KEY (rowid>?)"]
+    assert plan(log, HISTORY) == [
         "SEARCH row USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
         "SEARCH before USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
     ]

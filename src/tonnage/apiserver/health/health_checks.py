@@ -1,0 +1,82 @@
+"""/healthz, /livez and /readyz, with `?verbose`, `?exclude=` and one path a check, as upstream has them.
+
+- `ping`, `log` never fail: that there is an answer is the check.
+- `etcd` (upstream's name, for probes that know it) and `storage` fail /readyz and /healthz while the store cannot
+  write, whatever the reason (`store/health.py`); they fail /livez when a restart could help: the file failed, or the
+  writing thread is gone. A full disk is none of that: reads and deletions go on, and a start would be refused.
+- `shutdown` fails /readyz once the server was told to stop.
+- `storage-integrity` tells of rows that are damaged.
+
+One damaged row does not make a server unready, which would take everything else away as well: the check is listed, and
+its own path (`/readyz/storage-integrity`) fails, but the sum does not. What is wrong is told to who has the token;
+others learn that something is, as upstream does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tonnage.apiserver.requests import Response
+from tonnage.store import Store
+
+KINDS = ("healthz", "livez", "readyz")
+MAX_TOLD = 20
+"""Damaged rows a listing names; the log and `--check` name more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the listing. `problem` is empty when all is well; only what `decides` makes the sum fail."""
+
+    name: str
+    problem: str = ""
+    decides: bool = True
+
+
+async def checks_of(kind: str, store: Store, *, stopping: bool) -> list[Check]:
+    """The checks of `healthz`, `livez` or `readyz`, in the order of the listing."""
+    trouble = await store.find_trouble()
+    problem = ""
+    if trouble is not None and (kind != "livez" or store.is_for_restart(trouble)):
+        problem = f"{trouble.message}; {trouble.hint}"
+    checks = [Check("ping"), Check("log"), Check("etcd", problem), Check("storage", problem)]
+    if kind == "readyz":
+        checks.append(Check("shutdown", "the server is stopping" if stopping else ""))
+    return [*checks, Check("storage-integrity", _damage(store), decides=False)]
+
+
+def answer(
+    kind: str, asked: str, checks: list[Check], *, verbose: bool, exclude: Collection[str], known: bool
+) -> Response:
+    """What a probe gets; `asked` is one check, or empty for all of them. `known` is who may read reasons."""
+    if asked:
+        chosen = [check for check in checks if check.name == asked]
+        if not chosen:
+            return Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
+        good = not chosen[0].problem
+    else:
+        chosen = checks
+        good = not any(check.problem for check in checks if check.decides and check.name not in exclude)
+    text = "ok"
+    if verbose or not good:
+        lines = [_line(check, check.name in exclude and not asked, known) for check in chosen]
+        text = "\n".join([*lines, f"{kind} check {'passed' if good else 'failed'}"]) + "\n"
+    return Response(text.encode(), 200 if good else 500, "text/plain; charset=utf-8")
+
+
+def _line(check: Check, excluded: bool, known: bool) -> str:
+    if excluded:
+        return f"[+]{check.name} excluded: ok"
+    if not check.problem:
+        return f"[+]{check.name} ok"
+    return f"[-]{check.name} failed: {check.problem if known else 'reason withheld'}"
+
+
+def _damage(store: Store) -> str:
+    health = store.health
+    if not health.damage_count:
+        return ""
+    told = "; ".join(str(each) for each in health.damage[:MAX_TOLD])
+    more = f"; and {health.damage_count - MAX_TOLD} more" if health.damage_count > MAX_TOLD else ""
+    return f"{health.damage_count} damaged: {told}{more}"

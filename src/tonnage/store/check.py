@@ -1,0 +1,171 @@
+"""Is a store's file whole? Read only, beside a running server or without one; nothing is changed or left behind.
+
+Looked at, within one moment of the file: SQLite's own integrity check (pages, indexes, uniqueness), the order of the
+revisions, every row's checksum and place in the chain, the count of what compaction left, and whether every document is
+what its key says (`find_problem`). `backup.py` holds its copies against the same.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tonnage.store.database import judged_version, translated
+from tonnage.store.errors import StoreCorrupt, StoreMissing
+from tonnage.store.folder import LOG_FILE
+from tonnage.store.loading import Scan, Seal
+from tonnage.store.log import ALL_ROWS, read_seal
+from tonnage.store.migration import FindProblem
+
+MAX_TOLD = 100
+"""Problems told by name; the rest are counted."""
+_OLD_ROWS = "SELECT revision, CAST(key AS BLOB), deleted, CAST(document AS BLOB) FROM log ORDER BY revision"
+
+
+@dataclass(slots=True)
+class Report:
+    """What a check found. `problems` is empty for a file that is whole; `is_readable` is off when SQLite gave up."""
+
+    path: Path
+    version: int = 0
+    rows: int = 0
+    objects: int = 0
+    revision: int = 0
+    compacted: int = 0
+    file_bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+    problem_count: int = 0
+    is_readable: bool = True
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.problem_count
+
+    def add(self, problem: str) -> None:
+        self.problem_count += 1
+        if len(self.problems) < MAX_TOLD:
+            self.problems.append(problem)
+
+
+def check_folder(folder: Path, find_problem: FindProblem | None = None) -> Report:
+    """Check the store in `folder`. Raises StoreError when there is none, or it is not ours."""
+    with reading(folder) as connection:
+        return check(connection, folder / LOG_FILE, find_problem)
+
+
+def check(connection: sqlite3.Connection, path: Path, find_problem: FindProblem | None) -> Report:
+    """Check an open file. Raises StoreForeign, StoreTooNew."""
+    report = Report(path, file_bytes=path.stat().st_size)
+    try:
+        connection.execute("BEGIN")
+        version = judged_version(connection, path)
+        if version is None:
+            return report
+        report.version = version
+        for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_TOLD})"):
+            if line != "ok":
+                report.add(f"SQLite: {line}")
+        if version == 1:
+            _check_rows_before_checksums(connection, report, find_problem)
+        else:
+            _check_rows(connection, report, read_seal(connection, path), find_problem)
+    except (sqlite3.Error, UnicodeDecodeError) as exc:
+        report.is_readable = False
+        report.add(str(translated(exc, path)))
+    except StoreCorrupt as exc:
+        report.is_readable = False
+        report.add(exc.message)
+    finally:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+    return report
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that only reads, beside a server or without one, and leaves nothing behind. Raises StoreError.
+
+    SQLite wants two files of its own beside a database like ours. A running server has them. Without one, a file that
+    was closed in order is read as what cannot change; after a kill SQLite makes the one that is missing, which we take
+    away again. No server can start meanwhile: we hold the lock.
+    """
+    path = folder / LOG_FILE
+    if not path.is_file():
+        raise StoreMissing(path)
+    with ExitStack() as undo:
+        try:
+            options = "mode=ro"
+            if _is_free(folder, undo):
+                wal, shm = path.with_name(f"{LOG_FILE}-wal"), path.with_name(f"{LOG_FILE}-shm")
+                if not wal.exists() or not wal.stat().st_size:
+                    options = "mode=ro&immutable=1"
+                elif not shm.exists():
+                    undo.callback(shm.unlink, missing_ok=True)
+            connection = undo.enter_context(
+                closing(sqlite3.connect(f"{path.absolute().as_uri()}?{options}", uri=True, isolation_level=None))
+            )
+            connection.execute("PRAGMA cell_size_check = ON")
+            connection.execute("PRAGMA schema_version").fetchone()
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as exc:
+            raise translated(exc, path) from exc
+        yield connection
+
+
+def _is_free(folder: Path, undo: ExitStack) -> bool:
+    """Does no server run there? Then none does until we are done."""
+    try:
+        lock = os.open(folder / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    undo.callback(os.close, lock)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _check_rows(connection: sqlite3.Connection, report: Report, seal: Seal, find_problem: FindProblem | None) -> None:
+    scan, last = Scan(seal), 0
+    for row in connection.execute(ALL_ROWS, {"after": -(1 << 63)}):
+        report.rows += 1
+        revision, raw_key, _, _, _, document, _ = row
+        if revision <= last:
+            report.add(f"revision {revision} comes after revision {last}")
+        last = revision
+        if scan.take(row) is None and find_problem is not None:
+            key = raw_key.decode("utf-8", "surrogateescape")
+            problem = find_problem(key, revision, document)
+            if problem is not None:
+                report.add(f'revision {revision} of "{repr(key)[1:-1]}": {problem}')
+    loaded = scan.finish()
+    report.objects = len(loaded.records)
+    report.revision, report.compacted = loaded.revision, seal.compacted
+    for damage in loaded.damage:
+        report.add(str(damage))
+
+
+def _check_rows_before_checksums(
+    connection: sqlite3.Connection, report: Report, find_problem: FindProblem | None
+) -> None:
+    heads: dict[bytes, bool] = {}
+    for revision, raw_key, deleted, document in connection.execute(_OLD_ROWS):
+        report.rows += 1
+        heads[raw_key] = bool(deleted)
+        report.revision = revision
+        key = raw_key.decode("utf-8", "surrogateescape") if isinstance(raw_key, bytes) else ""
+        problem = find_problem(key, revision, document) if find_problem is not None else None
+        if problem is not None:
+            report.add(f'revision {revision} of "{repr(key)[1:-1]}": {problem}')
+    report.objects = sum(not deleted for deleted in heads.values())
+    row = connection.execute("SELECT revision FROM compaction").fetchone()
+    if row is None:
+        report.add("the compaction table is empty")
+    else:
+        report.compacted = row[0]
+        report.revision = max(report.revision, report.compacted)

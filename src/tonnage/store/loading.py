@@ -1,0 +1,208 @@
+"""What the rows of a log come to: the newest state of every key, and what of it is damaged.
+
+Every row is read once, in the order of the revisions, and held against its checksum. A row that does not match is kept
+out. So is its key, unless a sound row says that it came after the damaged one: what came before a damaged row is not
+the present, and is not served as if it were. A key kept out can be deleted (`Store.discard`), and then made anew.
+
+A row that is not there at all is noticed by its neighbour's `follows`, by the count of what compaction left, or by the
+seal (schema.sql). Whose row it was can no longer be said: an object may be shown as it was before, or not at all, which
+is why a gap is told as loudly as a damaged row. What is lost unnoticed: rows written after the last seal, cut off the
+end as a whole. That is the file as it was at an earlier moment, like a restored backup.
+
+Pure but for the iterator it is given.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tonnage.store.checksums import row_checksum
+from tonnage.store.history_bytes import HistoryBytes
+from tonnage.store.records import Damage
+
+StoredRow = tuple[int, bytes, int, int, int, bytes, int]
+"""revision, key, previous, follows, deleted, document, checksum: as they are in the file, of whatever type."""
+
+REVISION_LEAP = 1_000_000
+"""How far a damaged number may lead the revision counter. It also is how far the counter is moved on when the number it
+was kept in is damaged: revisions must not be given twice, and nobody deletes a million objects in a row."""
+
+
+ENTRIES_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The row of the compaction table; `is_sound` tells whether its checksum matches."""
+
+    compacted: int
+    rows: int
+    sealed: int
+    is_sound: bool = True
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a file holds. `records` has the newest sound row of every key that is not kept out: (revision, document).
+
+    `floor` is the revision up to which history has holes: it is not served, as if it were compacted. `kept_out` names
+    the damaged rows of each key that is kept out, and `intact` its newest sound row. `damaged_rows` are all rows whose
+    columns cannot be trusted, `superseded` those of them, and of the missing, that a sound row of a known key follows.
+    `entries` is a sum over what the index should hold, whatever the order.
+    """
+
+    records: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    tombstones: dict[str, int] = field(default_factory=dict)
+    damage: list[Damage] = field(default_factory=list)
+    kept_out: dict[str, list[int]] = field(default_factory=dict)
+    intact: dict[str, int] = field(default_factory=dict)
+    damaged_rows: set[int] = field(default_factory=set)
+    superseded: dict[int, str] = field(default_factory=dict)
+    history: HistoryBytes = field(default_factory=HistoryBytes)
+    revision: int = 0
+    last_row: int = 0
+    floor: int = 0
+    entries: int = 0
+
+
+@dataclass(slots=True)
+class _Suspect:
+    """A row whose checksum does not match."""
+
+    key: str
+    revision: int
+    previous: int
+    row: StoredRow
+
+
+class Scan:
+    """Takes the rows one by one, oldest first; `finish` says what they come to."""
+
+    def __init__(self, seal: Seal) -> None:
+        self._seal = seal
+        self._heads: dict[str, tuple[int, bool, bytes]] = {}
+        self._suspects: dict[int, _Suspect] = {}
+        self._damage: list[Damage] = []
+        self._superseded: dict[int, str] = {}
+        self._floor = 0  # the newest row whose step from the one before cannot be told
+        self._missing: dict[int, str] = {}  # revision, whose it was if a later row of the key says so
+        self._history = HistoryBytes()
+        self._last = 0  # the newest row, sound or not
+        self._last_sound = 0
+        self._entries = 0
+        self._below = 0  # rows at or before the compacted revision
+        self._compacted = seal.compacted if seal.is_sound else 0
+        self._whole_after = seal.compacted if seal.is_sound else sys.maxsize  # where a gap is none of compaction's
+
+    def take(self, row: StoredRow) -> Damage | None:
+        """One row; its damage, if it has any."""
+        revision, raw_key, previous, follows, deleted, document, checksum = row
+        key = raw_key.decode("utf-8", "surrogateescape") if isinstance(raw_key, bytes) else ""
+        last, self._last = self._last, revision
+        self._entries = self._entries + hash((raw_key, previous, revision)) & ENTRIES_MASK
+        if revision <= self._compacted:
+            self._below += 1
+        if checksum != row_checksum(revision, key, previous, follows, deleted, document):
+            found = Damage(key, revision, "its checksum does not match")
+            self._suspects[revision] = _Suspect(key, revision, previous if isinstance(previous, int) else 0, row)
+            return found
+        if follows > last and follows > self._whole_after:
+            self._missing[follows] = ""
+        if self._suspects and previous in self._suspects:
+            # A sound row came after the damaged one: its key is known for certain, and the damage is history.
+            self._superseded[previous] = key
+            self._floor = revision
+            self._damage.append(Damage(key, previous, "its checksum does not match; a later state is whole"))
+            del self._suspects[previous]
+        elif previous in self._missing:
+            self._superseded[previous] = self._missing[previous] = key
+            self._floor = revision
+        self._last_sound = revision
+        before = self._heads.get(key)
+        freed = len(document) if deleted else 0
+        if before is not None and not before[1]:
+            freed += len(before[2])
+        if revision > self._compacted:
+            self._history.add(revision, freed)
+        self._heads[key] = (revision, bool(deleted), b"" if deleted else document)
+        return None
+
+    def finish(self) -> Loaded:
+        loaded = Loaded(history=self._history, entries=self._entries)
+        loaded.revision = max(self._last_sound, self._compacted)
+        within = [r for r in self._suspects if r <= loaded.revision + REVISION_LEAP]
+        loaded.revision = max([loaded.revision, *within])
+        loaded.superseded = self._superseded
+        loaded.damaged_rows = self._suspects.keys() | self._superseded.keys()
+        self._judge_seal(loaded)
+        self._judge_suspects(loaded)
+        for revision, key in self._missing.items():
+            known = (
+                "; a later state is whole" if key else ": whose it was is not known; an object may be as it was before"
+            )
+            loaded.damage.append(Damage(key, revision, f"it is missing{known}"))
+        loaded.damage += self._damage
+        loaded.damage.sort(key=lambda each: each.revision)
+        for key, (revision, deleted, document) in sorted(self._heads.items()):
+            if key in loaded.kept_out:
+                loaded.intact[key] = revision
+            elif deleted:
+                loaded.tombstones[key] = revision
+            else:
+                loaded.records[key] = (revision, document)
+        loaded.floor = min(max([self._floor, *(each.revision for each in loaded.damage)]), loaded.revision)
+        # A lost end stays a gap: the next row follows what was there, not what is left.
+        loaded.last_row = loaded.revision if loaded.revision in self._missing else max([self._last_sound, *within])
+        return loaded
+
+    def _judge_seal(self, loaded: Loaded) -> None:
+        seal = self._seal
+        if not seal.is_sound:
+            # How far history goes and where the counter stood is not known: no history, and a counter well beyond.
+            loaded.revision += REVISION_LEAP
+            loaded.damage.append(
+                Damage("", loaded.revision, "the record of compaction is damaged; history is given up")
+            )
+            return
+        if self._below < seal.rows:
+            missing = seal.rows - self._below
+            reason = f"{missing} of {seal.rows} rows at or before it are missing: whose they were is not known"
+            loaded.damage.append(Damage("", seal.compacted, reason))
+        if loaded.revision < seal.sealed:
+            self._missing[seal.sealed] = ""
+            loaded.revision = seal.sealed
+
+    def _judge_suspects(self, loaded: Loaded) -> None:
+        """Keep out every key that a damaged row may be the present of."""
+        owner_of = {revision: key for key, (revision, _, _) in self._heads.items()} if self._suspects else {}
+        for suspect in self._suspects.values():
+            names = self._owners(suspect, owner_of.get(suspect.previous))
+            for key in names:
+                loaded.kept_out.setdefault(key, []).append(suspect.revision)
+            loaded.damage.append(Damage(names[0], suspect.revision, "its checksum does not match; kept out"))
+
+    def _owners(self, suspect: _Suspect, before: str | None) -> list[str]:
+        """Whose row it may be; `before` is the key of the row it says it comes after, if that is another key's newest.
+
+        One of the two columns is wrong, then; with the right value in its place the checksum may match, and tell.
+        """
+        if before is None or before == suspect.key:
+            return [suspect.key]
+        revision, _, previous, follows, deleted, document, checksum = suspect.row
+        if checksum == row_checksum(revision, before, previous, follows, deleted, document):
+            return [before]
+        head = self._heads.get(suspect.key)
+        for likely in (0, head[0] if head is not None else 0):
+            if checksum == row_checksum(revision, suspect.key, likely, follows, deleted, document):
+                return [suspect.key]
+        return [suspect.key, before]
+
+
+def scanned(rows: Iterable[StoredRow], seal: Seal) -> Loaded:
+    """What these rows, oldest first, come to."""
+    scan = Scan(seal)
+    for row in rows:
+        scan.take(row)
+    return scan.finish()

@@ -1,0 +1,152 @@
+"""Reading the log beside the writer: any kept state, any kept stretch of history.
+
+Every answer is of one moment, and is refused if compaction has reached into it. Every row is held against its checksum
+before it is handed out; one that does not match is reported, and never served.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tonnage.store.checksums import row_checksum
+from tonnage.store.database import open_reader
+from tonnage.store.errors import RevisionCompacted, RowDamaged, StoreCorrupt
+from tonnage.store.log import in_our_words, key_range, read_seal
+from tonnage.store.records import Damage, Event, Record, event_of
+
+Index = Callable[[str, bytes], Any]
+
+_COLUMNS = (
+    "{0}.revision, CAST({0}.key AS BLOB), {0}.previous, {0}.follows, {0}.deleted, CAST({0}.document AS BLOB),"
+    " {0}.checksum"
+)
+# The newest row of each key at a revision, from the index alone, in the order of the keys.
+_NEWEST = """
+    SELECT CAST(key AS BLOB) AS key, max(revision) AS revision FROM log INDEXED BY log_by_key
+    WHERE key > :low AND key < :high AND revision <= :revision GROUP BY log.key ORDER BY log.key
+"""
+STATE_AT = f"""
+    SELECT newest.key, {_COLUMNS.format("row")} FROM ({_NEWEST}) AS newest CROSS JOIN log AS row USING (revision)
+"""
+# NOT INDEXED still leaves the primary key: history is read in its own order, and stops where the batch is full.
+HISTORY = f"""
+    SELECT {_COLUMNS.format("row")}, {_COLUMNS.format("before")}
+    FROM log AS row NOT INDEXED LEFT JOIN log AS before NOT INDEXED ON before.revision = row.previous
+    WHERE row.revision > :after AND row.revision <= :upto AND row.key > :low AND row.key < :high
+    ORDER BY row.revision
+"""
+
+
+class Stretch(NamedTuple):
+    """A piece of history: `events` are all there are up to `reached`."""
+
+    events: list[Event]
+    reached: int
+
+
+class LogReader:
+    """History, for one reading thread.
+
+    The connection is opened with the first question: a server that is never asked for history does not pay for it.
+    """
+
+    # A batch ends at the first of these; the second keeps a few large documents from becoming gigabytes.
+    max_events = 1_000
+    max_bytes = 8 << 20
+
+    def __init__(self, path: Path, index: Index) -> None:
+        self.path = path
+        self._index = index
+        self._opened: sqlite3.Connection | None = None
+
+    def state_at(
+        self, prefix: str, revision: int, *, after_key: str, limit: int, kept_out: Collection[str] = ()
+    ) -> list[Record]:
+        """The records under `prefix` as they were at `revision`, by key, from after `after_key`; 0 is no limit.
+
+        Keys that are kept out are left out. Raises RowDamaged for a row that went bad since the log was loaded.
+        """
+        low, high = key_range(prefix)
+        low = max(low, after_key)
+        asked = {"low": low, "high": high, "revision": revision}
+        records: list[Record] = []
+        with self._moment(revision) as connection, closing(connection.execute(STATE_AT, asked)) as cursor:
+            for indexed_key, *row in cursor:
+                key = _text(indexed_key)
+                if key in kept_out:
+                    continue
+                if row[1] != indexed_key:
+                    raise StoreCorrupt(self.path, f'the index has revision {row[0]} under "{key}", the table has not')
+                record, deleted = self._sound(row, reached=revision)
+                if not deleted:
+                    records.append(record)
+                    if len(records) == limit:
+                        break
+        return records
+
+    def history(self, prefix: str, *, after: int, upto: int) -> Stretch:
+        """The events under `prefix` with after < revision <= upto, oldest first, or as many of them as make a batch.
+
+        Raises RowDamaged for a row that went bad since the log was loaded.
+        """
+        low, high = key_range(prefix)
+        asked = {"after": after, "upto": upto, "low": low, "high": high}
+        rows: list[Any] = []
+        reached, size = upto, 0
+        with self._moment(after) as connection, closing(connection.execute(HISTORY, asked)) as cursor:
+            for row in cursor:
+                rows.append(row)
+                size += len(row[5] or b"") + len(row[12] or b"")
+                if len(rows) >= self.max_events or size >= self.max_bytes:
+                    reached = row[0]
+                    break
+        events = []
+        for row in rows:
+            record, deleted = self._sound(row[:7], reached=row[0])
+            # A tombstone always had a state before it. Where that was damaged, the last word is all there is of it.
+            before = record if deleted else None
+            if row[7] is not None:
+                found, was_deleted = self._sound(row[7:], reached=row[0])
+                if not was_deleted:
+                    before = found
+            events.append(event_of(record, before, deleted=deleted))
+        return Stretch(events, reached)
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def _sound(self, row: Any, *, reached: int) -> tuple[Record, bool]:
+        """The row as a record, and whether it is a tombstone. Raises RowDamaged: history up to `reached` has a hole."""
+        revision, raw_key, previous, follows, deleted, document, checksum = row
+        key = _text(raw_key)
+        if checksum != row_checksum(revision, key, previous, follows, deleted, document):
+            raise RowDamaged(self.path, Damage(key, revision, "its checksum does not match"), reached)
+        return Record(key, revision, document, self._index(key, document)), bool(deleted)
+
+    @contextmanager
+    def _moment(self, revision: int) -> Iterator[sqlite3.Connection]:
+        with in_our_words(self.path):
+            connection = self._opened
+            if connection is None:
+                connection = self._opened = open_reader(self.path)
+            connection.execute("BEGIN")
+            try:
+                # Asked inside the transaction: the writer may compact while we read, and this snapshot must not notice.
+                seal = read_seal(connection, self.path)
+                if not seal.is_sound:
+                    raise StoreCorrupt(self.path, "the record of compaction is damaged")
+                if revision < seal.compacted:
+                    raise RevisionCompacted(revision, seal.compacted)
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")
+
+
+def _text(raw: Any) -> str:
+    return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else ""
