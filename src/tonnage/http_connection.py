@@ -114,6 +114,12 @@ class Connection(web.RequestHandler):
         return now > self._send_by
 
     @property
+    def waits_for_peer(self) -> bool:
+        """A body is still to come, or an answer to be taken."""
+        current = self._current_request
+        return self in self._sending or (current is not None and not current.content.is_eof())
+
+    @property
     def is_closing(self) -> bool:
         return self._wire is not None and self._wire.is_closing()
 

@@ -36,6 +36,8 @@ _RETRY_S: Final = 0.05
 """How soon it is looked again when there was no room."""
 _OUT_OF_DESCRIPTORS_S: Final = 0.5
 """How soon it is tried again when the process, or the machine, is out of descriptors or memory."""
+_PEER_GRACE_S: Final = 2.0
+"""How long a closing listener waits for clients to send the rest of a body, or to take the rest of an answer."""
 _CHECK_S: Final = 1.0
 _CLOSING_CHECK_S: Final = 5.0
 _OUT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -129,9 +131,17 @@ class Listener:
             handshake.cancel()
         await asyncio.gather(*handshakes, asyncio.sleep(0), return_exceptions=True)  # what has come in before is begun
         self._server.pre_shutdown()
-        await self._server.shutdown(grace_s)
+        cutting_off = self._loop.call_later(min(_PEER_GRACE_S, grace_s), self._cut_off)
+        await self._server.shutdown(grace_s / 2)  # half for handlers to end, half for those that were then cancelled
+        cutting_off.cancel()
         if self._timer is not None:
             self._timer.cancel()
+
+    def _cut_off(self) -> None:
+        """Of those that are left when a listener closes, end those that only wait for their client."""
+        for connection in self._server.connections:
+            if isinstance(connection, Connection) and connection.waits_for_peer:
+                connection.abort()
 
     # -- accepting ----------------------------------------------------------------------------------------------------
 

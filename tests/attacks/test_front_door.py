@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tonnage.testing.processes import Cluster
+from tonnage.testing.processes import Cluster, start_cluster
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -259,6 +259,17 @@ def test_malformed_requests_by_the_hundred_are_a_line_of_log(cluster: Cluster):
     assert log.stat().st_size - before < 2_000
 
 
+def test_what_is_no_tls_is_closed_without_a_word(cluster: Cluster):
+    log = cluster.folder / "stderr.log"
+    before = log.stat().st_size
+    for number in range(50):
+        with unknown(cluster) as connection:
+            connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n" if number % 2 else os.urandom(300))
+            answer(connection)
+    assert cluster.get("/readyz").code == 200
+    assert log.stat().st_size - before < 1_000
+
+
 # -- bodies -----------------------------------------------------------------------------------------------------------
 
 
@@ -480,3 +491,21 @@ def test_pipelined_requests_are_answered_in_order_and_no_more_are_taken_in_than_
         came = answer(connection)
         sender.join()
     assert came.count(b"HTTP/1.1 200") == 501
+
+
+@pytest.mark.slow
+def test_clients_that_do_not_read_or_send_do_not_keep_a_server_from_stopping(tmp_path: Path):
+    running = start_cluster(tmp_path)
+    for number in range(12):
+        running.create(CONFIG_MAPS, config_map(f"c{number}", data={"key": "v" * 900_000}))
+    with ExitStack() as stack:
+        initial = "watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
+        for asked in (CONFIG_MAPS, f"{CONFIG_MAPS}?{initial}"):
+            stack.enter_context(narrow(running)).sendall(head(running, "GET", asked))
+        slow = stack.enter_context(connect(running))
+        slow.sendall(head(running, "POST", CONFIG_MAPS, "Content-Length: 1000") + b"{")
+        stack.enter_context(unknown(running))
+        time.sleep(0.5)
+        started = time.monotonic()
+        assert running.stop() == 0
+        assert time.monotonic() - started < 8.0
