@@ -20,10 +20,14 @@ _UNITS_NS = {
 }
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 _MOST_NS = 2**63 - 1
+_MAX_TEXT = 1_000
+"""Longer than any duration that is meant, and short enough for all its digits to be read at once."""
 
 
 def parse_duration(text: str) -> float | None:
     """Seconds, or None when the text is no duration: no unit, an unknown one, or more than 292 years."""
+    if len(text) > _MAX_TEXT:
+        return None
     rest = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
     if rest == "0":
         return 0.0

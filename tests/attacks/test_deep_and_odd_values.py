@@ -7,6 +7,7 @@ stored is mended when the server starts.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -424,3 +425,27 @@ def test_odd_configurations_are_applied_or_refused(api: Api, resource: str, rest
 )
 def test_configurations_that_are_none_are_refused(api: Api, body: bytes) -> None:
     assert api.patch(f"{MAPS}/none?fieldManager=m", body, "apply").code == 400
+
+
+def test_percentages_and_tokens_nobody_counts_to_are_refused(api: Api) -> None:
+    budget = {"metadata": {"name": "b"}, "spec": {"maxUnavailable": f"{DIGITS}%", "selector": {}}}
+    reply = api.post("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
+    assert reply.code == 422 and "must not be greater than 100%" in reply.message
+    token = base64.urlsafe_b64encode(b'{"v":' + b"[" * 2_000).decode()
+    assert api.get(f"{MAPS}?limit=1&continue={token}").code == 400
+    secret = {"metadata": {"name": "s"}, "type": "kubernetes.io/dockerconfigjson"}
+    for inside in (b"[" * 5_000, b'{"a":' * 5_000 + b"1" + b"}" * 5_000, DIGITS.encode()):
+        data = {".dockerconfigjson": base64.b64encode(inside).decode()}
+        assert api.post("/api/v1/namespaces/default/secrets", {**secret, "data": data}).code == 422
+
+
+def test_annotations_with_such_numbers_are_taken(api: Api) -> None:
+    sets = "/apis/apps/v1/namespaces/default/daemonsets"
+    labels = {"a": "b"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    doc: Doc = {
+        "metadata": {"name": "d", "annotations": {"deprecated.daemonset.template.generation": DIGITS}},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
+    assert api.post(sets, doc).code < 500
+    assert api.patch(f"{sets}/d", {"spec": {"template": {"spec": {"hostNetwork": True}}}}).code < 500

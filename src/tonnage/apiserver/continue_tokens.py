@@ -44,7 +44,7 @@ class ContinueToken(msgspec.Struct):
             raise ValueError("illegal base64 data") from exc
         try:
             token = msgspec.json.decode(raw, type=cls)
-        except msgspec.ValidationError as exc:
+        except (msgspec.ValidationError, RecursionError) as exc:
             raise ValueError(f"the token is none: {exc}") from exc
         except msgspec.DecodeError as exc:
             raise ValueError(syntax_error(raw)) from exc

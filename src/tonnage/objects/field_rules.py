@@ -11,6 +11,7 @@ from typing import Any
 
 from tonnage.objects import names
 from tonnage.objects.field_errors import Errors, FieldError, forbidden, go_value, invalid, required
+from tonnage.objects.texts.whole_numbers import whole_number
 
 NEGATIVE = "must be greater than or equal to 0"
 
@@ -96,7 +97,7 @@ def count_or_percent(value: int | str, path: str) -> Errors:
 
 def at_most_all(value: int | str, path: str) -> Errors:
     """A percentage, where it is one, of no more than everything."""
-    if isinstance(value, str) and not names.percent(value) and int(value[:-1]) > 100:
+    if isinstance(value, str) and not names.percent(value) and whole_number(value[:-1]) > 100:
         return [invalid(path, value, "must not be greater than 100%")]
     return []
 
@@ -106,7 +107,7 @@ def amount_of(value: int | str) -> int:
     if isinstance(value, int):
         return value
     spelled = re.fullmatch("[+-]?[0-9]+", value.removesuffix("%") if not names.percent(value) else value)
-    return int(spelled[0]) if spelled else 0
+    return whole_number(spelled[0]) if spelled else 0
 
 
 def forbid_fields(doc: dict[str, Any], fields: Iterable[str], path: str, detail: str) -> Errors:

@@ -11,6 +11,7 @@ import re
 from tonnage.errors import BadRequest
 from tonnage.objects.field_errors import go_value
 from tonnage.objects.meta import Record
+from tonnage.objects.texts.whole_numbers import whole_number
 
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 _is_integer = re.compile(r"[+-]?[0-9]+").fullmatch
@@ -82,5 +83,5 @@ def integer(value: str | None) -> int | None:
     """The text as a 64-bit integer, None when it is none; Python's laxer forms, such as `1_0`, are none."""
     if value is None or not _is_integer(value):
         return None
-    number = int(value)
+    number = whole_number(value)
     return number if _MIN_INT64 <= number <= _MAX_INT64 else None

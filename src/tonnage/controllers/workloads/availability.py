@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from tonnage.objects.core_v1 import Pod
+from tonnage.objects.texts.whole_numbers import whole_number
 
 
 def is_active(pod: Pod) -> bool:
@@ -57,4 +58,5 @@ def scaled_value(count_or_percent: int | str, total: int, *, round_up: bool) -> 
     if not sign or rest or not number.lstrip("-").isdecimal():
         raise ValueError(f'invalid value for IntOrString: invalid type: string is not a percentage: "{number}"')
     # Whole numbers throughout: -(-a // b) rounds a / b up.
-    return -(-int(number) * total // 100) if round_up else int(number) * total // 100
+    percent = whole_number(number)
+    return -(-percent * total // 100) if round_up else percent * total // 100

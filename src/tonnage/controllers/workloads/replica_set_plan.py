@@ -18,6 +18,7 @@ from tonnage.controllers.workloads.availability import is_active, is_available, 
 from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetStatus
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.meta import Condition
+from tonnage.objects.texts.whole_numbers import whole_number
 
 BURST_REPLICAS: Final = 500
 """How many pods of one set are made or deleted in one round."""
@@ -107,7 +108,7 @@ def deletion_cost(pod: Pod) -> int:
     text = pod.metadata.annotations.get(DELETION_COST, "")
     digits = text.removeprefix("-")
     is_number = digits.isascii() and digits.isdecimal() and (digits == "0" or not digits.startswith("0"))
-    cost = int(text) if is_number and text != "-0" else 0
+    cost = whole_number(text) if is_number and text != "-0" else 0
     return cost if -(2**31) <= cost < 2**31 else 0
 
 

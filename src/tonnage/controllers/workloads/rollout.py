@@ -17,6 +17,7 @@ from tonnage.objects.apps_v1 import Deployment, ReplicaSet
 from tonnage.objects.document import copy, same
 from tonnage.objects.meta import Object
 from tonnage.objects.templates.replica_set_templates import POD_TEMPLATE_HASH
+from tonnage.objects.texts.whole_numbers import whole_number
 
 DESIRED_REPLICAS: Final = "deployment.kubernetes.io/desired-replicas"
 MAX_REPLICAS: Final = "deployment.kubernetes.io/max-replicas"
@@ -189,7 +190,8 @@ def _fraction(deployment: Deployment, each: ReplicaSet) -> int:
 
 def _noted(each: ReplicaSet, annotation: str) -> int | None:
     text = each.metadata.annotations.get(annotation, "")
-    return int(text) if text.isascii() and text.isdecimal() and int(text) < 2**31 else None
+    number = whole_number(text) if text.isascii() and text.isdecimal() else 2**31
+    return number if number < 2**31 else None
 
 
 def _without_hash(template: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from tonnage.controllers.workloads.rollout import (
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet
 from tonnage.objects.document import Doc
 from tonnage.objects.templates.replica_set_templates import replica_set_for
+from tonnage.objects.texts.whole_numbers import whole_number
 
 REVISION: Final = "deployment.kubernetes.io/revision"
 REVISION_HISTORY: Final = "deployment.kubernetes.io/revision-history"
@@ -41,7 +42,7 @@ _MAX_HISTORY_CHARS: Final = 2000
 def revision_of(found: ReplicaSet) -> int:
     """0 when it has none, or one that is no number."""
     text = found.metadata.annotations.get(REVISION, "")
-    return int(text) if text.isascii() and text.isdecimal() else 0
+    return whole_number(text) if text.isascii() and text.isdecimal() else 0
 
 
 def next_revision(olds: Iterable[ReplicaSet]) -> int:

@@ -35,6 +35,7 @@ from tonnage.documents.validation.workloads import (
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors
+from tonnage.objects.texts.whole_numbers import whole_number
 
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
@@ -217,7 +218,7 @@ class ControllerRevisionStrategy(Strategy):
 
 def _template_generation(doc: Doc) -> int:
     text = doc["metadata"].get("annotations", {}).get(_TEMPLATE_GENERATION, "")
-    return int(text) if text.isdecimal() else 0
+    return whole_number(text) if text.isdecimal() else 0
 
 
 def _set_template_generation(doc: Doc, generation: int) -> None:

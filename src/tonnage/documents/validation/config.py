@@ -7,13 +7,14 @@ shape of well-known Secret types is checked; whether a key fits its certificate 
 from __future__ import annotations
 
 import base64
-import json
 
 from tonnage.documents.validation.metadata import immutable
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, too_long
 from tonnage.objects.field_rules import sentences
+from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
+from tonnage.objects.texts.json_text import read_json
 
 MAX_BYTES = 1024 * 1024
 _ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
@@ -80,8 +81,8 @@ def _validate_json(data: dict[str, str], key: str) -> Errors:
     if key not in data:
         return [required(f"data[{key}]")]
     try:
-        parsed = json.loads(base64.b64decode(data[key]))
-    except ValueError as exc:
+        parsed = read_json(base64.b64decode(data[key]), Budget(REQUEST))
+    except (BudgetExceeded, ValueError) as exc:
         return [invalid(f"data[{key}]", "<secret contents redacted>", str(exc))]
     if isinstance(parsed, dict):
         return []

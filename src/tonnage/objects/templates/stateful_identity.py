@@ -14,6 +14,7 @@ from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.templates.pod_templates import REVISION_HASH, pod_from_template
+from tonnage.objects.texts.whole_numbers import whole_number
 
 POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
@@ -23,7 +24,8 @@ _NAME: Final = re.compile(r"(.*)-([0-9]+)")
 def ordinal_of(name: str) -> int:
     """The number at the end of a pod's name; -1 when there is none, or one beyond 32 bits."""
     parts = _NAME.fullmatch(name)
-    return int(parts[2]) if parts and int(parts[2]) < 2**31 else -1
+    number = whole_number(parts[2]) if parts else -1
+    return number if number < 2**31 else -1
 
 
 def is_member(owner: StatefulSet, pod: Pod) -> bool:
