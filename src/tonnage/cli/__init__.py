@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "provisioner": "tonnage.cli.provisioner:provisioner",
     "replay": "tonnage.cli.replay:replay",
     "scheduler": "tonnage.cli.scheduler:scheduler",
+    "simulate": "tonnage.cli.simulate:simulate",
     "status": "tonnage.cli.status:status",
     "up": "tonnage.cli.up:up",
     "version": "tonnage.cli.version:version",

@@ -75,10 +75,9 @@ class Expander:
     def expand(self, workload: Workload) -> Expansion:
         """The pods that a workload has, and those that its controller would still make. Raises BrokenManifest."""
         owner, made = self._owner(workload)
-        present = tuple(pod for pod in self._present(workload) if not pod.is_terminal)
-        missing = max(0, self.wanted(workload) - len(present))
+        present = self._present(workload)
         replicas = self._replicas(owner, present)
-        return Expansion(workload, made, present, tuple(islice(replicas, missing)))
+        return Expansion(workload, made, present, tuple(islice(replicas, self.missing(workload))))
 
     def more(self, workload: Workload) -> tuple[tuple[Object, ...], Iterator[Replica]]:
         """What is made first, and pods beyond those that are there, for as long as somebody asks for one more.
@@ -86,8 +85,11 @@ class Expander:
         A DaemonSet has no more than one for each node.
         """
         owner, made = self._owner(workload)
-        present = tuple(pod for pod in self._present(workload) if not pod.is_terminal)
-        return made, self._replicas(owner, present)
+        return made, self._replicas(owner, self._present(workload))
+
+    def missing(self, workload: Workload) -> int:
+        """How many pods a workload asks for and has not."""
+        return max(0, self.wanted(workload) - len(self._present(workload)))
 
     def wanted(self, workload: Workload) -> int:
         """How many pods a workload asks for."""
@@ -115,8 +117,9 @@ class Expander:
         made = self._typed(ReplicaSet, doc, workload)
         return made, (made,)
 
-    def _present(self, workload: Workload) -> Iterator[Pod]:
-        return iter(pods_of(workload, (*self._state.objects, *self._state.workloads)))
+    def _present(self, workload: Workload) -> tuple[Pod, ...]:
+        found = pods_of(workload, (*self._state.objects, *self._state.workloads))
+        return tuple(pod for pod in found if not pod.is_terminal)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
