@@ -173,13 +173,14 @@ async def test_every_try_is_judged_anew(stage):
         if request.method == "POST":
             response = await send(Request("GET", "/api/v1/nodes"))
             return Response(429, response.body and b"{}", {"retry-after": "12"})
-        return await send(request)
+        answer: Response = await send(request)
+        return answer
 
     assert refused.status["code"] == 429
-    stage.server.send = busy  # type: ignore[method-assign]
+    stage.server.send = busy
     writing = asyncio.create_task(a.write("x"))
     await stage.clock.run_for(0.0)
-    stage.server.send = send  # type: ignore[method-assign]
+    stage.server.send = send
     a.leases.is_cut = True
     await stage.clock.run_for(12.0)
     assert isinstance(writing.exception(), NotLeading) and stage.nodes == []
