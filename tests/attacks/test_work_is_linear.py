@@ -275,7 +275,7 @@ def test_the_defaults_of_a_limit_range_do_not_multiply_with_containers() -> None
             return iter([{"metadata": {"name": "l"}, "spec": limits}] if resource.kind == "LimitRange" else [])
 
     doc = pod_with("spec.containers", 3_000)
-    with pytest.raises(Forbidden, match="30000000 amounts, of at most 20000"):
+    with pytest.raises(Forbidden, match="30000000 amounts, of at most 2000"):
         creator(WithLimits()).create(PODS, admitted(PODS, doc), manager="m")
 
 

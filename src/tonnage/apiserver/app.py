@@ -77,7 +77,8 @@ class Application:
         self._registry = registry
         self._tokens = [token.encode() for token in tokens]
         self._collector_registry = collector_registry
-        self._metrics = RequestMetrics(collector_registry, lambda resource: registry.store.count(resource.store_prefix))
+        self.metrics = RequestMetrics(collector_registry, lambda resource: registry.store.count(resource.store_prefix))
+        self.metrics.large_requests.set_function(lambda: registry.workers.under_way)
         collector_registry.register(
             StoreMetrics(
                 registry.store, now=lambda: registry.clock.now().timestamp(), ticks=asyncio.get_running_loop().time
@@ -157,7 +158,7 @@ class Application:
             code = exc.code
             return _respond(_failed(exc), call.warnings)  # what was odd about a request may be why it failed
         finally:
-            self._metrics.done(call, applies, code, loop.time() - started_at)
+            self.metrics.done(call, applies, code, loop.time() - started_at)
 
     async def _limited(self, request: web.BaseRequest, call: Call) -> Response:
         """Run a verb unless too many are under way; every kind of failure becomes an ApiError."""
@@ -195,17 +196,17 @@ class Application:
     def _count(self, reads: bool, step: int) -> None:
         if reads:
             self._reading += step
-            self._metrics.reading.set(self._reading)
+            self.metrics.reading.set(self._reading)
         else:
             self._mutating += step
-            self._metrics.mutating.set(self._mutating)
+            self.metrics.mutating.set(self._mutating)
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         loop, connection = asyncio.get_running_loop(), connection_of(request)
         watching = Watching(self._registry, call, self._rng, started_at=loop.time())
         response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
         response.content_type = "application/json"
-        gauge, events = self._metrics.watcher(call), self._metrics.events_of(call)
+        gauge, events = self.metrics.watcher(call), self.metrics.events_of(call)
         self._watches.add(watching)
         gauge.inc()
         try:
@@ -254,7 +255,7 @@ class Application:
             answer = found
         if request.method not in ("GET", "HEAD") and answer.code == 200:
             raise request_errors.method_not_allowed()
-        self._metrics.other(f"/{step}" if step in _STEPS else "", request.method, answer.code)
+        self.metrics.other(f"/{step}" if step in _STEPS else "", request.method, answer.code)
         return self._respond(answer)
 
     async def _health(self, request: web.BaseRequest) -> Response:

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from tonnage.apiserver.event_loop import workers
 from tonnage.documents import api_errors
 from tonnage.documents.admit import ROOT, Malformed, Path, admit
 from tonnage.documents.json_syntax import syntax_error
@@ -41,6 +42,20 @@ _ACCEPTED = ("application/json", "application/yaml", PROTOBUF)
 def media_type(header: str) -> str:
     """`application/json` of `application/json; charset=utf-8`."""
     return header.partition(";")[0].strip().lower()
+
+
+def is_large(body: bytes, content_type: str) -> bool:
+    """May working on this body take longer than the event loop can spare? Also a short one that stands for much."""
+    media = media_type(content_type)
+    if media == PROTOBUF:
+        return len(body) > workers.LARGE_PROTOBUF_BYTES
+    return workers.is_large(body) or any(mark in body for mark in _MULTIPLIERS.get(media, ()))
+
+
+_MULTIPLIERS = {
+    **dict.fromkeys(YAML_TYPES, (b"*",)),  # aliases, of aliases
+    "application/json-patch+json": (b"copy", b"\\u"),  # of copies; or the word in escapes
+}
 
 
 def decode_body(body: bytes, media: str, budget: Budget) -> Any:

@@ -46,6 +46,15 @@ class RequestMetrics:
             ("group", "resource", "version"),
             registry=registry,
         )
+        self.loop_lag = Histogram(
+            "tonnage_event_loop_lag_seconds",
+            "How much later than asked for the event loop came back: what every request waits at least.",
+            buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+            registry=registry,
+        )
+        self.large_requests = Gauge(
+            "tonnage_large_requests", "Large requests that are worked on beside the event loop.", registry=registry
+        )
         registry.register(_StoredObjects(count_objects))
         self._children: dict[tuple[str, ...], tuple[Histogram, dict[int, Counter]]] = {}
         self.reading = self._inflight.labels("readOnly")

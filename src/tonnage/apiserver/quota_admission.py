@@ -7,8 +7,11 @@ The rules are `documents/quota/`; the counting anew is the controller's (`contro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
+from tonnage.apiserver.event_loop import workers
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import Clock
 from tonnage.documents import api_errors
@@ -19,10 +22,19 @@ from tonnage.errors import ApiError
 from tonnage.keyed_locks import KeyedLocks
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.store import KeyMissing, StaleRevision, Store
+from tonnage.store import KeyMissing, Record, StaleRevision, Store
 
 _QUOTAS = BY_PLURAL["", "resourcequotas"]
 _TRIES = 16
+
+
+T = TypeVar("T")
+
+
+class Work(Protocol):
+    """Does something at once, or beside the loop when it is large."""
+
+    async def __call__(self, is_large: bool, work: Callable[[], T], /) -> T: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +48,25 @@ class Charge:
 class QuotaAdmission:
     """Charges the quotas of one store."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, work: Work) -> None:
         self._store = store
+        self._work = work
         self._clock = clock
         self._locks = KeyedLocks()
 
     async def charge(
-        self, resource: Resource, new: Doc, old: Doc | None = None, *, dry_run: bool = False
+        self,
+        resource: Resource,
+        new: Doc,
+        old: Doc | None = None,
+        *,
+        dry_run: bool = False,
+        is_large: bool = False,
     ) -> tuple[Charge, ...]:
-        """Charge every quota that is about an object, before it is written. Raises Forbidden, and then charges none."""
+        """Charge every quota that is about an object, before it is written. Raises Forbidden, and then charges none.
+
+        What a large object uses is counted beside the loop.
+        """
         namespace = new["metadata"].get("namespace", "")
         prefix = f"{_QUOTAS.store_prefix}{namespace}/"
         if not is_counted(resource) or not self._store.count(prefix):
@@ -52,13 +74,13 @@ class QuotaAdmission:
         if old is not None and not may_use_more(resource, new, old):
             return ()
         for record in self._store.list(prefix):
-            charge(decode(record.document), resource, new, old, self._clock.now())
+            await self._judge(record, resource, new, old, is_large)
         charged: list[Charge] = []
         if not dry_run:
             async with self._locks.hold(namespace):
                 try:
                     for record in self._store.list(prefix):
-                        amounts = await self._charge_one(record.key, resource, new, old)
+                        amounts = await self._charge_one(record.key, resource, new, old, is_large)
                         if amounts:
                             charged.append(Charge(record.key, amounts))
                 except ApiError:
@@ -73,13 +95,21 @@ class QuotaAdmission:
             async with self._locks.hold(each.key.split("/")[1]):
                 await self._write(each.key, each.amounts, is_release=True)
 
-    async def _charge_one(self, key: str, resource: Resource, new: Doc, old: Doc | None) -> Amounts:
+    async def _judge(
+        self, record: Record, resource: Resource, new: Doc, old: Doc | None, is_large: bool
+    ) -> tuple[Doc, Amounts]:
+        def judged() -> tuple[Doc, Amounts]:
+            quota = decode(record.document)
+            return quota, charge(quota, resource, new, old, self._clock.now())
+
+        return await self._work(is_large or workers.is_large(record.document), judged)
+
+    async def _charge_one(self, key: str, resource: Resource, new: Doc, old: Doc | None, is_large: bool) -> Amounts:
         for _ in range(_TRIES):
             record = self._store.get(key)
             if record is None:
                 return {}
-            quota = decode(record.document)
-            amounts = charge(quota, resource, new, old, self._clock.now())
+            quota, amounts = await self._judge(record, resource, new, old, is_large)
             if not amounts:
                 return {}
             try:

@@ -15,14 +15,19 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from tonnage.apiserver import request_errors
+from tonnage.apiserver.event_loop import workers
+from tonnage.apiserver.event_loop.workers import Workers, on_loop
 from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.quota_admission import QuotaAdmission
+from tonnage.apiserver.quota_admission import Charge, QuotaAdmission
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import Clock, rfc3339
 from tonnage.documents import api_errors
 from tonnage.documents.admission import Admission
+from tonnage.documents.compilation import compile_schemas
 from tonnage.documents.creation import Creator
 from tonnage.documents.deletion import is_deletable, judge_deletion
 from tonnage.documents.generated_names import NameGenerator
@@ -36,8 +41,9 @@ from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import Resource
 from tonnage.store import KeyDamaged, KeyExists, KeyMissing, Record, StaleRevision, Store, StoreError
 
+T = TypeVar("T")
 Change = Callable[[Doc], Doc]
-"""From a copy of the old document, which it may consume, to the new one. It may run more than once."""
+"""From a copy of the old document, which it may consume, to the new one. It may run more than once, and in a thread."""
 
 MAX_TRIES = 16
 """How often a change is worked out anew when others keep coming first; then the client gets the conflict."""
@@ -57,17 +63,34 @@ class Written:
     warnings: Sequence[str] = ()
 
 
+class _Judged(NamedTuple):
+    """A change that was worked out and found legal."""
+
+    new: Doc
+    old: Doc
+    warnings: Sequence[str]
+    is_idle: bool
+
+
 class Registry:
     """Every kind's strategy over one store."""
 
-    def __init__(self, store: Store, *, gates: Gates, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, store: Store, *, gates: Gates, clock: Clock, rng: random.Random, workers: Workers | None = None
+    ) -> None:
+        compile_schemas()  # before there are threads
         self.store = store
+        self.workers = workers or Workers()
         self.gates = gates
         self.clock = clock
         self._names = NameGenerator(rng)
         self._admission = Admission(_StoreLister(store))
-        self._quotas = QuotaAdmission(store, clock)
+        self._quotas = QuotaAdmission(store, clock, self.work)
         self._creator = Creator(gates=gates, clock=clock, names=self._names, admission=self._admission)
+
+    async def work(self, is_large: bool, work: Callable[[], T]) -> T:
+        """What `work` gives or raises: worked out at once, or beside the loop when it is about something large."""
+        return await self.workers.run(work) if is_large else work()
 
     def strategy(self, resource: Resource) -> Strategy:
         return self._creator.strategy(resource)
@@ -85,11 +108,19 @@ class Registry:
     # -- create -------------------------------------------------------------------------------------------------------
 
     async def create(
-        self, resource: Resource, namespace: str, doc: Doc, options: WriteOptions, *, is_tracked: bool = True
+        self,
+        resource: Resource,
+        namespace: str,
+        doc: Doc,
+        options: WriteOptions,
+        *,
+        is_tracked: bool = True,
+        is_large: bool = False,
     ) -> Written:
         """Store a new object. Raises AlreadyExists, Invalid, Forbidden, or NotFound for its namespace.
 
-        `is_tracked` is off when metadata.managedFields are settled already (server-side apply).
+        `is_tracked` is off when metadata.managedFields are settled already (server-side apply). `is_large` has the
+        object made and judged beside the loop.
         """
         meta: Doc = doc.setdefault("metadata", {})
         generate = meta.get("generateName", "") if not meta.get("name") else ""
@@ -105,10 +136,10 @@ class Registry:
             attempt = copy(doc) if generate else doc
             if generate:
                 attempt["metadata"]["name"] = self._names.generate_name(generate)
-            self._creator.create(resource, attempt, manager=options.manager if is_tracked else "")
-            self._admission.validate_create(resource, attempt)
-            warnings = self.strategy(resource).warnings(attempt, None)
-            charges = await self._quotas.charge(resource, attempt, dry_run=options.dry_run)
+            warnings = await self.work(is_large, partial(self._make, resource, attempt, options, is_tracked))
+            if is_large and resource.namespaced:  # which may have gone meanwhile
+                self._admission.validate_namespace(resource, namespace, attempt["metadata"]["name"])
+            charges = await self._quotas.charge(resource, attempt, dry_run=options.dry_run, is_large=is_large)
             try:
                 return replace(await self._insert(resource, namespace, attempt, options), warnings=warnings)
             except (KeyExists, StoreError) as exc:
@@ -118,6 +149,11 @@ class Registry:
                 existing = exc.existing
         is_terminating = "deletionTimestamp" in decode(existing.document)["metadata"]
         raise api_errors.already_exists(resource, attempt["metadata"]["name"], is_terminating=is_terminating)
+
+    def _make(self, resource: Resource, doc: Doc, options: WriteOptions, is_tracked: bool) -> Sequence[str]:
+        self._creator.create(resource, doc, manager=options.manager if is_tracked else "")
+        self._admission.validate_create(resource, doc)
+        return self.strategy(resource).warnings(doc, None)
 
     async def _insert(self, resource: Resource, namespace: str, doc: Doc, options: WriteOptions) -> Written:
         key = resource.key(namespace, doc["metadata"]["name"])
@@ -142,25 +178,34 @@ class Registry:
         subresource: str = "",
         is_tracked: bool = True,
         is_put: bool = False,
+        is_large: bool = False,
     ) -> Written:
         """Replace an object by what `change` makes of it. Raises NotFound, Conflict, Invalid, or what `change` raises.
 
         `is_tracked` is off when `change` has settled metadata.managedFields itself (server-side apply). `is_put` judges
-        a foreign uid as upstream's PUT does, which is a conflict there and an invalid value in a patch.
+        a foreign uid as upstream's PUT does, which is a conflict there and an invalid value in a patch. `is_large` has
+        the change worked out beside the loop, as happens in any case to objects that are large already.
         """
         key, strategy = resource.key(namespace, name), self.strategy(resource)
-        for _ in range(MAX_TRIES):
-            record = self.store.get(key)
-            if record is None:
-                raise api_errors.not_found(resource, name)
+
+        def judged(record: Record) -> _Judged:
             old = decode(record.document)
             new = change(copy(old))
             prepare_update(resource, new, old, may_overwrite=strategy.unconditional_update, is_put=is_put)
             self._judge_change(resource, new, old, options, subresource, is_tracked)
-            warnings = strategy.warnings(new, old)
-            if is_no_change(new, old):
+            return _Judged(new, old, strategy.warnings(new, old), is_no_change(new, old))
+
+        for _ in range(MAX_TRIES):
+            record = self.store.get(key)
+            if record is None:
+                raise api_errors.not_found(resource, name)
+            beside = is_large or workers.is_large(record.document)
+            new, old, warnings, is_idle = await self.work(beside, partial(judged, record))
+            if is_idle:
                 return Written(record.document, warnings=warnings)
-            charges = () if subresource else await self._quotas.charge(resource, new, old, dry_run=options.dry_run)
+            charges: tuple[Charge, ...] = ()
+            if not subresource:
+                charges = await self._quotas.charge(resource, new, old, dry_run=options.dry_run, is_large=beside)
             try:
                 return replace(await self._write(resource, new, old, record, options.dry_run), warnings=warnings)
             except (StaleRevision, KeyMissing):
@@ -174,11 +219,17 @@ class Registry:
 
         Raises NotFound, Conflict, or what `change` raises. Ownership of fields is not tracked, as upstream does not.
         """
-        for _ in range(MAX_TRIES):
-            record = self.read(resource, namespace, name)
+
+        def changed(record: Record) -> tuple[Doc, Doc, bool]:
             old = decode(record.document)
             new = change(copy(old))
-            if new == old:
+            return new, old, new == old
+
+        for _ in range(MAX_TRIES):
+            record = self.read(resource, namespace, name)
+            beside = workers.is_large(record.document)
+            new, old, is_idle = await self.work(beside, partial(changed, record))
+            if is_idle:
                 return Written(record.document)
             try:
                 return await self._write(resource, new, old, record, dry_run)
@@ -250,28 +301,34 @@ class Registry:
         `check` judges the preconditions on the object as it is at that moment, each try anew.
         """
         strategy = self.strategy(resource)
-        for _ in range(MAX_TRIES):
-            try:
-                record = self.read(resource, namespace, name)
-            except KeyDamaged:
-                return await self._discard(resource, namespace, name, dry_run=dry_run)
+
+        def judged(record: Record) -> tuple[Doc, bool, bool]:
             old = decode(record.document)
             check(old)
             self._admission.validate_delete(resource, name)
             deletion = judge_deletion(strategy, old, asked_s=grace_s, propagation=propagation, now=self.clock.now())
             last = old if deletion.marked is None else deletion.marked
-            if dry_run:
-                return Written(encode(last), removed=deletion.is_removed)
+            return last, deletion.is_removed, last != old
+
+        for _ in range(MAX_TRIES):
             try:
-                if last != old:
+                record = self.read(resource, namespace, name)
+            except KeyDamaged:
+                return await self._discard(resource, namespace, name, dry_run=dry_run)
+            beside = workers.is_large(record.document)
+            last, is_removed, is_marked = await self.work(beside, partial(judged, record))
+            if dry_run:
+                return Written(encode(last), removed=is_removed)
+            try:
+                if is_marked:
                     record = await self.store.update(
                         record.key, encoder(resource, last), expected=record.revision, makes_room=True
                     )
-                if deletion.is_removed:
+                if is_removed:
                     record = await self.store.delete(record.key, encoder(resource, last), expected=record.revision)
             except (StaleRevision, KeyMissing):
                 continue
-            return Written(record.document, removed=deletion.is_removed)
+            return Written(record.document, removed=is_removed)
         raise api_errors.modified(resource, name)
 
     async def _discard(self, resource: Resource, namespace: str, name: str, *, dry_run: bool) -> Written:
@@ -293,15 +350,16 @@ class Registry:
 
 
 class _StoreLister:
-    """The store's objects, for admission."""
+    """The store's objects, for admission. The store is read on the loop, wherever admission runs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def get(self, resource: Resource, name: str) -> Doc | None:
-        record = self._store.get(resource.key("", name))
+        record = on_loop(lambda: self._store.get(resource.key("", name)))
         return decode(record.document) if record is not None else None
 
     def list(self, resource: Resource, namespace: str = "") -> Iterator[Doc]:
-        for record in self._store.list(f"{resource.store_prefix}{namespace}/" if namespace else resource.store_prefix):
+        prefix = f"{resource.store_prefix}{namespace}/" if namespace else resource.store_prefix
+        for record in on_loop(lambda: self._store.list(prefix)):
             yield decode(record.document)

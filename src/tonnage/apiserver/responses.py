@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import cast
 
 import msgspec
-import yaml
 
 from tonnage.apiserver import stored_documents
 from tonnage.apiserver.negotiation import Representation, negotiate
@@ -17,6 +16,7 @@ from tonnage.errors import BadRequest, NotAcceptable
 from tonnage.objects.api_verbs import ACCESS_REVIEWS
 from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.resources import Resource
+from tonnage.objects.texts.yaml_writer import write_yaml
 
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 """Programs behind which somebody reads: they get JSON with line breaks, as upstream gives it to them."""
@@ -70,6 +70,12 @@ def of_object(call: Call, document: bytes, *, now: datetime, code: int = 200) ->
     return _response(call, chosen, encode(shown), code)
 
 
+def is_as_stored(call: Call) -> bool:
+    """Are documents joined as they are stored, rather than decoded and put into another form?"""
+    chosen = negotiated(call)
+    return chosen.form == "object" and not chosen.yaml and stored_documents.is_served_as_stored(call.resource)
+
+
 def of_list(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime) -> Response:
     """A list of the call's resource. Stored bytes are joined, not decoded, when the client wants objects as stored.
 
@@ -102,7 +108,7 @@ def of_document(call: Call, doc: Doc, code: int = 200) -> Response:
 
 def _response(call: Call, chosen: Representation, body: bytes, code: int = 200) -> Response:
     if chosen.yaml:
-        return Response(yaml.safe_dump(decode(body)).encode(), code, "application/yaml")
+        return Response(write_yaml(decode(body)).encode(), code, "application/yaml")
     pretty = call.query.get("pretty", "")
     if pretty in ("true", "1") or (not pretty and call.headers.get("User-Agent", "").startswith(_PEOPLE)):
         body = msgspec.json.format(body, indent=2)

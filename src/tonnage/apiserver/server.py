@@ -19,6 +19,7 @@ from pathlib import Path
 from tonnage.apiserver.admin_credentials import ensure_token, read_tokens, write_kubeconfig
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.bootstrap import bootstrap, publish_address
+from tonnage.apiserver.event_loop.lag import lag_measured
 from tonnage.apiserver.health.stored_problems import stored_problem
 from tonnage.apiserver.object_attributes import index_for
 from tonnage.apiserver.registry import Registry
@@ -89,6 +90,8 @@ async def serve(
             tokens = read_tokens(settings.token_file) if settings.token_file else [ensure_token(folder / "token")]
         application = Application(registry, tokens=tokens, collector_registry=new_registry(), rng=rng)
         async with AsyncExitStack() as stack:
+            stack.callback(registry.workers.close)
+            await stack.enter_async_context(lag_measured(application.metrics.loop_lag.observe))
             try:
                 opened = listening(
                     application.handle,

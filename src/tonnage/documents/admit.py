@@ -78,11 +78,12 @@ Check = Callable[[Any, Path, str, Findings], Any]
 def admit(struct: Struct, doc: Doc) -> Findings:
     """Check and canonicalise a whole document in place. Raises Malformed."""
     findings = Findings()
-    _check_of(struct)(doc, ROOT, struct.name, findings)
+    compile_check(struct)(doc, ROOT, struct.name, findings)
     return findings
 
 
-def _check_of(kind: Type) -> Check:
+def compile_check(kind: Type) -> Check:
+    """The walk over values of a type, made on first use and kept."""
     if isinstance(kind, Struct):
         found = _structs.get(kind.full_name)
         return found if found is not None else _struct_check(kind)
@@ -127,7 +128,7 @@ def _struct_check(struct: Struct) -> Check:
 
     _structs[struct.full_name] = check  # before its fields: a type may contain itself
     for field in struct.fields.values():
-        table[field.name] = (_check_of(field.type), _is_string(field.type), _drops_empty(field))
+        table[field.name] = (compile_check(field.type), _is_string(field.type), _drops_empty(field))
     return check
 
 
@@ -146,7 +147,7 @@ def _drops_empty(field: Field) -> bool:
 
 
 def _list_check(kind: ListOf) -> Check:
-    check_item, go_type = _check_of(kind.item), _go_type(kind)
+    check_item, go_type = compile_check(kind.item), _go_type(kind)
 
     def check(value: Any, path: Path, around: str, findings: Findings) -> Any:
         if type(value) is not list:
@@ -163,7 +164,7 @@ def _list_check(kind: ListOf) -> Check:
 
 
 def _map_check(kind: MapOf) -> Check:
-    check_item, go_type = _check_of(kind.item), _go_type(kind)
+    check_item, go_type = compile_check(kind.item), _go_type(kind)
     is_string = _is_string(kind.item)
 
     def check(value: Any, path: Path, around: str, findings: Findings) -> Any:

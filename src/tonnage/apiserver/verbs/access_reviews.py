@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tonnage.apiserver import bodies, responses
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
@@ -17,7 +19,8 @@ async def review(registry: Registry, call: Call) -> Response:
     """POST selfsubjectaccessreviews. Raises Invalid for a question about nothing, or about two things."""
     options = write_options("create", call.query, call.headers.get("User-Agent", ""))
     content_type = call.headers.get("Content-Type", "")
-    doc = bodies.read_object(call.body, content_type, ACCESS_REVIEWS, options.field_validation, call.warnings)
+    read = partial(bodies.read_object, call.body, content_type, ACCESS_REVIEWS, options.field_validation, call.warnings)
+    doc = await registry.work(bodies.is_large(call.body, content_type), read)
     spec = doc.get("spec", {})
     asked = [field for field in ("resourceAttributes", "nonResourceAttributes") if field in spec]
     if len(asked) == 2:

@@ -26,7 +26,8 @@ APPLY = "application/apply-patch+yaml"
 
 async def applied(registry: Registry, call: Call, options: WriteOptions) -> Written:
     """The object after the call's configuration. Raises Conflict, and the rest."""
-    config, resource = _configuration(call), call.resource
+    resource, is_large = call.resource, bodies.is_large(call.body, APPLY)
+    config = await registry.work(is_large, lambda: _configuration(call))
 
     def applied_to(live: Doc | None) -> Doc:
         doc = apply(
@@ -57,14 +58,21 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
 
     try:
         return await registry.change(
-            resource, call.namespace, call.name, change, options, subresource=call.subresource, is_tracked=False
+            resource,
+            call.namespace,
+            call.name,
+            change,
+            options,
+            subresource=call.subresource,
+            is_tracked=False,
+            is_large=is_large,
         )
     except NotFound:
         if call.subresource:
             raise
-        doc = applied_to(None)
+        doc = await registry.work(is_large, lambda: to_stored(resource, applied_to(None)))
         doc["metadata"].pop("resourceVersion", None)
-        return await registry.create(resource, call.namespace, to_stored(resource, doc), options, is_tracked=False)
+        return await registry.create(resource, call.namespace, doc, options, is_tracked=False, is_large=is_large)
 
 
 def _configuration(call: Call) -> Doc:

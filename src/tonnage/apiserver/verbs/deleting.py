@@ -8,7 +8,8 @@ from tonnage.apiserver import bodies, request_errors, responses, status
 from tonnage.apiserver.options import boolean, dry_run_errors, integer, list_options, values
 from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Call, Response
-from tonnage.apiserver.verbs.reading import select
+from tonnage.apiserver.verbs.reading import respond_list, select
+from tonnage.apiserver.verbs.writing import respond
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.deletion import check_preconditions
 from tonnage.documents.schema import schema_of
@@ -51,19 +52,19 @@ class DeleteOptions:
 
 async def delete(registry: Registry, call: Call) -> Response:
     """DELETE one object."""
-    options = read_options(call)
+    options = await _options(registry, call)
     resource = call.resource
     written = await options.remove(registry, resource, call.namespace, call.name)
     if written.removed and not returns_deleted(resource):
         return responses.of_document(
             call, status.success(resource, call.name, decode(written.document)["metadata"]["uid"])
         )
-    return responses.of_object(call, written.document, now=registry.clock.now())
+    return await respond(registry, call, written.document)
 
 
 async def delete_collection(registry: Registry, call: Call) -> Response:
     """DELETE everything the selectors choose; what went away meanwhile is no error. Ends at the first refusal."""
-    options = read_options(call)
+    options = await _options(registry, call)
     records, at, _ = await select(registry, call, list_options(call.query, watch=False))
     shown: list[bytes] = []
     for record in records:
@@ -73,7 +74,12 @@ async def delete_collection(registry: Registry, call: Call) -> Response:
         except NotFound:
             continue
         shown.append(record.document)
-    return responses.of_list(call, shown, {"resourceVersion": str(at)}, now=registry.clock.now())
+    return await respond_list(registry, call, shown, {"resourceVersion": str(at)})
+
+
+async def _options(registry: Registry, call: Call) -> DeleteOptions:
+    is_large = bodies.is_large(call.body, call.headers.get("Content-Type", ""))
+    return await registry.work(is_large, lambda: read_options(call))
 
 
 def read_options(call: Call) -> DeleteOptions:

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from tonnage.apiserver import bodies, responses
+from tonnage.apiserver import bodies
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Change, Registry
 from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.verbs.applying import APPLY, applied
-from tonnage.apiserver.verbs.writing import check_name, merge_owners
+from tonnage.apiserver.verbs.writing import check_name, merge_owners, respond
 from tonnage.documents import api_errors, go_text
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.event_conversion import from_stored, to_stored
@@ -45,7 +45,8 @@ async def patch(registry: Registry, call: Call) -> Response:
     if applies:
         written = await applied(registry, call, options)
     else:
-        said = read_patch(call)
+        is_large = bodies.is_large(call.body, call.headers.get("Content-Type", ""))
+        said = await registry.work(is_large, lambda: read_patch(call))
 
         def change(old: Doc) -> Doc:
             doc = said.patched(schema_of_resource(call.resource), from_stored(call.resource, old))
@@ -55,10 +56,16 @@ async def patch(registry: Registry, call: Call) -> Response:
             return to_stored(call.resource, doc)
 
         written = await registry.change(
-            call.resource, call.namespace, call.name, change, options, subresource=call.subresource
+            call.resource,
+            call.namespace,
+            call.name,
+            change,
+            options,
+            subresource=call.subresource,
+            is_large=is_large,
         )
     call.warnings.extend(written.warnings)
-    return responses.of_object(call, written.document, now=registry.clock.now(), code=201 if written.created else 200)
+    return await respond(registry, call, written.document, code=201 if written.created else 200)
 
 
 @dataclass(frozen=True, slots=True)

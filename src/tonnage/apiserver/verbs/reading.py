@@ -6,15 +6,24 @@ and every page after the first, is read from the log at that revision, so that a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from tonnage.apiserver import request_errors, responses
 from tonnage.apiserver.continue_tokens import ContinueToken, ExpiredToken
+from tonnage.apiserver.event_loop import workers
+from tonnage.apiserver.event_loop.turns import Turn
 from tonnage.apiserver.options import ListOptions, list_options, revision
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.selection import Matches, matcher, scope
+from tonnage.apiserver.verbs.writing import respond
 from tonnage.errors import BadRequest
 from tonnage.objects.document import Doc
 from tonnage.store import Record, RevisionCompacted, RevisionInFuture
+
+_MIN_FETCHED = 500
+"""Records of one step through the store: a page of one would go a step for each record it passes over."""
 
 
 async def get(registry: Registry, call: Call) -> Response:
@@ -23,7 +32,7 @@ async def get(registry: Registry, call: Call) -> Response:
     if asked > registry.store.revision:
         raise request_errors.resource_version_too_large(asked, registry.store.revision)
     record = registry.read(call.resource, call.namespace, call.name)
-    return responses.of_object(call, record.document, now=registry.clock.now())
+    return await respond(registry, call, record.document)
 
 
 async def list_(registry: Registry, call: Call) -> Response:
@@ -36,7 +45,15 @@ async def list_(registry: Registry, call: Call) -> Response:
         head["continue"] = ContinueToken(rv=at, start=last_key.removeprefix(scope(call))).text()
         if options.labels is None and options.fields is None:  # else the count would be a guess
             head["remainingItemCount"] = len(await registry.store.list_at(scope(call), at, after_key=last_key))
-    return responses.of_list(call, [record.document for record in records], head, now=registry.clock.now())
+    return await respond_list(registry, call, [record.document for record in records], head)
+
+
+async def respond_list(registry: Registry, call: Call, documents: Sequence[bytes], head: Doc) -> Response:
+    """A list in the form that was asked for; one that takes long is put together beside the loop."""
+    size = sum(map(len, documents))
+    most = workers.LARGE_LIST_BYTES if responses.is_as_stored(call) else workers.LARGE_BYTES
+    shape = partial(responses.of_list, call, documents, head, now=registry.clock.now())
+    return await registry.work(size > most, shape)
 
 
 async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[list[Record], int, bool]:
@@ -73,14 +90,18 @@ async def _page(
 ) -> tuple[list[Record], bool]:
     """Up to `limit` matching records (0: all) at a revision, and whether any follow the last one looked at."""
     chosen: list[Record] = []
+    turn = Turn()
+    # A selective list may have to look at many records for one page: a page's worth at a time, or more if that is few.
+    fetched = max(limit + 1, _MIN_FETCHED) if limit else 0
     while True:
-        # A selective list may have to look at many records for one page: fetch a page's worth at a time, and one more.
-        batch = await registry.store.list_at(prefix, at, after_key=after_key, limit=limit + 1 if limit else 0)
+        batch = await registry.store.list_at(prefix, at, after_key=after_key, limit=fetched)
         for idx, record in enumerate(batch):
             if matches(record):
                 chosen.append(record)
                 if limit and len(chosen) == limit:
-                    return chosen, idx + 1 < len(batch) or len(batch) > limit
-        if not limit or len(batch) <= limit:
+                    return chosen, idx + 1 < len(batch) or len(batch) == fetched
+            if turn.is_over:
+                await turn.pause()
+        if not limit or len(batch) < fetched:
             return chosen, False
         after_key = batch[-1].key

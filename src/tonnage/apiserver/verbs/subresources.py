@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from tonnage.apiserver import bodies, request_errors, responses, status
+from tonnage.apiserver.event_loop import workers
 from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.verbs import deleting
 from tonnage.apiserver.verbs.patching import patcher
-from tonnage.apiserver.verbs.writing import check_name
+from tonnage.apiserver.verbs.writing import check_name, respond
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.eviction import (
     Decision,
@@ -49,7 +51,7 @@ class _BudgetMoved(Exception):
 async def create_binding(registry: Registry, call: Call) -> Response:
     """POST pods/{name}/binding, or bindings: the scheduler's decision becomes the pod's node."""
     options = _options("create", call)
-    binding = _read(call, BINDINGS, options)
+    binding = await _read(registry, call, BINDINGS, options)
     name = call.name or dig(binding, "metadata", "name") or ""
     validate_binding(binding, name)
     node = registry.store.get(_NODES.key("", dig(binding, "target", "name") or ""))
@@ -65,11 +67,11 @@ async def create_binding(registry: Registry, call: Call) -> Response:
 async def create_eviction(registry: Registry, call: Call) -> Response:
     """POST pods/{name}/eviction: deletion that asks the pod's disruption budget first."""
     options = _options("create", call)
-    eviction = _read(call, EVICTIONS, options)
+    eviction = await _read(registry, call, EVICTIONS, options)
     validate_eviction(eviction, call.name)
     for tries_left in reversed(range(_EVICTION_TRIES)):
         pod = decode(registry.read(_PODS, call.namespace, call.name).document)
-        decision = _judge(registry, call, pod, eviction, options)
+        decision = await _judge(registry, call, pod, eviction, options)
         try:
             await _carry_out(registry, call, decision)
             break
@@ -84,10 +86,15 @@ async def create_eviction(registry: Registry, call: Call) -> Response:
     return responses.of_document(call, status.created_nothing(), 201)
 
 
-def _judge(registry: Registry, call: Call, pod: Doc, eviction: Doc, options: WriteOptions) -> Decision:
-    budgets = [decode(record.document) for record in registry.store.list(f"{_BUDGETS.store_prefix}{call.namespace}/")]
+async def _judge(registry: Registry, call: Call, pod: Doc, eviction: Doc, options: WriteOptions) -> Decision:
+    documents = [record.document for record in registry.store.list(f"{_BUDGETS.store_prefix}{call.namespace}/")]
     dry_run = ["All"] if options.dry_run else []
-    return judge_eviction(pod, budgets, eviction, now=registry.now(), dry_run=dry_run)
+
+    def judged() -> Decision:
+        budgets = [decode(document) for document in documents]
+        return judge_eviction(pod, budgets, eviction, now=registry.now(), dry_run=dry_run)
+
+    return await registry.work(workers.is_large(*documents), judged)
 
 
 async def _carry_out(registry: Registry, call: Call, decision: Decision) -> None:
@@ -121,14 +128,15 @@ async def get_scale(registry: Registry, call: Call) -> Response:
 async def update_scale(registry: Registry, call: Call) -> Response:
     """PUT …/{name}/scale."""
     options = _options("update", call)
-    scale = _read(call, SCALES, options)
+    scale = await _read(registry, call, SCALES, options)
     check_name(call, scale)
     return await _change_scale(registry, call, options, lambda old: apply_scale(old, scale))
 
 
 async def patch_scale(registry: Registry, call: Call) -> Response:
     """PATCH …/{name}/scale, in any form but apply."""
-    patched = patcher(call, schema_of_resource(SCALES))
+    is_large = bodies.is_large(call.body, call.headers.get("Content-Type", ""))
+    patched = await registry.work(is_large, lambda: patcher(call, schema_of_resource(SCALES)))
 
     def change(old: Doc) -> Doc:
         scale = patched(scale_of(old, call.resource))
@@ -139,20 +147,22 @@ async def patch_scale(registry: Registry, call: Call) -> Response:
         check_name(call, scale)
         return apply_scale(old, scale)
 
-    return await _change_scale(registry, call, _options("patch", call), change)
+    return await _change_scale(registry, call, _options("patch", call), change, is_large=is_large)
 
 
 async def _change_scale(
-    registry: Registry, call: Call, options: WriteOptions, change: Callable[[Doc], Doc]
+    registry: Registry, call: Call, options: WriteOptions, change: Callable[[Doc], Doc], *, is_large: bool = False
 ) -> Response:
-    written = await registry.change(call.resource, call.namespace, call.name, change, options, subresource="scale")
+    written = await registry.change(
+        call.resource, call.namespace, call.name, change, options, subresource="scale", is_large=is_large
+    )
     return responses.of_document(call, scale_of(decode(written.document), call.resource))
 
 
 async def update_finalize(registry: Registry, call: Call) -> Response:
     """PUT namespaces/{name}/finalize: the one way to take a finalizer out of a namespace's spec."""
     options = _options("update", call)
-    doc = _read(call, call.resource, options)
+    doc = await _read(registry, call, call.resource, options)
     check_name(call, doc)
 
     def change(old: Doc) -> Doc:
@@ -163,17 +173,18 @@ async def update_finalize(registry: Registry, call: Call) -> Response:
     written = await registry.change(
         call.resource, "", call.name, change, options, subresource=call.subresource, is_put=True
     )
-    return responses.of_object(call, written.document, now=registry.clock.now())
+    return await respond(registry, call, written.document)
 
 
 def _options(verb: str, call: Call) -> WriteOptions:
     return write_options(verb, call.query, call.headers.get("User-Agent", ""))
 
 
-def _read(call: Call, kind: Resource, options: WriteOptions) -> Doc:
+async def _read(registry: Registry, call: Call, kind: Resource, options: WriteOptions) -> Doc:
     """A body, mostly of another kind than the resource's own; it belongs to the namespace of the URL."""
     content_type = call.headers.get("Content-Type", "")
-    doc = bodies.read_object(call.body, content_type, kind, options.field_validation, call.warnings)
+    read = partial(bodies.read_object, call.body, content_type, kind, options.field_validation, call.warnings)
+    doc = await registry.work(bodies.is_large(call.body, content_type), read)
     if kind.namespaced and dig(doc, "metadata", "namespace") not in (None, "", call.namespace):
         raise request_errors.wrong_namespace()
     return doc

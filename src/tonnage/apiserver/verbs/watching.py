@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from tonnage.apiserver import request_errors, responses, status, stored_documents
+from tonnage.apiserver.event_loop.turns import Turn
 from tonnage.apiserver.options import ListOptions, list_options, revision
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call
@@ -65,7 +66,7 @@ class Watching:
         """The state to send first, if any, and the revision after which events follow."""
         newest = self._registry.store.revision
         if options.send_initial_events:
-            return [r for r in self._registry.store.list(self._scope) if self._matches(r)], newest
+            return self._registry.store.list(self._scope), newest
         return None, self._asked or newest
 
     async def frames(self) -> AsyncIterator[bytes]:
@@ -83,7 +84,10 @@ class Watching:
             return
         try:
             if self._initial is not None:
-                for frames in _joined(encode_frame("ADDED", record.document) for record in self._initial):
+                matches = self._matches
+                async for frames in _joined(
+                    encode_frame("ADDED", record.document) if matches(record) else None for record in self._initial
+                ):
                     yield frames
                 if options.send_initial_events and options.bookmarks:
                     yield self._bookmark(self._after, initial_events_end=True)
@@ -119,7 +123,7 @@ class Watching:
             except StoreError as exc:
                 yield _error_frame(ServiceUnavailable(exc.message))
                 return
-            for frames in _joined(self._frame(event) for event in events):
+            async for frames in _joined(self._frame(event) for event in events):
                 yield frames
 
     def _next_bookmark(self, now: float, ends_at: float) -> float:
@@ -137,11 +141,17 @@ class Watching:
         return self._encoder.bookmark(meta)
 
 
-def _joined(frames: Iterable[bytes | None]) -> Iterator[bytes]:
-    """Frames in chunks: each a write, and all that a watcher holds beside what it shares with the others."""
+async def _joined(frames: Iterable[bytes | None]) -> AsyncIterator[bytes]:
+    """Frames in chunks: each a write, and all that a watcher holds beside what it shares with the others.
+
+    They are made one by one, and a watcher to whom much is told leaves the loop to the others in between.
+    """
     chunk: list[bytes] = []
     size = 0
+    turn = Turn()
     for frame in frames:
+        if turn.is_over:
+            await turn.pause()
         if frame is None:
             continue
         chunk.append(frame)

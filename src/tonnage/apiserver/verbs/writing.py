@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tonnage.apiserver import bodies, request_errors, responses
+from tonnage.apiserver.event_loop import workers
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
 from tonnage.documents.event_conversion import to_stored
 from tonnage.errors import NotFound
-from tonnage.objects.document import Doc, copy
+from tonnage.objects.document import Doc, copy, encode
 
 _REPEATED_OWNERS = (
     ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may "
@@ -19,16 +22,16 @@ _REPEATED_OWNERS = (
 async def create(registry: Registry, call: Call) -> Response:
     """POST to a collection. Raises Invalid (422), AlreadyExists (409), Forbidden (403)."""
     options = write_options("create", call.query, call.headers.get("User-Agent", ""))
-    doc = to_stored(call.resource, _read(call, options.field_validation))
-    written = await registry.create(call.resource, call.namespace, doc, options)
+    doc, is_large = await _read(registry, call, options.field_validation)
+    written = await registry.create(call.resource, call.namespace, doc, options, is_large=is_large)
     call.warnings.extend(written.warnings)
-    return responses.of_object(call, written.document, now=registry.clock.now(), code=201)
+    return await respond(registry, call, written.document, code=201)
 
 
 async def update(registry: Registry, call: Call) -> Response:
     """PUT one object, or its status. Raises Invalid, Conflict, NotFound."""
     options = write_options("update", call.query, call.headers.get("User-Agent", ""))
-    doc = to_stored(call.resource, _read(call, options.field_validation))
+    doc, is_large = await _read(registry, call, options.field_validation)
     strategy = registry.strategy(call.resource)
     check_name(call, doc)
 
@@ -38,15 +41,28 @@ async def update(registry: Registry, call: Call) -> Response:
 
     try:
         written = await registry.change(
-            call.resource, call.namespace, call.name, replace, options, subresource=call.subresource, is_put=True
+            call.resource,
+            call.namespace,
+            call.name,
+            replace,
+            options,
+            subresource=call.subresource,
+            is_put=True,
+            is_large=is_large,
         )
     except NotFound:
         if not strategy.create_on_update or call.subresource:
             raise
         doc["metadata"].pop("resourceVersion", None)
-        written = await registry.create(call.resource, call.namespace, doc, options)
+        written = await registry.create(call.resource, call.namespace, doc, options, is_large=is_large)
     call.warnings.extend(written.warnings)
-    return responses.of_object(call, written.document, now=registry.clock.now(), code=201 if written.created else 200)
+    return await respond(registry, call, written.document, code=201 if written.created else 200)
+
+
+async def respond(registry: Registry, call: Call, document: bytes, *, code: int = 200) -> Response:
+    """One object in the form that was asked for."""
+    shape = partial(responses.of_object, call, document, now=registry.clock.now(), code=code)
+    return await registry.work(workers.is_large(document), shape)
 
 
 def check_name(call: Call, doc: Doc) -> None:
@@ -74,7 +90,17 @@ def merge_owners(call: Call, doc: Doc) -> None:
         call.warnings.append(_REPEATED_OWNERS.format(when=when, uids=", ".join(repeated)))
 
 
-def _read(call: Call, validation: str) -> Doc:
-    doc = bodies.read_object(call.body, call.headers.get("Content-Type", ""), call.resource, validation, call.warnings)
-    merge_owners(call, doc)
-    return doc
+async def _read(registry: Registry, call: Call, validation: str) -> tuple[Doc, bool]:
+    """The object in the body, and whether it is large."""
+    content_type = call.headers.get("Content-Type", "")
+
+    def read() -> Doc:
+        doc = bodies.read_object(call.body, content_type, call.resource, validation, call.warnings)
+        merge_owners(call, doc)
+        return to_stored(call.resource, doc)
+
+    is_large = bodies.is_large(call.body, content_type)
+    doc = await registry.work(is_large, read)
+    if bodies.media_type(content_type) == bodies.PROTOBUF:  # of which a few bytes may have been many objects
+        is_large = is_large or workers.is_large(encode(doc))
+    return doc, is_large

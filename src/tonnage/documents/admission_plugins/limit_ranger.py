@@ -18,8 +18,8 @@ from tonnage.objects.field_errors import MAX_ERRORS_TOLD
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.quantity import Quantity
 
-MAX_DEFAULTED_AMOUNTS = 20_000
-"""How many amounts the defaults of one LimitRange may write into one pod: a thousand containers with ten each, twice.
+MAX_DEFAULTED_AMOUNTS = 2_000
+"""How many amounts the defaults of one LimitRange may write into one pod: a hundred containers, ten of each sort.
 
 Containers times defaults: without a bound two objects of 1 MB make one of gigabytes."""
 _PODS = BY_PLURAL["", "pods"]

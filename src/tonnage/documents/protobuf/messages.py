@@ -47,7 +47,7 @@ class Envelope(NamedTuple):
     def decode(self, struct: Struct, budget: Budget) -> Doc:
         """The object inside; what kind it is stands out here. Raises Malformed, BudgetExceeded."""
         if self.content_type != "application/json":
-            return _fill({}, _table_of(struct), self.raw, struct.name, budget)
+            return _fill({}, table_of(struct), self.raw, struct.name, budget)
         inside = _json(self.raw, budget)
         if not isinstance(inside, dict):
             raise Malformed("the raw value is JSON, but not an object")
@@ -118,7 +118,8 @@ def _fill(doc: Doc, table: Table, data: bytes, name: str, budget: Budget) -> Doc
 _tables: dict[Struct, Table] = {}
 
 
-def _table_of(struct: Struct) -> Table:
+def table_of(struct: Struct) -> Table:
+    """How the fields of a message are put into a document, made on first use and kept."""
     table = _tables.get(struct)
     if table is None:
         table = _tables[struct] = {}  # entered before its fields, which may lead back to it
@@ -176,7 +177,7 @@ def _scalar_put(name: str, kind: Scalar, keeps_zero: bool) -> Put:
 
 
 def _struct_put(name: str, struct: Struct) -> Put:
-    table = _table_of(struct)
+    table = table_of(struct)
 
     def put(doc: Doc, wire_type: int, value: Any, budget: Budget) -> None:
         expect(BYTES, wire_type, name)
@@ -224,7 +225,7 @@ def _map_put(name: str, kind: Type) -> Put:
 def _item_reader(kind: Type) -> tuple[int, Read]:
     """Wire type and reader of what lists and maps hold: never one another, protobuf has no such thing."""
     if isinstance(kind, Struct):
-        table = _table_of(kind)
+        table = table_of(kind)
         return BYTES, lambda value, budget: _fill({}, table, value, kind.name, budget)
     assert isinstance(kind, Scalar)
     return _READERS[kind.name]
