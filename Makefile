@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 UNIT_TESTS := tests/unit tests/parity tests/properties $(filter-out %/test_examples_run.py,$(wildcard tests/test_*.py))
 
-.PHONY: help setup test test-unit test-all soak check fix package proto demo perf ci
+.PHONY: help setup test test-unit test-all soak check fix package proto demo fuzz perf ci
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -44,6 +44,10 @@ proto: setup  ## write the CSI stubs from csi.proto
 
 demo:  ## play the stories on a fresh embedded cluster
 	./tonnage demo
+
+fuzz: MINUTES = 10
+fuzz: setup  ## random inputs to every decoder for MINUTES=10; what breaks one is kept in tests/fuzz/corpus
+	$(PY) tests/fuzz/fuzz_run.py --minutes $(MINUTES)
 
 perf: setup  ## measure API server and scheduler; prints tables
 	$(PY) perf/apiserver.py

@@ -51,8 +51,8 @@ class Entry:
         path = self.beside(name)
         try:
             return path.read_bytes()
-        except OSError as exc:
-            self.wrong(field, f"cannot read {path}: {exc.strerror}", hint="name a readable file")
+        except (OSError, ValueError) as exc:  # ValueError: a NUL in the name
+            self.wrong(field, f"cannot read {path}: {getattr(exc, 'strerror', exc)}", hint="name a readable file")
 
 
 class Context(msgspec.Struct):
@@ -113,8 +113,7 @@ def read_context(entry: Entry) -> Context:
 def read_cluster(entry: Entry) -> Cluster:
     """A cluster whose CA is read and found to be one. Raises InvalidKubeconfig."""
     seen = entry.read_as(_Cluster)
-    url = urlsplit(seen.server)
-    if url.scheme not in ("https", "http") or not url.hostname:
+    if not _is_url_of_a_server(seen.server):
         entry.wrong("server", f'"{seen.server}" is not the URL of a server; write it like "https://10.0.0.1:6443"')
     if seen.proxy_url:
         entry.wrong(
@@ -146,6 +145,17 @@ def read_cluster(entry: Entry) -> Cluster:
     except (ssl.SSLError, ValueError) as exc:
         entry.wrong(field, f"this is no certificate in PEM form ({exc})")
     return cluster
+
+
+def _is_url_of_a_server(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        has_port = url.port is None or url.port > 0  # above 65535 raises
+    except ValueError:
+        return False
+    return (
+        url.scheme in ("https", "http") and bool(url.hostname) and has_port and text.isprintable() and " " not in text
+    )
 
 
 def read_user(entry: Entry) -> User:
