@@ -2,6 +2,9 @@
 
 The real thing behind `framework.Api`. What is written is a patch of what changes, locked by the resourceVersion that
 the change is based on: somebody else's change in between is a Conflict, the attempt fails, the next is based on it.
+
+A binding that got no answer may have been carried out. Its room is not given back before that is known: the pod is
+read, for as long as it takes, and only one that has no node counts as not bound.
 """
 
 from __future__ import annotations
@@ -9,7 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from tonnage import logs
+from tonnage.backoff import Backoff
+from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
+from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduler.pod_status import Events
@@ -18,6 +25,11 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Api, Status
 
 T = TypeVar("T", bound=Object)
+
+_LOOK_EVERY_S = 5.0
+"""How often, at least, it is looked again whether a binding was carried out."""
+
+_log = logs.logger("tonnage.scheduler")
 
 
 class BindingApi(Api, Protocol):
@@ -38,7 +50,24 @@ class LiveBindingApi:
         self._newest = newest
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        await self._client.bind(pod.key, node_name, uid=pod.pod.metadata.uid)
+        try:
+            await self._client.bind(pod.key, node_name, uid=pod.pod.metadata.uid)
+        except Disconnected as exc:
+            if not exc.in_doubt or not await self._was_bound(pod, node_name):
+                raise
+
+    async def _was_bound(self, pod: PodInfo, node_name: str) -> bool:
+        """Whether a binding without an answer was carried out. Waits for a server that is away."""
+        backoff = Backoff(clock=self._client.clock, rng=self._client.rng, max_s=_LOOK_EVERY_S)
+        while True:
+            try:
+                found = await self._client.get(Pod, pod.key)
+                return found.metadata.uid == pod.pod.metadata.uid and found.spec.node_name == node_name
+            except NotFound:
+                return False
+            except Disconnected as exc:
+                _log.warning("Cannot find out whether a pod was bound", pod=pod.key, node=node_name, error=exc.message)
+            await self._client.clock.sleep(backoff.next_s())
 
     async def patch(self, current: T, patch: Mapping[str, Any]) -> T:
         lock = {"resourceVersion": current.metadata.resource_version}

@@ -1,0 +1,77 @@
+"""Whatever happens to two schedulers that share a lease, no node and no pool is given away twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from two_leaders_world import World
+
+ACTS = ("stop", "go on", "cut", "mend", "stick", "unstick", "hold", "release", "set the clock", "add pods")
+STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(ACTS), st.integers(0, 25)), min_size=3, max_size=12)
+
+
+async def live_through(acts: list[tuple[str, str, int]], *, fences: bool, may_hold: bool) -> World:
+    world = World(fences=fences)
+    machines = {name: world.machine(name) for name in "ab"}
+    world.add_pods(8, priority=0, with_volume=False)
+    world.add_pods(6, priority=0, with_volume=True)
+    await world.clock.run_for(3.0)
+    for name, act, seconds in acts:
+        machine = machines[name]
+        match act:
+            case "stop":
+                machine.running.clear()
+            case "go on":
+                machine.running.set()
+            case "cut":
+                machine.is_cut = True
+            case "mend":
+                machine.is_cut = False
+            case "stick":
+                machine.watching.clear()
+            case "unstick":
+                machine.watching.set()
+            case "hold" if may_hold:
+                machine.forwarding.clear()
+            case "release":
+                machine.forwarding.set()
+            case "set the clock":
+                world.clock.set_time_of_day((seconds - 12) * 3600.0)
+            case _:
+                world.add_pods(3, priority=seconds, with_volume=seconds % 2 == 0)
+        await world.clock.run_for(float(seconds))
+        assert not world.problems()
+    for machine in machines.values():
+        machine.is_cut = False
+        for each in (machine.running, machine.watching, machine.forwarding):
+            each.set()
+    await world.clock.run_for(60.0)
+    assert not world.problems()
+    for machine in machines.values():
+        assert not machine.task.done(), machine.task.exception()
+        machine.task.cancel()
+    await world.clock.run_for(1.0)
+    return world
+
+
+@settings(max_examples=25, deadline=None)
+@given(STEPS)
+def test_two_schedulers_never_give_anything_away_twice(acts):
+    asyncio.run(live_through(acts, fences=True, may_hold=True))
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_two_schedulers_never_give_anything_away_twice_for_longer(acts):
+    asyncio.run(live_through(acts, fences=True, may_hold=True))
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(STEPS)
+def test_nor_where_the_server_looks_at_no_lease_and_nothing_is_kept_on_the_way(acts):
+    asyncio.run(live_through(acts, fences=False, may_hold=False))
