@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from two_leaders_world import World
 
-ACTS = ("stop", "go on", "cut", "mend", "stick", "unstick", "hold", "release", "set the clock", "add pods")
+ACTS = ("stop", "go on", "cut", "mend", "deafen", "stick", "unstick", "hold", "release", "set the clock", "add pods")
 STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(ACTS), st.integers(0, 25)), min_size=3, max_size=12)
 
 
@@ -29,7 +29,10 @@ async def live_through(acts: list[tuple[str, str, int]], *, fences: bool, may_ho
             case "cut":
                 machine.is_cut = True
             case "mend":
-                machine.is_cut = False
+                machine.is_cut = machine.is_deaf = False
+            case "deafen":
+                machine.is_deaf = True
+                machine.watching.clear()
             case "stick":
                 machine.watching.clear()
             case "unstick":
@@ -45,7 +48,7 @@ async def live_through(acts: list[tuple[str, str, int]], *, fences: bool, may_ho
         await world.clock.run_for(float(seconds))
         assert not world.problems()
     for machine in machines.values():
-        machine.is_cut = False
+        machine.is_cut = machine.is_deaf = False
         for each in (machine.running, machine.watching, machine.forwarding):
             each.set()
     await world.clock.run_for(60.0)
@@ -57,8 +60,22 @@ async def live_through(acts: list[tuple[str, str, int]], *, fences: bool, may_ho
     return world
 
 
+STOPPED = [("a", "stop", 0), ("b", "add pods", 25), ("a", "go on", 5)]
+"""It wakes with bindings decided and not sent, after another has placed others."""
+LAGGING = [("b", "stick", 5), ("a", "stop", 25)]
+"""Who takes over has heard nothing of what the first one bound."""
+HELD = [("a", "hold", 3), ("b", "add pods", 25), ("a", "release", 5)]
+"""Bindings lie in a proxy until another has placed others."""
+DEAF = [("a", "deafen", 8), ("a", "mend", 8)]
+"""Bindings are carried out, and nobody is told."""
+
+
 @settings(max_examples=25, deadline=None)
 @given(STEPS)
+@example(STOPPED)
+@example(LAGGING)
+@example(HELD)
+@example(DEAF)
 def test_two_schedulers_never_give_anything_away_twice(acts):
     asyncio.run(live_through(acts, fences=True, may_hold=True))
 
@@ -73,5 +90,8 @@ def test_two_schedulers_never_give_anything_away_twice_for_longer(acts):
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(STEPS)
+@example(STOPPED)
+@example(LAGGING)
+@example(DEAF)
 def test_nor_where_the_server_looks_at_no_lease_and_nothing_is_kept_on_the_way(acts):
     asyncio.run(live_through(acts, fences=False, may_hold=False))

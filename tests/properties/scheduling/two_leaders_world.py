@@ -2,7 +2,7 @@
 
 A `Machine` is a process: its engine, its loop, its elector and its clients are the program's own. It can be stopped:
 then nothing that it waits for comes back to it, neither sleeps nor answers nor events, while time goes on. It can be
-cut off, its watch can be stuck, and its requests can lie in a proxy: bytes that have left arrive even if their sender
+cut off, it can be deaf (what it asks for is done, and no answer comes back), its watch can be stuck, and its requests can lie in a proxy: bytes that have left arrive even if their sender
 has given up. The server binds pods, keeps the lease, and makes volumes as soon as a claim has its node.
 """
 
@@ -204,6 +204,7 @@ class Machine:
         self.world = world
         self.name = name
         self.is_cut = False
+        self.is_deaf = False
         self.running, self.watching, self.forwarding = asyncio.Event(), asyncio.Event(), asyncio.Event()
         for each in (self.running, self.watching, self.forwarding):
             each.set()
@@ -249,7 +250,7 @@ class Machine:
         await self.forwarding.wait()
         response = self.world.answer(request)
         await self.world.clock.sleep(0.01)
-        return None if self.is_cut else response
+        return None if self.is_cut or self.is_deaf else response
 
     def stream(self, request: Request) -> Any:
         raise AssertionError("events come by `events`")
