@@ -16,7 +16,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(ACTS), st.inte
 async def live_through(acts: list[tuple[str, str, int]], *, fences: bool, may_hold: bool) -> World:
     world = World(fences=fences)
     machines = {name: world.machine(name) for name in "ab"}
-    world.add_pods(8, priority=0, with_volume=False)
+    world.add_pods(12, priority=0, with_volume=False)
     world.add_pods(6, priority=0, with_volume=True)
     await world.clock.run_for(3.0)
     for name, act, seconds in acts:
@@ -44,7 +44,7 @@ async def live_through(acts: list[tuple[str, str, int]], *, fences: bool, may_ho
             case "set the clock":
                 world.clock.set_time_of_day((seconds - 12) * 3600.0)
             case _:
-                world.add_pods(3, priority=seconds, with_volume=seconds % 2 == 0)
+                world.add_pods(12 if seconds > 20 else 3, priority=seconds, with_volume=seconds % 2 == 0)
         await world.clock.run_for(float(seconds))
         assert not world.problems()
     for machine in machines.values():

@@ -2,8 +2,9 @@
 
 A `Machine` is a process: its engine, its loop, its elector and its clients are the program's own. It can be stopped:
 then nothing that it waits for comes back to it, neither sleeps nor answers nor events, while time goes on. It can be
-cut off, it can be deaf (what it asks for is done, and no answer comes back), its watch can be stuck, and its requests can lie in a proxy: bytes that have left arrive even if their sender
-has given up. The server binds pods, keeps the lease, and makes volumes as soon as a claim has its node.
+cut off; it can be deaf, when what it asks for is done and no answer comes back; its watch can be stuck; and its
+requests can lie in a proxy: bytes that have left arrive even if their sender has given up. The server binds pods, keeps
+the lease, and makes volumes as soon as a claim has its node.
 """
 
 from __future__ import annotations
