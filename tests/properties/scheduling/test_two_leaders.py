@@ -16,7 +16,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(ACTS), st.inte
 async def live_through(acts: list[tuple[str, str, int]], *, fences: bool, may_hold: bool) -> World:
     world = World(fences=fences)
     machines = {name: world.machine(name) for name in "ab"}
-    world.add_pods(12, priority=0, with_volume=False)
+    world.add_pods(16, priority=0, with_volume=False)
     world.add_pods(6, priority=0, with_volume=True)
     await world.clock.run_for(3.0)
     for name, act, seconds in acts:
@@ -64,7 +64,7 @@ STOPPED = [("a", "stop", 0), ("b", "add pods", 25), ("a", "go on", 5)]
 """It wakes with bindings decided and not sent, after another has placed others."""
 LAGGING = [("b", "stick", 5), ("a", "stop", 25)]
 """Who takes over has heard nothing of what the first one bound."""
-HELD = [("a", "hold", 3), ("b", "add pods", 25), ("a", "release", 5)]
+HELD = [("a", "hold", 3), ("b", "add pods", 25), ("b", "set the clock", 20), ("a", "release", 5)]
 """Bindings lie in a proxy until another has placed others."""
 DEAF = [("a", "deafen", 8), ("a", "mend", 8)]
 """Bindings are carried out, and nobody is told."""
