@@ -34,7 +34,12 @@ from tonnage.scheduling.queue.queued_pod import QueuedPod
 
 TICK_EVERY_S: Final = 1.0
 _BREATHE_EVERY = 8
-"""Attempts between two turns of the event loop."""
+_BREATHE_EVERY_S = 0.02
+"""Attempts between two turns of the event loop, and how long they may take: a lease that is to be renewed, and bindings
+that were answered, wait for their turn."""
+_NAMED_A_TICK = 50
+"""Pods without a node that the log names, between two ticks; of more it tells the number. A line takes as long as half
+a decision, and conditions and events name them all."""
 
 _log = logs.logger("tonnage.scheduler")
 
@@ -54,6 +59,7 @@ class SchedulingLoop:
         )
         self._preemptions = PreemptionExecutor(context, self._nominations)
         self._work: set[asyncio.Task[None]] = set()
+        self._unplaced = 0  # since the last tick
         self._active = asyncio.Event()
         self._engine.queue.on_active = self._active.set
 
@@ -62,7 +68,7 @@ class SchedulingLoop:
         self._slots.open()
         ticking = asyncio.create_task(self._tick())
         try:
-            attempts = 0
+            attempts, breathed_at = 0, self._clock.monotonic()
             while True:
                 queued = self._engine.pop()
                 if queued is None:
@@ -72,8 +78,9 @@ class SchedulingLoop:
                 await self._slots.wait_free()
                 self.schedule_one(queued)
                 attempts += 1
-                if attempts % _BREATHE_EVERY == 0:
+                if attempts % _BREATHE_EVERY == 0 or self._since(breathed_at) > _BREATHE_EVERY_S:
                     await asyncio.sleep(0)
+                    breathed_at = self._clock.monotonic()
         finally:
             ticking.cancel()
             self._slots.close()
@@ -110,6 +117,9 @@ class SchedulingLoop:
             for uid in self._engine.tick(self._clock.monotonic()):
                 _log.warning("A bound pod was never seen on its node; its room is free again", uid=uid)
             self._context.waits.sweep()
+            if self._unplaced > _NAMED_A_TICK:
+                _log.info("Unable to schedule more pods", pods=self._unplaced - _NAMED_A_TICK)
+            self._unplaced = 0
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 
@@ -228,7 +238,9 @@ class SchedulingLoop:
         newest = self._context.newest(queued.info.key)
         if not self._engine.requeue(queued, newest, plugins=plugins, nomination=nomination):
             return False
-        _log.info("Unable to schedule pod", pod=queued.info.key, reason=reason, message=message)
+        self._unplaced += 1
+        if self._unplaced <= _NAMED_A_TICK:
+            _log.info("Unable to schedule pod", pod=queued.info.key, reason=reason, message=message)
         return True
 
     # -- tasks --------------------------------------------------------------------------------------------------------

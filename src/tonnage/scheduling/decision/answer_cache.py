@@ -19,6 +19,7 @@ import numpy as np
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, grown, only_row
+from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.filter_results import NOBODY, FilterResults
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Plugin, ScorePlugin
 
@@ -69,6 +70,9 @@ class Answer:
         self.passes: Mask = np.zeros(cluster.capacity, dtype=np.bool_)
         self.count = 0
         """How many rows pass."""
+        self.refusal: Diagnosis | None = None
+        """Why no row passes, as it was told at `refused_at`: the same for all pods with this answer."""
+        self.refused_at = -1
         self.scored_by: Scores | None = None
         self.scored_at = -1
         self.raw: dict[str, Ints] = {}
@@ -92,6 +96,18 @@ class Answer:
         held = self.results
         reasons = [mine or theirs for mine, theirs in zip(held.reasons, self.node_answer.results.reasons, strict=True)]
         return FilterResults(held.first[:size].copy(), held.bits[:size].copy(), held.final[:size].copy(), reasons)
+
+    def refusal_for(self, cluster: Cluster, plugins: tuple[str, ...]) -> Diagnosis:
+        """Why no row passes, for a pod whose answer this is and to whom nobody else objects.
+
+        Thousands of equal pods that fit nowhere are told the same, and what was found out about it for the first
+        (`Diagnosis.shared`) is true for the others until a row changes.
+        """
+        if self.refusal is None or self.refused_at != self.judged_at:
+            self.refusal = Diagnosis(cluster, plugins=plugins, results=self.told(cluster.size))
+            self.refusal.shared = {}
+            self.refused_at = self.judged_at
+        return self.refusal
 
 
 class AnswerCache:

@@ -8,7 +8,8 @@ sorted as text. A refusal by PreFilter speaks for all nodes at once, without num
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ __all__ = ["NARROWED", "NOBODY", "Diagnosis"]
 class Diagnosis(FilterResults):
     """FilterResults to every row of a cluster by the filters named in `plugins`, or a `refusal` of all rows at once."""
 
-    __slots__ = ("cluster", "held_by", "narrowed_by", "plugins", "refusal")
+    __slots__ = ("cluster", "held_by", "narrowed_by", "plugins", "refusal", "shared")
 
     def __init__(
         self,
@@ -42,6 +43,9 @@ class Diagnosis(FilterResults):
         self.narrowed_by = ""
         self.held_by: dict[int, tuple[PodInfo, ...]] = {}
         """By row that would do without them, the pods nominated there that are the reason why it does not."""
+        self.shared: dict[Hashable, Any] | None = None
+        """Where equal pods were refused for the same reasons: what was concluded from them, by the question. Such a
+        diagnosis does not change any more. None for one that is a single pod's."""
 
     def narrow(self, narrowed: Mapping[str, frozenset[int]]) -> None:
         """Leave out the rows that PreFilter plugins did not name; the names of those plugins are the reason."""
@@ -79,9 +83,20 @@ class Diagnosis(FilterResults):
         """Every plugin that refused a node: whose events may help the pod."""
         if self.refusal is not None:
             return frozenset(self.refusal.plugin.split(", ")) if self.refusal.plugin else frozenset()
-        positions = np.unique(self.first[self.cluster.exists[: len(self.first)]])
-        named = {self.plugins[p] for p in positions.tolist() if p < NARROWED}
-        return frozenset(named | ({*self.narrowed_by.split(", ")} if NARROWED in positions else set()))
+        if self.shared is not None and "rejecting plugins" in self.shared:
+            known: frozenset[str] = self.shared["rejecting plugins"]
+            return known
+        positions = self._positions()
+        named = {self.plugins[p] for p in positions if p < NARROWED}
+        found = frozenset(named | ({*self.narrowed_by.split(", ")} if NARROWED in positions else set()))
+        if self.shared is not None:
+            self.shared["rejecting plugins"] = found
+        return found
+
+    def _positions(self) -> list[int]:
+        """What stands in `first` of the nodes there are, each once, in order."""
+        exists = self.cluster.exists[: len(self.first)]
+        return np.flatnonzero(np.bincount(self.first[exists], minlength=NOBODY + 1)).tolist()
 
     def resolvable_rows(self) -> npt.NDArray[np.intp]:
         """Rows that were refused for reasons preemption may remove."""
@@ -94,18 +109,17 @@ class Diagnosis(FilterResults):
         """How many nodes each reason holds against."""
         counted: dict[str, int] = {}
         exists = self.cluster.exists[: len(self.first)]
-        for position, reasons in enumerate(self.reasons):
-            refused = exists & (self.first == position)
-            if not refused.any():
+        positions = self._positions()
+        for position in positions:
+            if position >= NARROWED:
                 continue
-            bits = self.bits[refused]
-            for i, reason in enumerate(reasons):
+            bits = self.bits[exists & (self.first == position)]
+            for i, reason in enumerate(self.reasons[position]):
                 held = int(((bits >> i) & 1).sum())
                 if held:
                     counted[reason] = counted.get(reason, 0) + held
-        narrowed = int((exists & (self.first == NARROWED)).sum())
-        if narrowed:
-            counted[self._narrowed_reason] = narrowed
+        if NARROWED in positions:
+            counted[self._narrowed_reason] = int((exists & (self.first == NARROWED)).sum())
         return counted
 
     def message(self, after: str = "") -> str:
@@ -114,8 +128,12 @@ class Diagnosis(FilterResults):
             return self.refusal.message
         if self.refusal is not None:
             told = self.refusal.message
+        elif self.shared is not None and "counts" in self.shared:
+            told = self.shared["counts"]
         else:
             told = ", ".join(sorted(f"{count} {reason}" for reason, count in self.counts().items()))
+            if self.shared is not None:
+                self.shared["counts"] = told
         text = (
             f"0/{self.cluster.count} nodes are available: {told}."
             if told

@@ -124,7 +124,10 @@ class Decider:
         answer = self._cache.answer_for(cycle)
         found, diagnosis = answer.count, None
         asked = [each for each in self._asked_anew(cycle) if each[1].name not in cycle.skip_filter]
-        if asked or narrowed or held or diagnose or not found:
+        if not found and not (asked or narrowed or held or diagnose):
+            cycle.passing = np.zeros(cluster.size, dtype=np.bool_)
+            return Decision(cycle, diagnosis=answer.refusal_for(cluster, self._names))
+        if asked or narrowed or held or diagnose:
             diagnosis = self._diagnose(cycle, answer, asked, narrowed, held)
             cycle.passing = (diagnosis.first == NOBODY) & cluster.exists[: cluster.size]
             found = int(np.count_nonzero(cycle.passing))

@@ -30,7 +30,13 @@ from tonnage.scheduling.framework import SUCCESS, Code, Cycle, FilterPlugin, Pos
 from tonnage.scheduling.preemption.candidates import Candidate
 from tonnage.scheduling.preemption.candidates_by_sums import CandidatesBySums, RowNumbers
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
-from tonnage.scheduling.preemption.victims import expected_on, fits_without, passes_with_fewer_pods_but_for, victims_on
+from tonnage.scheduling.preemption.victims import (
+    NO_VICTIMS,
+    expected_on,
+    fits_without,
+    passes_with_fewer_pods_but_for,
+    victims_on,
+)
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
@@ -52,8 +58,26 @@ class Preemption:
         """Find a node and its victims for a pod that was refused everywhere. `diagnosis` says why, as of now."""
         if told := ineligible(cycle, diagnosis):
             return _refused(told)
+        if diagnosis.shared is None:
+            return self._search(cycle, diagnosis)
+        # Where room cannot be made for one pod, it cannot be made for an equal one; what can be made is made once.
+        asked = "preemption", cycle.pod.priority
+        known: PostFilterResult | None = diagnosis.shared.get(asked)
+        if known is None:
+            known = self._search(cycle, diagnosis)
+            if not known.status.is_success:
+                diagnosis.shared[asked] = known
+        return known
+
+    def _search(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
         cluster, rows = cycle.cluster, diagnosis.resolvable_rows()
         refusals: Counter[str] = Counter()
+        ranked = cluster.index(RankedResidents)
+        ranked.catch_up()
+        if cycle.pod.priority <= ranked.lowest:  # nobody anywhere is lesser: the usual case, without looking at rows
+            if len(rows):
+                refusals[NO_VICTIMS] = len(rows)
+            return _no_room(cluster.count, len(rows), refusals)
         summed, to_try = self._by_sums(cycle, diagnosis, rows)
         if summed is not None:
             refusals += summed.refusals
@@ -61,11 +85,7 @@ class Preemption:
         best = self._cheapest(cycle, summed, tried)
         if best is not None:
             return PostFilterResult(SUCCESS, cluster.name(best.row), best.victims, best.violations)
-        looked_at = len(rows)
-        if looked_at < cluster.count:
-            refusals[NOT_HELPFUL] += cluster.count - looked_at
-        told = ", ".join(sorted(f"{count} {reason}" for reason, count in refusals.items()))
-        return _refused(f"0/{cluster.count} nodes are available: {told}.", withdraws=True)
+        return _no_room(cluster.count, len(rows), refusals)
 
     def min_candidates(self, rows: int) -> int:
         """After how many candidates the search may end. Mirrors calculateNumCandidates."""
@@ -179,6 +199,13 @@ def is_being_preempted(pod: PodInfo) -> bool:
         return False
     target = pod.pod.condition(DISRUPTION_TARGET)
     return target is not None and target.status == "True" and target.reason == PREEMPTED
+
+
+def _no_room(nodes: int, looked_at: int, refusals: Counter[str]) -> PostFilterResult:
+    if looked_at < nodes:
+        refusals[NOT_HELPFUL] += nodes - looked_at
+    told = ", ".join(sorted(f"{count} {reason}" for reason, count in refusals.items()))
+    return _refused(f"0/{nodes} nodes are available: {told}.", withdraws=True)
 
 
 def _refused(told: str, *, withdraws: bool = False) -> PostFilterResult:

@@ -46,6 +46,7 @@ class RankedResidents:
         self._cluster = cluster
         self._seen_at = -1
         self._starts_seen_at = -1
+        self._lowest: int | None = None
         self.pods: list[list[PodInfo]] = []
         """By row. How they stand to a decision is kept up to date, not what they say of themselves otherwise."""
         self.priorities: Ints = np.full((0, cluster.capacity), NOBODY, dtype=np.int64)
@@ -61,6 +62,9 @@ class RankedResidents:
     def catch_up(self) -> None:
         """Rewrite the rows where pods came, went, or told when they started."""
         cluster = self._cluster
+        if (self._seen_at, self._starts_seen_at) == (cluster.changes.tick, cluster.start_changes.tick):
+            return
+        self._lowest = None
         if self.priorities.shape[1] < cluster.capacity:
             self._reshape(len(self.priorities), cluster.capacity)
         size = cluster.size
@@ -73,6 +77,13 @@ class RankedResidents:
             if len(there) != len(known) or any(there.get(pod.uid) is not pod for pod in known):
                 self._write(row, there.values())
         self._seen_at, self._starts_seen_at = cluster.changes.tick, cluster.start_changes.tick
+
+    @property
+    def lowest(self) -> int:
+        """The lowest priority of any pod; `NOBODY` where there is none."""
+        if self._lowest is None:
+            self._lowest = int(self.priorities.min(initial=NOBODY))
+        return self._lowest
 
     def amounts(self, resource: str) -> Ints:
         """What each pod takes of a resource, by slot and row; of "pods" it is itself one."""
