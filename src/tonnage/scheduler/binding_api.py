@@ -37,6 +37,10 @@ class BindingApi(Api, Protocol):
 
     async def settled(self, check: Check, timeout_s: float, about: Iterable[Topic] = ()) -> Status: ...
 
+    async def pod(self, key: Key) -> Pod | None:
+        """A pod as the server has it now, not as a watch has told; None when it is gone."""
+        ...
+
 
 class LiveBindingApi:
     """An API server, by its client. `newest` gives a pod as the informer knows it, None when it is gone."""
@@ -77,6 +81,12 @@ class LiveBindingApi:
 
     async def settled(self, check: Check, timeout_s: float, about: Iterable[Topic] = ()) -> Status:
         return await self._waits.settled(check, timeout_s, about)
+
+    async def pod(self, key: Key) -> Pod | None:
+        try:
+            return await self._client.get(Pod, key)
+        except NotFound:
+            return None
 
     def is_gone(self, pod: PodInfo) -> bool:
         known = self._newest(pod.key)

@@ -22,6 +22,7 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from tonnage import logs
+from tonnage.errors import TonnageError
 from tonnage.scheduler import binding_cycle
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.nominations import Nominations
@@ -37,6 +38,8 @@ _BREATHE_EVERY = 8
 _BREATHE_EVERY_S = 0.02
 """Attempts between two turns of the event loop, and how long they may take: a lease that is to be renewed, and bindings
 that were answered, wait for their turn."""
+_LOOKING_AT_ONCE = 4
+"""Pods whose bindings are overdue that the API is asked about at a time: when a watch is behind, there may be many."""
 _NAMED_A_TICK = 50
 """Pods without a node that the log names, between two ticks; of more it tells the number. A line takes as long as half
 a decision, and conditions and events name them all."""
@@ -60,6 +63,7 @@ class SchedulingLoop:
         self._preemptions = PreemptionExecutor(context, self._nominations)
         self._work: set[asyncio.Task[None]] = set()
         self._unplaced = 0  # since the last tick
+        self._looking = asyncio.Semaphore(_LOOKING_AT_ONCE)
         self._active = asyncio.Event()
         self._engine.queue.on_active = self._active.set
 
@@ -114,8 +118,8 @@ class SchedulingLoop:
     async def _tick(self) -> None:
         while True:
             await self._clock.sleep(TICK_EVERY_S)
-            for uid in self._engine.tick(self._clock.monotonic()):
-                _log.warning("A bound pod was never seen on its node; its room is free again", uid=uid)
+            for placement in self._engine.tick(self._clock.monotonic()):
+                self._start(self._look_for(placement))
             self._context.waits.sweep()
             if self._unplaced > _NAMED_A_TICK:
                 _log.info("Unable to schedule more pods", pods=self._unplaced - _NAMED_A_TICK)
@@ -182,6 +186,22 @@ class SchedulingLoop:
         # No plugin will refuse it any more, so events need not be kept for it.
         self._engine.done(queued.pod)
         return await binding_cycle.bind(self._context, placement, due)
+
+    async def _look_for(self, placement: Placement) -> None:
+        """A binding was accepted, and no watch shows it: ask the API, and try the pod again if it did not happen."""
+        pod, found, was_answered = placement.pod, None, True
+        async with self._looking:
+            try:
+                found = await self._context.api.pod(pod.key)
+            except TonnageError as exc:
+                _log.warning("Cannot ask about a bound pod", pod=pod.key, node=placement.node, error=exc.message)
+                was_answered = False
+        if not self._engine.overdue_binding(placement, found, was_answered=was_answered):
+            return
+        _log.warning("A binding was accepted and did not happen", pod=pod.key, node=placement.node)
+        if placement.queued is not None:
+            told = f"binding to {placement.node} was accepted by the API server and did not happen"
+            self._failed(placement.queued, Status(Code.ERROR, (told,)), placement.node)
 
     def _failed(self, queued: QueuedPod, status: Status, node: str) -> None:
         """A pod that had a node lost it again: after the decision, or on its way there."""

@@ -57,7 +57,8 @@ class Rig:
     """`refuse` are failures that the next patches and bindings meet; `refuse_status` and `refuse_delete` those of
     writes to a pod's status and of deletions. `calls` are all writes, in order, and `at_call` is what happens when one
     comes in. `hold` lets bindings hang until it is set. With `is_graceful`, deleted pods that have a node go on
-    terminating until `delete` is called.
+    terminating until `delete` is called. So many bindings as `lies` are answered well and do not happen. While
+    `is_blind` those that do happen are not told to the engine: `unseen` has the pods as the server does.
     """
 
     def __init__(
@@ -83,6 +84,10 @@ class Rig:
         self.events: list[tuple[str, str, str]] = []
         self.refuse: list[TonnageError] = []
         self.hold: asyncio.Event | None = None
+        self.lies = 0
+        self.is_blind = False
+        self.unseen: dict[str, Pod] = {}
+        self.refuse_read: list[TonnageError] = []
         self._version = 1_000_000  # newer than anything the builders made
         foreign = {each.name: each for each in plugins}
         configuration = parse(
@@ -261,9 +266,20 @@ class _Api:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
 
+    async def pod(self, key: str) -> Pod | None:
+        rig = self._rig
+        rig.called("get", key)
+        await asyncio.sleep(0)
+        if rig.refuse_read:
+            raise rig.refuse_read.pop(0)
+        return rig.unseen.get(key) or rig.pod(key)
+
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         rig = self._rig
         rig.called("bind", pod.key)
+        if rig.lies:
+            rig.lies -= 1
+            return
         if rig.hold is not None:
             await rig.hold.wait()
         if rig.refuse:
@@ -273,11 +289,16 @@ class _Api:
         if known is None:
             raise NotFound(f'pods "{pod.pod.name}" not found')
         rig.bound[pod.key] = node_name
+        if rig.unseen.get(pod.key, known).spec.node_name:
+            raise Conflict(f'pod {pod.pod.name} is already assigned to node "{rig.unseen[pod.key].spec.node_name}"')
         new = msgspec.structs.replace(
             known,
             spec=msgspec.structs.replace(known.spec, node_name=node_name),
             status=msgspec.structs.replace(known.status, nominated_node_name=""),
         )
+        if rig.is_blind:
+            rig.unseen[pod.key] = new
+            return
         rig.objects[Pod, pod.key] = new
         rig.engine.update(known, new)
 

@@ -3,36 +3,46 @@
 Between a decision and the informer's word that the pod is bound, the cluster must count the pod already, or the next
 decision would give its room away. So a decided pod is *assumed*: it is in the cluster's columns at once.
 
-    assume ──► confirm   the informer shows it bound (here, or elsewhere: then it is moved)
-        │  └─► expire    nobody confirmed it in time after its binding finished
-        └────► forget    its binding failed
+    assume ──► binding_finished ──► confirm   the informer shows it bound (here, or elsewhere: then it is moved)
+        │              └──► overdue: somebody has to ask the API
+        │                      ├──► seen_bound   it is; the informer will say so
+        │                      ├──► ask_again    no answer
+        └──► forget            └──► forget       it is not: the binding was accepted and did not happen
+             its binding failed
 
-Each pod is counted once, whatever order the words come in.
+Each pod is counted once, whatever order the words come in. An assumption is never dropped by the clock alone: a watch
+that is behind shows no bindings either, and the room of a pod that is there after all would be given away.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.attempt import Placement
+
+CONFIRMED_WITHIN_S: Final = 5.0
+"""How long after its binding a pod may go without being seen on its node before the API is asked about it. Watches show
+it within milliseconds. kube-scheduler waits for ever, and the pod with it."""
 
 
 @dataclass(slots=True)
 class _Assumption:
     info: PodInfo
     node: str
-    expires_at: float | None = None
+    bound_by: Placement | None = None
+    overdue_at: float | None = None
 
 
 class AssumedPods:
-    """`expiry_s` None keeps an assumption until it is confirmed or forgotten, as upstream does."""
+    """The pods that are on their way, by uid."""
 
-    def __init__(self, cluster: Cluster, *, expiry_s: float | None = None) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._expiry_s = expiry_s
         self._assumed: dict[str, _Assumption] = {}
 
     def __len__(self) -> int:
@@ -53,11 +63,22 @@ class AssumedPods:
         self._assumed[info.uid] = _Assumption(info, node)
         self._cluster.put_pod(info, node)
 
-    def binding_finished(self, uid: str, now_s: float) -> None:
+    def binding_finished(self, placement: Placement, now_s: float) -> None:
         """The API accepted the binding; from now on the confirmation may be overdue."""
-        assumption = self._assumed.get(uid)
-        if assumption is not None and self._expiry_s is not None:
-            assumption.expires_at = now_s + self._expiry_s
+        assumption = self._assumed.get(placement.pod.uid)
+        if assumption is not None:
+            assumption.bound_by = placement
+            assumption.overdue_at = now_s + CONFIRMED_WITHIN_S
+
+    def is_waited_for(self, placement: Placement) -> bool:
+        """Whether the pod is assumed by this very placement, and its binding finished."""
+        assumption = self._assumed.get(placement.pod.uid)
+        return assumption is not None and assumption.bound_by is placement
+
+    def ask_again(self, placement: Placement, now_s: float) -> None:
+        """The API did not answer whether the pod is bound: it is overdue again after a while."""
+        if self.is_waited_for(placement):
+            self._assumed[placement.pod.uid].overdue_at = now_s + CONFIRMED_WITHIN_S
 
     def forget(self, uid: str) -> bool:
         """The binding failed: give the room back. False when the pod was not assumed (any more)."""
@@ -80,13 +101,11 @@ class AssumedPods:
         self._assumed.pop(uid, None)
         self._cluster.remove_pod(uid)
 
-    def expire(self, now_s: float) -> list[str]:
-        """Drop the assumptions that are overdue; their uids."""
-        overdue = [
-            uid
-            for uid, assumption in self._assumed.items()
-            if assumption.expires_at is not None and assumption.expires_at <= now_s
-        ]
-        for uid in overdue:
-            self.forget(uid)
-        return overdue
+    def overdue(self, now_s: float) -> list[Placement]:
+        """The bindings that were accepted and not confirmed in time; each is told once, until `ask_again`."""
+        found: list[Placement] = []
+        for each in self._assumed.values():
+            if each.bound_by is not None and each.overdue_at is not None and each.overdue_at <= now_s:
+                each.overdue_at = None
+                found.append(each.bound_by)
+        return found

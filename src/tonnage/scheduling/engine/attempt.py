@@ -34,6 +34,8 @@ class Placement:
     profile: Assembled
     cycle: Cycle
     node: str
+    queued: QueuedPod | None = None
+    """Set when the pod came from the queue."""
 
 
 @dataclass(slots=True)

@@ -183,6 +183,7 @@ class Engine:
         attempt.queued = queued
         queued.refused_on = self.nominations.refused_on(attempt)
         if attempt.placement is not None:
+            attempt.placement.queued = queued
             self.queue.pod_assumed(queued.pod, attempt.placement.node)
             self._permit(attempt)
         return attempt
@@ -331,12 +332,35 @@ class Engine:
         self.queue.done(pod)
 
     def binding_finished(self, placement: Placement) -> None:
-        """The API accepted the binding; the informer will confirm it."""
-        self.assumed.binding_finished(placement.pod.uid, self.clock.monotonic())
+        """The API accepted the binding; the informer will confirm it, or `tick` tells that it did not."""
+        self.assumed.binding_finished(placement, self.clock.monotonic())
+
+    def overdue_binding(self, placement: Placement, found: Pod | None, *, was_answered: bool = True) -> bool:
+        """What the API says now about a pod whose binding it accepted and that no informer shows: `found`, None when it
+        is gone. True when the binding did not happen: the room is given back, and the pod is to be requeued.
+
+        Its room on the node is, that is; what was kept back for its volumes ends as it does for any bound pod, when
+        the capacity is refreshed, by the timeout, or with the pod. By now its claims are bound, and their volumes are
+        there whatever becomes of the pod, so that no plugin is asked to unreserve. Without an answer, `tick` tells of
+        the pod again.
+        """
+        if not self.assumed.is_waited_for(placement):
+            return False  # the informer's word, or the pod's end, came first
+        if not was_answered:
+            self.assumed.ask_again(placement, self.clock.monotonic())
+            return False
+        is_same = found is not None and uid_of(found) == placement.pod.uid
+        if found is not None and is_same and found.spec.node_name == placement.node:
+            return False  # it is there; only the word of it is late
+        self._forget(placement)
+        return found is not None and is_same and not found.spec.node_name
 
     def withdraw(self, placement: Placement) -> None:
         """The pod does not go there after all: give back what was kept for it, and tell those who were turned away."""
         self._unreserve(placement)
+        self._forget(placement)
+
+    def _forget(self, placement: Placement) -> None:
         if self.assumed.forget(placement.pod.uid):
             # The room it was counted for is free again; who was turned away because of it may fit now.
             self.queue.assigned_pod_deleted(placement.pod.pod, assumed_on=placement.node)
@@ -375,13 +399,17 @@ class Engine:
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def tick(self, now_s: float) -> list[str]:
-        """Whatever ends by the clock; call it once a second. The uids of bound pods that were never seen there."""
+    def tick(self, now_s: float) -> list[Placement]:
+        """Whatever ends by the clock; call it once a second.
+
+        Returns the bindings that were accepted and that nobody has seen happen: ask the API about each, and tell
+        `overdue_binding`.
+        """
         self.queue.flush_backoff_completed(now_s)
         if now_s - self._flushed_at >= FLUSH_UNSCHEDULABLE_EVERY_S:
             self._flushed_at = now_s
             self.queue.flush_unschedulable_leftover(now_s)
-        overdue = self.assumed.expire(now_s)
+        overdue = self.assumed.overdue(now_s)
         self.held.expire(now_s)
         self.nominations.expire(now_s)
         return overdue

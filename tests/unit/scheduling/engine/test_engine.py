@@ -176,3 +176,33 @@ def test_a_pod_that_is_shown_without_its_node_again_is_counted_once():
     assert attempt.placement is not None and engine.cluster.node_of(waiting.uid) == "a"
     engine.queue.add(waiting)  # whoever puts a pod that has its place into the queue again
     assert engine.pop() is None
+
+
+def test_an_accepted_binding_that_nobody_sees_is_told_once_and_ends_by_what_the_api_says():
+    waiting = pod("p", cpu="700m")
+    engine = engine_with(node("a", cpu="1"), waiting)
+    placement = engine.attempt(popped(engine)).placement
+    assert placement is not None
+    engine.done(waiting)
+    engine.binding_finished(placement)
+
+    def tick(seconds: float) -> list[str]:
+        engine.clock.advance(seconds)  # type: ignore[attr-defined]  # the virtual clock
+        return [each.pod.key for each in engine.tick(engine.clock.monotonic())]
+
+    assert tick(4.9) == []
+    assert tick(0.2) == ["default/p"] and tick(60.0) == []
+    # No answer: it is told again. Bound, and the informer behind: it stays counted, and is not asked about any more.
+    assert not engine.overdue_binding(placement, None, was_answered=False)
+    assert tick(5.0) == ["default/p"]
+    assert not engine.overdue_binding(placement, pod("p", cpu="700m", on="a"))
+    assert tick(600.0) == [] and engine.cluster.node_of(waiting.uid) == "a"
+    # Not bound after all: the room is free, and the pod goes back.
+    assert engine.overdue_binding(placement, waiting)
+    assert engine.cluster.node_of(waiting.uid) is None and len(engine.assumed) == 0
+    assert placement.queued is not None and engine.requeue(placement.queued, waiting)
+    # A second word on the same binding, when it is on its way again, changes nothing.
+    engine.clock.advance(10.0)  # type: ignore[attr-defined]
+    engine.tick(engine.clock.monotonic())
+    assert engine.attempt(popped(engine)).placement is not None
+    assert not engine.overdue_binding(placement, waiting) and engine.cluster.node_of(waiting.uid) == "a"
