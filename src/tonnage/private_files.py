@@ -58,8 +58,11 @@ def own_folder(path: Path, *, mode: int = 0o700) -> Path:
     return path
 
 
-def require_own_folder(path: Path) -> None:
-    """See to it that a folder is ours alone to write to. Raises as `own_folder` does, FileNotFoundError without one."""
+def require_own_folder(path: Path, *, is_inner: bool = False) -> None:
+    """See to it that a folder is ours alone to write to. Raises as `own_folder` does, FileNotFoundError without one.
+
+    One that `is_inner` lies in a folder that was judged already: nobody else gets there, whatever its own mode.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as exc:
@@ -74,7 +77,7 @@ def require_own_folder(path: Path) -> None:
     try:
         found = os.fstat(fd)
         _require_owner(path, found)
-        if found.st_mode & _OTHERS_WRITE:
+        if found.st_mode & _OTHERS_WRITE and not is_inner:
             permissions = stat.S_IMODE(found.st_mode)
             if _is_empty(fd):
                 os.fchmod(fd, permissions & ~_OTHERS_WRITE)

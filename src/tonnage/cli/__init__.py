@@ -19,7 +19,8 @@ from tonnage.printable import printable, printable_lines
 COMMANDS: Final = {
     "apiserver": "tonnage.cli.apiserver:apiserver",
     "controllers": "tonnage.cli.controllers:controllers",
-    "csi-driver": "tonnage.cli.csi_driver:csi_driver",
+    "csi-driver": "tonnage.cli.driver.csi_driver:csi_driver",
+    "csi-driver-quarantine": "tonnage.cli.driver.csi_driver_quarantine:csi_driver_quarantine",
     "demo": "tonnage.cli.demo:demo",
     "explain": "tonnage.cli.explain:explain",
     "fault": "tonnage.cli.fault:fault",

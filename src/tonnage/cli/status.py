@@ -12,6 +12,7 @@ from tonnage.cli.output import echo, say, written, written_json
 from tonnage.clock import SystemClock
 from tonnage.plane.status import ClusterStatus, status_of
 from tonnage.printable import printable
+from tonnage.quantity import Quantity
 
 
 @click.command()
@@ -24,13 +25,15 @@ from tonnage.printable import printable
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def status(data_dir: Path, output: str) -> None:
     """Show a running `tonnage up` cluster: its programs and where they serve health, metrics and debug pages, its
-    nodes, the free room of their pools, and what is made to go wrong.
+    nodes, the free room of their pools, contents in those that no record names, and what is made to go wrong.
 
     Where programs serve is also in DIR/endpoints.json. Fails when no cluster runs on the folder.
     """
     found = asyncio.run(status_of(data_dir.absolute(), clock=SystemClock()))
     if found.problem:
         say("warning", f"nodes and pools are not known: {found.problem}")
+    if found.unknown_problem:
+        say("warning", f"contents without a record are not known: {found.unknown_problem}")
     if output == "json":
         written_json(found.document())
     else:
@@ -63,6 +66,16 @@ def _lines(found: ClusterStatus) -> Iterator[str]:
             (
                 (each.node or "-", each.storage_class, each.capacity or "-", ", ".join(each.pools) or "-", each.object)
                 for each in found.pools
+            ),
+        )
+    if found.unknown:
+        yield ""
+        yield "contents without a record: kept, and counted as used (tonnage csi-driver-quarantine moves them away)"
+        yield from _columns(
+            ("NODE", "POOL", "SIZE", "PATH"),
+            (
+                (each.place.node, str(each.place.pool), str(Quantity.from_bytes(each.size_bytes)), str(each.path))
+                for each in found.unknown
             ),
         )
     yield ""

@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tonnage.clock import Clock
 from tonnage.csi.errors import Code
@@ -19,9 +20,14 @@ from tonnage.driver.names import DRIVER_NAME
 from tonnage.driver.pool_choice import Policy
 from tonnage.driver.rebuild_hooks import RebuildHooks
 from tonnage.driver.state.allocations import Allocations
+from tonnage.driver.state.contents import ForeignContents
 from tonnage.driver.state.folder import StateFolder
+from tonnage.driver.state.intents import Intent
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
+from tonnage.driver.state.unknown import measured_bytes
+from tonnage.errors import TonnageError
 from tonnage.keyed_locks import KeyedLocks
+from tonnage.private_files import NotOurs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +98,62 @@ class Core:
             await asyncio.to_thread(self.folder.save, record)
             self.allocations.put(record)
 
-    async def forget(self, record: VolumeRecord | SnapshotRecord) -> None:
-        """Remove a record from disk, then from the allocations."""
-        await asyncio.to_thread(self.folder.forget, record)
+    async def add(self, record: VolumeRecord | SnapshotRecord, source: Path | None = None) -> None:
+        """Make contents, empty or a copy of those at `source`, and their record. Raises StatusError, OSError.
+
+        FAILED_PRECONDITION says that something is in their place that may be data, which from then on counts as used.
+        """
+        unknown = next((path for path in self.allocations.unknown_bytes if path.name == record.id), None)
+        if unknown is not None:
+            raise StatusError(
+                Code.FAILED_PRECONDITION,
+                f"{unknown} has contents that no record names, and they may be data: restore the record, or move them "
+                f"away with tonnage csi-driver-quarantine --state-dir {self.folder.path}",
+            )
+        size_bytes = record.capacity_bytes if isinstance(record, VolumeRecord) else record.size_bytes
+        try:
+            await asyncio.to_thread(self.folder.add, record, size_bytes, source)
+        except ForeignContents as exc:
+            await self._count_unknown(record, exc.path)
+            raise _refused(exc) from exc
+        except NotOurs as exc:
+            raise _refused(exc) from exc
+        self.allocations.put(record)
+
+    async def move(self, record: VolumeRecord, moved: VolumeRecord) -> None:
+        """Have contents and record where `moved` has them; then what was left behind goes. Raises as `add` does."""
+        try:
+            intent = await asyncio.to_thread(self.folder.move, record, moved)
+        except ForeignContents as exc:
+            await self._count_unknown(moved, exc.path)
+            raise _refused(exc) from exc
+        except NotOurs as exc:
+            raise _refused(exc) from exc
+        self.allocations.put(moved)
+        await self._finish(intent)
+
+    async def remove(self, record: VolumeRecord | SnapshotRecord) -> None:
+        """Remove a record and its contents, from disk and then from the allocations.
+
+        Raises StatusError with FAILED_PRECONDITION when what lies there is not what this driver put there: it stays.
+        """
+        try:
+            intent = await asyncio.to_thread(self.folder.retire, record)
+        except (ForeignContents, NotOurs) as exc:
+            raise _refused(exc) from exc
         self.allocations.remove(record)
+        await self._finish(intent)
+
+    async def _finish(self, intent: Intent) -> None:
+        left = await asyncio.to_thread(self.folder.finish, intent)
+        if left is not None:
+            self.allocations.put_unknown(intent.pool_id, left, await asyncio.to_thread(measured_bytes, left))
+
+    async def _count_unknown(self, record: VolumeRecord | SnapshotRecord, path: Path) -> None:
+        if path == self.folder.contents_of(record):
+            self.allocations.put_unknown(record.pool_id, path, await asyncio.to_thread(measured_bytes, path))
+
+
+def _refused(exc: TonnageError) -> StatusError:
+    remedy = f"; {exc.hint}" if exc.hint else ""
+    return StatusError(Code.FAILED_PRECONDITION, f"{exc.message}{remedy}")

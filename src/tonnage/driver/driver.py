@@ -12,7 +12,9 @@ node, and no pool holds more than it has.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from tonnage import logs
 from tonnage.clock import Clock
@@ -20,8 +22,10 @@ from tonnage.driver.core import Core, Settings
 from tonnage.driver.injected_faults import InjectedFaults
 from tonnage.driver.rebuild_hooks import RebuildHooks
 from tonnage.driver.state.allocations import Allocations
-from tonnage.driver.state.folder import StateFolder, StateFolderError
-from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
+from tonnage.driver.state.folder import StateFolder
+from tonnage.driver.state.record_files import StateFolderError
+from tonnage.driver.state.records import SnapshotRecord, VolumeRecord, is_node_id
+from tonnage.driver.state.unknown import UnknownContents, require_records, unknown_contents
 from tonnage.driver.volumes.create_delete import Volumes
 from tonnage.driver.volumes.publish import Publications
 from tonnage.driver.volumes.rebuild import Rebuilder
@@ -33,6 +37,8 @@ from tonnage.keyed_locks import KeyedLocks
 __all__ = ["Driver", "RebuildHooks", "Settings"]
 
 _log = logs.logger(__name__)
+_NAMED_AT_MOST: Final = 20
+"""Unknown contents that a start names one by one; `tonnage status` names them all."""
 
 
 class Driver:
@@ -48,9 +54,12 @@ class Driver:
         faults: FaultFile | None = None,
         hooks: RebuildHooks | None = None,
     ) -> None:
-        """Take up what `state_dir` holds and clear away what an interrupted call left. Raises TonnageError."""
+        """Take up what `state_dir` holds, and put right what interrupted calls left. Raises TonnageError.
+
+        Nothing that may be data is removed: contents that no record names are kept, counted as used, and logged.
+        """
         for node in settings.pools:
-            if not node or "/" in node or node.startswith("."):
+            if not is_node_id(node):
                 raise StateFolderError(f'"{node}" cannot be a node id: each node has a folder of its name')
         folder = StateFolder(state_dir)
         try:
@@ -58,12 +67,18 @@ class Driver:
             records: list[VolumeRecord | SnapshotRecord] = [*folder.volumes(), *folder.snapshots()]
             for record in records:
                 allocations.put(record)
-            swept = folder.sweep(records)
+            removed = folder.recover(records)
+            unknown = unknown_contents(folder.path, in_use=False)
+            require_records(folder, records, unknown)
+            folder.prepare()
+            for found in unknown:
+                allocations.put_unknown(found.place, found.path, found.size_bytes)
         except BaseException:
             folder.close()
             raise
-        if swept:
-            _log.info("Remains of interrupted calls removed", count=len(swept))
+        if removed:
+            _log.info("Remains of interrupted calls removed", count=len(removed))
+        _tell(unknown)
         self.core = Core(
             settings=settings,
             allocations=allocations,
@@ -119,3 +134,12 @@ class Driver:
     def close(self) -> None:
         """Let go of the state folder."""
         self.core.folder.close()
+
+
+def _tell(unknown: Sequence[UnknownContents]) -> None:
+    for found in unknown[:_NAMED_AT_MOST]:
+        _log.warning(
+            "Contents without a record are kept, and count as used", path=str(found.path), bytes=found.size_bytes
+        )
+    if len(unknown) > _NAMED_AT_MOST:
+        _log.warning("More contents without a record are kept", count=len(unknown) - _NAMED_AT_MOST)

@@ -28,7 +28,7 @@ from tonnage.node.settings import PROGRAM, NodeSettings
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
-from tonnage.private_files import own_folder
+from tonnage.private_files import own_folder, require_own_folder
 
 _BOUND_PODS: Final = "spec.nodeName!="
 _POLL_FAULTS_S: Final = 0.25
@@ -101,8 +101,10 @@ class NodeProgram:
 
     async def __aenter__(self) -> Self:
         """Begin. Raises NotOurs when the nodes' folders are somebody else's: pods' volumes would be, too."""
-        for folder in (self.settings.root_dir, *map(self.settings.folder, self.settings.names)):
-            own_folder(folder)
+        own_folder(self.settings.root_dir)
+        for folder in map(self.settings.folder, self.settings.names):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            require_own_folder(folder, is_inner=True)
         self.informers.start()
         return self
 

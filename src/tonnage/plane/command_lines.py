@@ -14,6 +14,8 @@ from tonnage.private_files import write_private
 
 PROGRAMS: Final = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
 """What runs beside the API server, in the order in which it is started."""
+STATE_DIR: Final = "driver"
+"""Where the driver keeps volumes and what is known of them, in the data folder."""
 SERVING: Final = ("controllers", "scheduler", "provisioner", "node")
 """Those that serve health and metrics; the driver speaks CSI alone."""
 AUTHORITIES: Final = {name: f"tls/{name}/ca.crt" for name in ("controllers", "scheduler")}
@@ -52,7 +54,7 @@ class CommandLines:
         faults = ("--faults", str(self.settings.faults))
         flags: dict[str, tuple[str, ...]] = {
             "csi-driver": (
-                *("--endpoint", controller, "--node-endpoint", of_node, "--state-dir", str(data / "driver")),
+                *("--endpoint", controller, "--node-endpoint", of_node, "--state-dir", str(data / STATE_DIR)),
                 *_each("--node-id", self.node_names),
                 *_each("--pools", self.resolved["pools"]),
                 *_each("--max-volumes", self.resolved["max_volumes"]),

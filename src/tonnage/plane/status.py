@@ -1,4 +1,5 @@
-"""How a cluster of `tonnage up` is doing, seen from outside: programs, where they serve, nodes, pools and faults.
+"""How a cluster of `tonnage up` is doing, seen from outside: programs, where they serve, nodes, pools, faults, and what
+lies in the driver's pools without a record.
 
 Read from its folder (who holds the lock, pid files, endpoints, faults), from the programs' own endpoints, and from its
 API server. Nothing is written. A program that does not answer is part of the answer, and so is an API server that is
@@ -18,12 +19,13 @@ from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.program_pages import ProgramPages
 from tonnage.clock import Clock
+from tonnage.driver.state.unknown import UnknownContents, unknown_contents
 from tonnage.endpoints import Endpoint, read_endpoints
 from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.plane.command_lines import PROGRAMS
+from tonnage.plane.command_lines import PROGRAMS, STATE_DIR
 from tonnage.private_files import open_own, read_own, require_own_file, require_own_folder
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
@@ -72,6 +74,10 @@ class ClusterStatus:
     pools: tuple[PoolStatus, ...]
     faults: tuple[Fault, ...]
     problem: str = ""
+    unknown: tuple[UnknownContents, ...] = ()
+    """Contents in the driver's pools that no record names; they are kept and count as used."""
+    unknown_problem: str = ""
+    """Why they are not known; empty when they are."""
 
     def document(self) -> dict[str, Any]:
         """As `tonnage status -o json` shows it; nodes and pools are null while they are not known."""
@@ -88,6 +94,12 @@ class ClusterStatus:
             "nodes": None if self.problem else [asdict(each) for each in self.nodes],
             "pools": None if self.problem else pools,
             "faults": [asdict(each) for each in self.faults],
+            "unknownContents": None
+            if self.unknown_problem
+            else [
+                {"node": each.place.node, "pool": each.place.pool, "path": str(each.path), "bytes": each.size_bytes}
+                for each in self.unknown
+            ],
         }
 
 
@@ -111,7 +123,20 @@ async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
     except TonnageError as exc:
         problem = exc.message
     faults = FaultFile(data_dir / FAULT_FILE_NAME).all()
-    return ClusterStatus(data_dir, pid, tuple(programs), tuple(nodes), tuple(pools), faults, problem)
+    unknown, unknown_problem = _unknown(data_dir / STATE_DIR)
+    return ClusterStatus(
+        data_dir, pid, tuple(programs), tuple(nodes), tuple(pools), faults, problem, unknown, unknown_problem
+    )
+
+
+def _unknown(state_dir: Path) -> tuple[tuple[UnknownContents, ...], str]:
+    """What the driver's folder holds without a record, or why that is not known."""
+    try:
+        return tuple(unknown_contents(state_dir, in_use=True)), ""
+    except TonnageError as exc:
+        return (), exc.message
+    except OSError as exc:
+        return (), f"{state_dir} cannot be read: {exc.strerror}"
 
 
 def _holder(folder: Path) -> int:

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from tonnage.driver.state import contents
+from tonnage.driver.state.contents import ForeignContents
+from tonnage.driver.state.records import AccessType
 
 GI = 1 << 30
 
 
 def test_a_block_volume_is_as_long_as_it_is_large_and_costs_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "pool-0" / "vol"
+    path = tmp_path / "vol"
     contents.make(path, "block", 10 * GI)
     assert path.stat().st_size == 10 * GI
     assert path.stat().st_blocks == 0
@@ -51,14 +53,65 @@ def test_a_folder_is_copied_with_links_modes_and_times_but_without_pipes(tmp_pat
     assert (found.st_mode & 0o777, found.st_mtime) == (0o640, 1_000_000)
 
 
-def test_what_an_earlier_try_left_is_replaced(tmp_path: Path) -> None:
-    path, source = tmp_path / "vol", tmp_path / "source"
+@pytest.mark.parametrize("access_type", ["mount", "block"])
+def test_what_is_in_the_place_of_new_contents_stays(tmp_path: Path, access_type: AccessType) -> None:
+    source, path = tmp_path / "source", tmp_path / "vol"
+    contents.make(source, access_type, GI)
     path.mkdir()
-    (path / "half").write_text("")
-    contents.make(source, "mount", GI)
-    (source / "whole").write_text("")
-    contents.copy(source, path, "mount", GI)
-    assert [found.name for found in path.iterdir()] == ["whole"]
+    (path / "precious").write_text("")
+    with pytest.raises(FileExistsError):
+        contents.make(path, access_type, GI)
+    with pytest.raises(FileExistsError):
+        contents.copy(source, path, access_type, GI)
+    with pytest.raises(FileExistsError):
+        contents.move(source, path, access_type)
+    assert [found.name for found in path.iterdir()] == ["precious"]
+
+
+def test_only_contents_that_hold_nothing_are_removed_as_empty(tmp_path: Path) -> None:
+    folder, file = tmp_path / "folder", tmp_path / "file"
+    contents.make(folder, "mount", GI)
+    contents.make(file, "block", GI)
+    (folder / "precious").write_text("")
+    with file.open("r+b") as opened:
+        opened.seek(GI // 2)
+        opened.write(b"x")
+    assert not contents.remove_empty(folder, "mount")
+    assert not contents.remove_empty(file, "block")
+    assert not contents.remove_empty(folder, "block")
+    (folder / "precious").unlink()
+    os.truncate(file, 0)
+    os.truncate(file, GI)
+    assert contents.remove_empty(folder, "mount")
+    assert contents.remove_empty(file, "block")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("access_type", ["mount", "block"])
+def test_a_link_in_the_place_of_contents_is_never_followed(tmp_path: Path, access_type: AccessType) -> None:
+    contents.make(tmp_path / "precious", access_type, GI)
+    link = tmp_path / "vol"
+    link.symlink_to("precious")
+    with pytest.raises(ForeignContents, match="is a symbolic link in the place of the volume's contents"):
+        contents.copy(link, tmp_path / "copy", access_type, GI)
+    with pytest.raises(ForeignContents):
+        contents.grow(link, access_type, 2 * GI)
+    with pytest.raises(ForeignContents):
+        contents.move(link, tmp_path / "moved", access_type)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["precious", "vol"]
+
+
+def test_a_mount_in_contents_is_not_entered(tmp_path: Path) -> None:
+    place, mounts = tmp_path / "a b" / "vol", tmp_path / "mountinfo"
+    line = "41 25 0:36 / {} rw,relatime shared:1 - tmpfs tmpfs rw"
+    mounts.write_text(line.format("/") + "\n" + line.format(f"{place}-other".replace(" ", "\\040")) + "\n")
+    contents.require_no_mounts(place, mounts)
+    for mounted in (place, place / "deep" / "disk"):
+        mounts.write_text(line.format(str(mounted).replace(" ", "\\040")) + "\n")
+        with pytest.raises(ForeignContents) as refused:
+            contents.require_no_mounts(place, mounts)
+        assert refused.value.message == f"{place} has something mounted at {mounted}"
+    contents.require_no_mounts(place, tmp_path / "not linux")
 
 
 def test_growing_never_cuts_off(tmp_path: Path) -> None:

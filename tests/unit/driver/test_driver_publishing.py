@@ -161,6 +161,60 @@ async def test_a_file_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     assert target.is_symlink()
 
 
+@pytest.mark.parametrize("foreign", ["link", "link to its name", "file", "folder"])
+async def test_what_somebody_else_put_at_a_target_is_neither_replaced_nor_removed(tmp_path: Path, foreign: str) -> None:
+    driver = driver_at(tmp_path / "state")
+    volume_id = await make(driver, "a")
+    node, staging, target = node_service(driver), tmp_path / "staging", tmp_path / "mount"
+    await node.NodeStageVolume(stage(volume_id, staging), None)
+    await node.NodePublishVolume(node_publish(volume_id, staging, target), None)
+    target.unlink()
+    planted(target, foreign, volume_id)
+    for call in (
+        node.NodePublishVolume(node_publish(volume_id, staging, target), None),
+        node.NodeUnpublishVolume(node_unpublish(volume_id, target), None),
+    ):
+        code, message = await refusal(call)
+        assert code is Code.FAILED_PRECONDITION
+        assert message.startswith(f"{target} is a ")
+        assert "which this driver did not put there: it stays" in message
+        assert "move it away, and ask again" in message
+    (staging / "volume").unlink()
+    planted(staging / "volume", foreign, volume_id)
+    refused = await refusal(node.NodeStageVolume(stage(volume_id, staging), None))
+    assert refused[0] is Code.FAILED_PRECONDITION
+    refused = await refusal(node.NodeUnstageVolume(unstage(volume_id, staging), None))
+    assert refused[0] is Code.FAILED_PRECONDITION
+    assert still_there(target) and still_there(staging / "volume")
+    # Once it is out of the way, everything ends as it should.
+    for path in (target, staging / "volume"):
+        path.rename(path.with_name("away"))
+    await node.NodeUnpublishVolume(node_unpublish(volume_id, target), None)
+    await node.NodeUnstageVolume(unstage(volume_id, staging), None)
+    assert driver.core.volume(volume_id).users == set()
+
+
+def planted(path: Path, kind: str, volume_id: str) -> None:
+    """Something of somebody else's at a path, and data behind it."""
+    home = path.parent / "home"
+    home.mkdir()
+    (home / volume_id).write_text("precious")
+    if kind == "link":
+        path.symlink_to(home)
+    elif kind == "link to its name":
+        path.symlink_to(home / volume_id)
+    elif kind == "file":
+        path.write_text("precious")
+    else:
+        path.mkdir()
+        (path / "precious").write_text("precious")
+
+
+def still_there(path: Path) -> bool:
+    (precious,) = (path.parent / "home").iterdir()
+    return path.exists() and precious.read_text() == "precious"
+
+
 async def test_a_link_into_a_state_folder_that_has_moved_is_put_right_and_removed(tmp_path: Path) -> None:
     driver = driver_at(tmp_path / "old")
     volume_id = await make(driver, "a")

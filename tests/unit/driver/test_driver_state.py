@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.driver.state.folder import StateFolderError
+from tonnage.driver.state.record_files import StateFolderError
 from tonnage.driver.state.records import volume_id_of
 from tonnage.testing.driver_builders import (
     controller,
@@ -44,7 +44,7 @@ async def test_everything_is_there_again_after_a_start(tmp_path: Path) -> None:
     assert again.core.volume(later).order > again.core.allocations.snapshots[taken.snapshot.snapshot_id].order
 
 
-async def test_contents_without_a_record_and_half_records_are_swept_and_nothing_else(tmp_path: Path) -> None:
+async def test_half_written_records_are_swept_and_nothing_else(tmp_path: Path) -> None:
     driver = driver_at(tmp_path)
     kept = (await controller(driver).CreateVolume(create("kept"), None)).volume.volume_id
     driver.close()
@@ -52,11 +52,13 @@ async def test_contents_without_a_record_and_half_records_are_swept_and_nothing_
     (pool / volume_id_of("half") / "deep").mkdir(parents=True)
     (pool / f"snap-{'0' * 32}").touch()
     (pool / "notes.txt").touch()
-    (tmp_path / "node-9" / "pool-3" / kept).mkdir(parents=True)  # where it was before it moved
+    (tmp_path / "node-9" / "pool-3" / kept).mkdir(parents=True)
     (tmp_path / ".volumes" / f"{kept}.new").write_text('{"volume_id":')
     driver_at(tmp_path)
-    assert sorted(path.name for path in pool.iterdir()) == ["notes.txt", kept]
-    assert list((tmp_path / "node-9" / "pool-3").iterdir()) == []
+    assert sorted(path.name for path in pool.iterdir()) == sorted(
+        ["notes.txt", kept, volume_id_of("half"), f"snap-{'0' * 32}"]
+    )
+    assert [path.name for path in (tmp_path / "node-9" / "pool-3").iterdir()] == [kept]
     assert [path.name for path in (tmp_path / ".volumes").iterdir()] == [f"{kept}.json"]
 
 

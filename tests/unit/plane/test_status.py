@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from tonnage.cli.status import status
 from tonnage.clock import SystemClock
+from tonnage.driver.pool_choice import PoolId
+from tonnage.driver.state.unknown import UnknownContents
 from tonnage.errors import TonnageError
 from tonnage.faults import Fault
 from tonnage.plane.status import ClusterStatus, NodeStatus, PoolStatus, ProgramStatus, status_of
@@ -25,6 +27,7 @@ STATUS = ClusterStatus(
     nodes=(NodeStatus("node-1", ready=True, unschedulable=True, pods=2),),
     pools=(PoolStatus("node-1", "pools", "160Gi", ("100Gi", "60Gi"), "kube-system/csisc-1"),),
     faults=(Fault("slow", "node-1", 2.0),),
+    unknown=(UnknownContents(Path("/data/driver/node-1/pool-0/vol-x"), PoolId("node-1", 0), 4096),),
 )
 
 
@@ -48,6 +51,7 @@ def test_the_answer_has_the_shape_that_is_documented():
             }
         ],
         "faults": [{"kind": "slow", "node": "node-1", "value": 2.0}],
+        "unknownContents": [{"node": "node-1", "pool": 0, "path": "/data/driver/node-1/pool-0/vol-x", "bytes": 4096}],
     }
 
 
@@ -70,6 +74,10 @@ def test_the_table_shows_the_same(monkeypatch):
         "NODE     CLASS   FREE    POOLS         OBJECT",
         "node-1   pools   160Gi   100Gi, 60Gi   kube-system/csisc-1",
         "",
+        "contents without a record: kept, and counted as used (tonnage csi-driver-quarantine moves them away)",
+        "NODE     POOL   SIZE   PATH",
+        "node-1   0      4Ki    /data/driver/node-1/pool-0/vol-x",
+        "",
         "FAULT   NODE     VALUE",
         "slow    node-1   2",
     ]
@@ -87,9 +95,12 @@ async def test_a_folder_on_which_nothing_runs_is_an_error(tmp_path, has_lock):
 
 async def test_a_cluster_whose_programs_are_all_away_is_told_as_it_is(tmp_path):
     (tmp_path / "lock").write_text(f"{os.getpid()}\n")
+    orphan = tmp_path / "driver" / "node-1" / "pool-2" / "vol-x"
+    orphan.mkdir(parents=True)
     with (tmp_path / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         found = await status_of(tmp_path, clock=SystemClock())
     assert {each.state for each in found.programs} == {"away"}
     assert (found.pid, found.document()["nodes"], found.document()["pools"]) == (os.getpid(), None, None)
     assert "kubeconfig" in found.problem
+    assert [(each.path, each.place) for each in found.unknown] == [(orphan, PoolId("node-1", 2))]

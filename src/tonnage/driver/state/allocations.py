@@ -1,6 +1,6 @@
 """What is allocated: every record in memory, the bytes of each pool and the attach slots of each node.
 
-    free of a pool = its size - volumes in it - snapshots in it - what calls under way have reserved
+    free of a pool = its size - volumes and snapshots in it - unknown contents - what calls under way have reserved
 
 A call reserves what it is about to use before it waits for anything, so that two calls at once can never be given the
 same bytes or the same attach slot. Nothing here does I/O; a record is put once it is on disk.
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from tonnage.driver.pool_choice import PoolId
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
@@ -23,6 +24,8 @@ class Allocations:
         self.pools = dict(pools)
         self.volumes: dict[str, VolumeRecord] = {}
         self.snapshots: dict[str, SnapshotRecord] = {}
+        self.unknown_bytes: dict[Path, int] = {}
+        """What contents take that no record names, by their path; only `put_unknown` changes it."""
         self._used_bytes: Counter[PoolId] = Counter()
         self._reserved_bytes: Counter[PoolId] = Counter()
         self._users: defaultdict[str, set[str]] = defaultdict(set)
@@ -54,6 +57,11 @@ class Allocations:
             snapshot = self.snapshots.pop(record.snapshot_id, None)
             if snapshot is not None:
                 self._used_bytes[snapshot.pool_id] -= snapshot.size_bytes
+
+    def put_unknown(self, place: PoolId, path: Path, size_bytes: int) -> None:
+        """Count contents that no record names: their bytes are taken, whosever they are."""
+        self._used_bytes[place] += size_bytes - self.unknown_bytes.get(path, 0)
+        self.unknown_bytes[path] = size_bytes
 
     def next_order(self) -> int:
         """A number for the next record, higher than any before it."""

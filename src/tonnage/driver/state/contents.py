@@ -1,28 +1,40 @@
 """The volumes themselves: a folder, or a sparse file that is as long as the volume is large.
 
 Everything here blocks. Copies keep holes, links, times and modes, so that a volume of 100Gi with nothing in it costs
-nothing to copy either; sockets, pipes and devices stay behind. What a copy replaces is removed first: it can only be
-the remains of an earlier try.
+nothing to copy either; sockets, pipes and devices stay behind. Nothing is ever replaced: what is in the place of new
+contents is somebody's. What is removed is what a volume is made of; a link is not followed, and a mount not entered.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import stat
 from pathlib import Path
 from typing import Final
 
 from tonnage.driver.state.records import AccessType
+from tonnage.errors import TonnageError
 
 _CHUNK_BYTES: Final = 16 << 20
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+"""What is mounted where; only Linux has it."""
+
+
+class ForeignContents(TonnageError):
+    """What lies at a volume's place is not what this driver put there. It was not touched."""
+
+    def __init__(self, path: Path, problem: str, *, hint: str) -> None:
+        self.path = path
+        super().__init__(f"{path} {problem}", hint=hint)
 
 
 def make(path: Path, access_type: AccessType, size_bytes: int) -> None:
-    """Empty contents, on disk when this returns."""
-    _clear(path)
+    """Empty contents, on disk when this returns. Raises FileExistsError when something is there."""
     if access_type == "block":
-        with open(path, "xb", opener=_private) as file:
+        with os.fdopen(_new_file(path), "wb") as file:
             file.truncate(size_bytes)
             os.fsync(file.fileno())
     else:
@@ -31,8 +43,11 @@ def make(path: Path, access_type: AccessType, size_bytes: int) -> None:
 
 
 def copy(source: Path, path: Path, access_type: AccessType, size_bytes: int) -> None:
-    """The same contents at another path, in a volume of `size_bytes`, on disk when this returns."""
-    _clear(path)
+    """The same contents at another path, in a volume of `size_bytes`, on disk when this returns.
+
+    Raises FileExistsError when something is there, ForeignContents when the source is no such volume.
+    """
+    require(source, access_type)
     if access_type == "block":
         _copy_file(str(source), str(path))
         grow(path, access_type, size_bytes)
@@ -43,18 +58,83 @@ def copy(source: Path, path: Path, access_type: AccessType, size_bytes: int) -> 
 
 def grow(path: Path, access_type: AccessType, size_bytes: int) -> None:
     """Make room for `size_bytes`; never cuts anything off. A folder grows by itself."""
-    if access_type == "block" and path.stat().st_size < size_bytes:
-        with path.open("r+b") as file:
-            file.truncate(size_bytes)
-            os.fsync(file.fileno())
+    require(path, access_type)
+    if access_type == "block":
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if os.fstat(fd).st_size < size_bytes:
+                os.ftruncate(fd, size_bytes)
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def require(path: Path, access_type: AccessType) -> None:
+    """Raises ForeignContents unless a folder (mount) or a plain file (block) is at the path, FileNotFoundError."""
+    mode = path.lstat().st_mode
+    if not (stat.S_ISREG(mode) if access_type == "block" else stat.S_ISDIR(mode)):
+        expected = "a plain file" if access_type == "block" else "a folder"
+        found = "a symbolic link" if stat.S_ISLNK(mode) else "something else"
+        raise ForeignContents(
+            path,
+            f"is {found} in the place of the volume's contents, which are {expected}: this driver did not put it there",
+            hint="put the contents back, or move away what is there",
+        )
+
+
+def require_no_mounts(path: Path, mounts: Path = _MOUNTS) -> None:
+    """Raises ForeignContents when something is mounted in a folder: to remove the one would remove the other."""
+    try:
+        lines = mounts.read_text(errors="surrogateescape").splitlines()
+    except OSError:  # another system, which tells it otherwise: the kernel refuses to remove a mount point
+        return
+    place = path.parent.resolve() / path.name
+    for line in lines:
+        mounted = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), line.split(" ")[4]))
+        if mounted == place or place in mounted.parents:
+            raise ForeignContents(path, f"has something mounted at {mounted}", hint=f"unmount {mounted}, and ask again")
 
 
 def remove(path: Path) -> None:
-    """Remove contents, all or what is left of them."""
+    """Remove contents, all or what is left of them. Raises ForeignContents for a mount in them."""
     if path.is_dir() and not path.is_symlink():
+        require_no_mounts(path)
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def remove_empty(path: Path, access_type: AccessType) -> bool:
+    """Remove contents that hold nothing; True if they are gone, False if something is in them, or they are others'."""
+    try:
+        require(path, access_type)
+        if access_type == "mount":
+            path.rmdir()
+        elif not _holds_data(path):
+            path.unlink()
+        else:
+            return False
+    except FileNotFoundError:
+        return True
+    except (OSError, ForeignContents):
+        return False
+    return True
+
+
+def move(path: Path, to: Path, access_type: AccessType) -> None:
+    """Move contents within a pool, on disk when this returns. Raises FileExistsError when something is there.
+
+    ForeignContents when what is to be moved is no such volume, FileNotFoundError when there is nothing.
+    """
+    require(path, access_type)
+    if os.path.lexists(to):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(to))
+    path.rename(to)
+    try:
+        sync_folder(to.parent)
+    except OSError:
+        to.rename(path)
+        raise
 
 
 def usage(path: Path) -> tuple[int, int]:
@@ -67,7 +147,7 @@ def usage(path: Path) -> tuple[int, int]:
             found = at.lstat()
             if stat.S_ISDIR(found.st_mode):
                 folders.extend(at.iterdir())
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):
             continue
         used_bytes += found.st_blocks * 512
         inodes += 1
@@ -83,13 +163,22 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def _clear(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    remove(path)
+def _holds_data(path: Path) -> bool:
+    """Whether any part of a file was ever written: a sparse file that never was is one hole."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.lseek(fd, 0, os.SEEK_DATA)
+    except OSError as exc:
+        if exc.errno == errno.ENXIO:  # nothing but a hole until the end
+            return False
+        raise
+    finally:
+        os.close(fd)
+    return True
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def _new_file(path: Path | str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _special_files(folder: str, names: list[str]) -> set[str]:
@@ -101,7 +190,7 @@ def _special_files(folder: str, names: list[str]) -> set[str]:
 def _copy_file(source: str, path: str) -> str:
     """Copy the parts of a file that hold data; shutil's own copy would fill every hole with zeros."""
     old_fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
-    new_fd = _private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    new_fd = _new_file(path)
     try:
         length = os.fstat(old_fd).st_size
         os.ftruncate(new_fd, length)
@@ -109,7 +198,9 @@ def _copy_file(source: str, path: str) -> str:
         while at < length:
             try:
                 at = os.lseek(old_fd, at, os.SEEK_DATA)
-            except OSError:  # ENXIO: nothing but a hole until the end
+            except OSError as exc:
+                if exc.errno != errno.ENXIO:  # a disk that fails must not pass for a hole
+                    raise
                 break
             at = _copy_data(old_fd, new_fd, at, os.lseek(old_fd, at, os.SEEK_HOLE))
         os.fsync(new_fd)

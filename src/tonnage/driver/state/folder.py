@@ -3,62 +3,82 @@
     STATE/.lock                               held by the driver that runs
     STATE/.volumes/vol-….json                 one record a volume
     STATE/.snapshots/snap-….json              one record a snapshot
+    STATE/.intents/….json                     what a call is about to do: see `intents`
+    STATE/.quarantine/                        where `tonnage csi-driver-quarantine` moves unknown contents
     STATE/<node>/pool-<n>/vol-…               contents: a folder (mount) or a sparse file (block)
 
-The rule: contents are made before the record that points to them and removed after it is gone. So at any instant each
-record has its contents, and what no record points to may be swept away. A volume moves when its record does.
+The rule: nothing that may be data is ever removed. What a call leaves when it dies is told by its intent, which was on
+disk before it began. Contents that neither a record nor an intent names are unknown: a record that was lost or moved
+away, a backup without its records, a stranger's files. They stay, and count as used.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
 
-import msgspec
-
+from tonnage import logs
 from tonnage.driver.pool_choice import PoolId
 from tonnage.driver.state import contents
+from tonnage.driver.state.contents import ForeignContents
+from tonnage.driver.state.intents import FOLDER_NAME as INTENTS
+from tonnage.driver.state.intents import Intent, Intents, intent_of
+from tonnage.driver.state.record_files import (
+    SNAPSHOTS,
+    VOLUMES,
+    StateFolderError,
+    forget_record,
+    prepare_records,
+    read_records,
+    record_path,
+    save_record,
+)
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
-from tonnage.errors import TonnageError
+from tonnage.private_files import NotOurs, open_lock, own_folder, require_own_folder
 
-R = TypeVar("R", VolumeRecord, SnapshotRecord)
-
-_CONTENTS: Final = re.compile(r"(vol|snap)-[0-9a-f]{32}")
-_POOL: Final = re.compile(r"pool-[0-9]+")
-_HALF: Final = ".new"
-"""How the name of a record ends while it is written."""
-
-
-class StateFolderError(TonnageError):
-    """A state folder that cannot be used."""
+_log = logs.logger(__name__)
 
 
 class StateFolder:
     """Everything here blocks and is meant for a thread, but for `contents_path`."""
 
     def __init__(self, path: Path) -> None:
-        """Lock the folder for this process.
+        """Lock the folder for this process; nothing else is made in it before `prepare`.
 
-        Raises StateFolderError when another driver has it, or it cannot be written.
+        Raises StateFolderError when another driver has it, it cannot be written, or it is somebody else's.
         """
         self.path = path.absolute()
-        self._volumes = self.path / ".volumes"
-        self._snapshots = self.path / ".snapshots"
+        self.intents = Intents(self.path)
         try:
-            for folder in (self.path, self._volumes, self._snapshots):
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock_fd = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+            self._lock_fd = open_lock(own_folder(self.path) / ".lock")
         except OSError as exc:
             raise StateFolderError(f"cannot use {path} as a state folder: {exc.strerror}") from exc
+        except NotOurs as exc:
+            raise StateFolderError(f"cannot use {path} as a state folder: {exc.message}", hint=exc.hint) from exc
         try:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             os.close(self._lock_fd)
             raise StateFolderError(f"{path} is in use by another driver", hint="give each its own --state-dir") from exc
+        try:
+            for folder in filter(os.path.lexists, [self.path / name for name in (VOLUMES, SNAPSHOTS, INTENTS)]):
+                require_own_folder(folder)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no driver has ever kept records here."""
+        return not os.path.lexists(self.path / VOLUMES)
+
+    def prepare(self) -> None:
+        """Make the folders of records and intents, and remove what a death left of those. Raises NotOurs."""
+        prepare_records(self.path)
+        self.intents.prepare()
+        self.intents.sweep()
 
     def close(self) -> None:
         """Let go of the folder. The kernel does the same for a process that dies."""
@@ -68,28 +88,19 @@ class StateFolder:
 
     def volumes(self) -> list[VolumeRecord]:
         """Every volume on record. Raises StateFolderError for a record that cannot be read."""
-        return [_read(path, VolumeRecord) for path in sorted(self._volumes.glob("*.json"))]
+        return read_records(self.path, VolumeRecord)
 
     def snapshots(self) -> list[SnapshotRecord]:
         """Every snapshot on record. Raises StateFolderError for a record that cannot be read."""
-        return [_read(path, SnapshotRecord) for path in sorted(self._snapshots.glob("*.json"))]
+        return read_records(self.path, SnapshotRecord)
 
     def save(self, record: VolumeRecord | SnapshotRecord) -> None:
         """Make this the record; it is on disk when this returns."""
-        path = self._path(record)
-        aside = path.with_suffix(_HALF)
-        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(record))
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-        contents.sync_folder(path.parent)
+        save_record(self.path, record)
 
     def forget(self, record: VolumeRecord | SnapshotRecord) -> None:
         """Remove a record; it is gone from disk when this returns."""
-        path = self._path(record)
-        path.unlink(missing_ok=True)
-        contents.sync_folder(path.parent)
+        forget_record(self.path, record)
 
     def contents_path(self, place: PoolId, id: str) -> Path:
         """Where the contents of a volume or a snapshot lie."""
@@ -97,41 +108,200 @@ class StateFolder:
 
     def contents_of(self, record: VolumeRecord | SnapshotRecord) -> Path:
         """Where the contents of a record lie."""
-        return self.contents_path(record.pool_id, _id(record))
+        return self.contents_path(record.pool_id, record.id)
 
-    def sweep(self, records: Iterable[VolumeRecord | SnapshotRecord]) -> list[Path]:
-        """Remove what no record points to, and half-written records; the paths that went.
+    # -- calls, each with its intent before it ------------------------------------------------------------------------
 
-        Only names that this driver gives are touched: a folder that was given by mistake loses nothing.
+    def add(self, record: VolumeRecord | SnapshotRecord, size_bytes: int, source: Path | None = None) -> None:
+        """Make contents, empty or a copy of others, and the record of them.
+
+        Raises ForeignContents when something is in their place, FileNotFoundError without a source; then nothing is
+        left of it.
         """
-        kept = {self.contents_of(record) for record in records}
-        found = [
-            path
-            for pool in self.path.glob("[!.]*/pool-*")
-            if _POOL.fullmatch(pool.name)
-            for path in pool.iterdir()
-            if _CONTENTS.fullmatch(path.name) and path not in kept
-        ]
-        for path in found:
-            contents.remove(path)
-        for folder in (self._volumes, self._snapshots):
-            for path in folder.glob(f"*{_HALF}"):
-                path.unlink()
-        return found
+        path = self._new_place(record)
+        intent = intent_of("make" if source is None else "copy", record)
+        self.intents.write(intent)
+        try:
+            if source is None:
+                self._make(path, record, size_bytes)
+            else:
+                contents.copy(source, self._aside(intent), record.access_type, size_bytes)
+            self.save(record)
+            if source is not None:
+                self._into_place(intent, record)
+        except Exception:
+            self._take_back(intent, record)
+            raise
+        self.intents.drop(intent)
 
-    def _path(self, record: VolumeRecord | SnapshotRecord) -> Path:
-        folder = self._volumes if isinstance(record, VolumeRecord) else self._snapshots
-        return folder / f"{_id(record)}.json"
+    def move(self, record: VolumeRecord, moved: VolumeRecord) -> Intent:
+        """Copy contents to where `moved` has them, make it the record, and set the old contents aside.
 
+        What this returns is for `finish`. Raises as `add` does; then the volume is where it was.
+        """
+        self._new_place(moved)
+        old, copied, removed = self.contents_of(record), intent_of("copy", moved), intent_of("remove", record)
+        self.intents.write(copied)
+        try:
+            contents.copy(old, self._aside(copied), moved.access_type, moved.capacity_bytes)
+            contents.require_no_mounts(old)
+            self.intents.write(removed)
+        except Exception:
+            self._undo(copied)
+            raise
+        try:
+            contents.move(old, self._aside(removed), record.access_type)
+            self.save(moved)
+            self._into_place(copied, moved)
+        except Exception:
+            self._move_back(record, removed, copied)
+            raise
+        self.intents.drop(copied)
+        return removed
 
-def _id(record: VolumeRecord | SnapshotRecord) -> str:
-    return record.volume_id if isinstance(record, VolumeRecord) else record.snapshot_id
+    def retire(self, record: VolumeRecord | SnapshotRecord) -> Intent:
+        """Set contents aside and forget their record; what this returns is for `finish`.
 
+        Contents that are gone are no hindrance. Raises ForeignContents for what is not this volume's; then it stays.
+        """
+        path, intent = self.contents_of(record), intent_of("remove", record)
+        aside = self._aside(intent)
+        if os.path.lexists(path):
+            self._require_pool(record.pool_id)
+            contents.require(path, record.access_type)
+            contents.require_no_mounts(path)
+        self.intents.write(intent)
+        try:
+            if os.path.lexists(path):
+                contents.move(path, aside, record.access_type)
+            self.forget(record)
+        except Exception:
+            self._move_back(record, intent)
+            raise
+        return intent
 
-def _read(path: Path, kind: type[R]) -> R:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError) as exc:
-        raise StateFolderError(
-            f"{path} cannot be read: {exc}", hint="it was not written by this driver; restore it, or move it away"
-        ) from exc
+    def finish(self, intent: Intent) -> Path | None:
+        """Remove what was set aside; the path of what could not be, which the next start tries again."""
+        aside = self._aside(intent)
+        try:
+            contents.remove(aside)
+        except (OSError, ForeignContents) as exc:
+            _log.warning("Removed contents are not all gone; the next start tries again", path=str(aside), err=str(exc))
+            return aside
+        self.intents.drop(intent)
+        return None
+
+    # -- after a death ------------------------------------------------------------------------------------------------
+
+    def recover(self, records: Iterable[VolumeRecord | SnapshotRecord]) -> list[Path]:
+        """Put right what intents say was interrupted; the paths that were removed. Raises NotOurs.
+
+        What is not as its intent says is left, without an intent: from then on it is unknown.
+        """
+        known = {self.contents_of(record): record for record in records}
+        removed: list[Path] = []
+        for intent in self.intents.all():
+            pool = self.contents_path(intent.pool_id, intent.id).parent
+            if os.path.lexists(pool):
+                self._require_pool(intent.pool_id)
+            try:
+                gone = self._recover(intent, known)
+            except ForeignContents as exc:
+                _log.warning("What lies there is not what a call left, and stays", path=str(exc.path), err=exc.message)
+                gone = None
+            except OSError as exc:
+                _log.warning("An interrupted call is not put right; the next start tries again", err=str(exc))
+                continue
+            removed += [gone] if gone is not None else []
+            self.intents.drop(intent)
+        return removed
+
+    def _recover(self, intent: Intent, known: Mapping[Path, VolumeRecord | SnapshotRecord]) -> Path | None:
+        path, aside = self.contents_path(intent.pool_id, intent.id), self._aside(intent)
+        if intent.action == "make":
+            is_there = os.path.lexists(path)
+            if path not in known and is_there and contents.remove_empty(path, intent.access_type):
+                return path
+            return None
+        if not os.path.lexists(aside):
+            return None
+        contents.require(aside, intent.access_type)
+        if path not in known:
+            contents.remove(aside)
+            return aside
+        if not os.path.lexists(path):
+            contents.move(aside, path, intent.access_type)
+        return None
+
+    def _undo(self, intent: Intent) -> None:
+        """Take back what a call that failed has made. What cannot be taken back is left to the next start."""
+        try:
+            if intent.action == "make":
+                contents.remove_empty(self.contents_path(intent.pool_id, intent.id), intent.access_type)
+            else:
+                contents.remove(self._aside(intent))
+        except (OSError, ForeignContents) as exc:
+            _log.warning("A call that failed leaves something; the next start removes it", err=str(exc))
+            return
+        self.intents.drop(intent)
+
+    def _take_back(self, intent: Intent, record: VolumeRecord | SnapshotRecord) -> None:
+        """Undo a call that failed to add a record: the record first, as nothing may point to what is not there."""
+        try:
+            self.forget(record)
+        except OSError as exc:  # the record may be there, and so is what it names: the next start sees which it is
+            _log.warning("A record cannot be taken back; the next start looks again", id=record.id, err=str(exc))
+            return
+        self._undo(intent)
+
+    def _move_back(self, record: VolumeRecord | SnapshotRecord, removed: Intent, copied: Intent | None = None) -> None:
+        """Undo a call that failed after it had set contents aside: the record and its contents are as they were."""
+        path, aside = self.contents_of(record), self._aside(removed)
+        try:
+            if os.path.lexists(aside):
+                contents.move(aside, path, record.access_type)
+            self.save(record)
+        except OSError as exc:  # both are on disk, and the intents beside them: the next start goes by the record
+            _log.error("Contents cannot be put back; the next start does it", id=record.id, err=str(exc))
+            return
+        if copied is not None:
+            self._undo(copied)
+        self.intents.drop(removed)
+
+    def _make(self, path: Path, record: VolumeRecord | SnapshotRecord, size_bytes: int) -> None:
+        try:
+            contents.make(path, record.access_type, size_bytes)
+        except FileExistsError as exc:
+            raise self._in_the_way(record) from exc
+
+    def _into_place(self, intent: Intent, record: VolumeRecord | SnapshotRecord) -> None:
+        try:
+            contents.move(self._aside(intent), self.contents_of(record), record.access_type)
+        except FileExistsError as exc:
+            raise self._in_the_way(record) from exc
+
+    def _new_place(self, record: VolumeRecord | SnapshotRecord) -> Path:
+        """Where contents are about to come, in a pool that is there. Raises ForeignContents when something is there."""
+        path = self.contents_of(record)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._require_pool(record.pool_id)
+        if os.path.lexists(path):
+            raise self._in_the_way(record)
+        return path
+
+    def _in_the_way(self, record: VolumeRecord | SnapshotRecord) -> ForeignContents:
+        return ForeignContents(
+            self.contents_of(record),
+            "has contents that no record names, and they may be data: they are not replaced",
+            hint=f"restore the record {record_path(self.path, record)}, or move them away: "
+            f"tonnage csi-driver-quarantine --state-dir {self.path}",
+        )
+
+    def _require_pool(self, place: PoolId) -> None:
+        """Raises NotOurs for a node's folder or a pool that is a link or somebody else's."""
+        pool = self.contents_path(place, "x").parent
+        for folder in (pool.parent, pool):
+            require_own_folder(folder, is_inner=True)
+
+    def _aside(self, intent: Intent) -> Path:
+        return self.contents_path(intent.pool_id, intent.aside_name)

@@ -1,12 +1,14 @@
 """What the driver remembers of a volume and of a snapshot: one frozen record each, one file each.
 
-A record is the truth: contents that no record points to are the remains of an interrupted call. Where a volume is
-published, staged and linked to stands in its record too, so that one atomic write changes all of it.
+A record is the truth of what the driver serves. Contents that no record points to are unknown, and may be data: see
+`state.folder`. Where a volume is published, staged and linked to stands in its record too, so that one atomic write
+changes all of it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Final, Literal
 
 import msgspec
@@ -15,6 +17,7 @@ from tonnage.driver.pool_choice import PoolId
 
 AccessType = Literal["mount", "block"]
 _ID_DIGITS: Final = 32
+_CONTENTS_ID: Final = re.compile(r"(vol|snap)-[0-9a-f]{32}")
 
 
 class Capability(msgspec.Struct, frozen=True):
@@ -71,6 +74,10 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[Target, ...] = ()
 
     @property
+    def id(self) -> str:
+        return self.volume_id
+
+    @property
     def pool_id(self) -> PoolId:
         return PoolId(self.node, self.pool)
 
@@ -103,6 +110,10 @@ class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ns: int
 
     @property
+    def id(self) -> str:
+        return self.snapshot_id
+
+    @property
     def pool_id(self) -> PoolId:
         return PoolId(self.node, self.pool)
 
@@ -115,6 +126,16 @@ def volume_id_of(name: str) -> str:
 def snapshot_id_of(name: str) -> str:
     """The id of the snapshot of this name, always the same."""
     return f"snap-{_digest(name)}"
+
+
+def is_contents_id(text: str) -> bool:
+    """Whether this driver gives such ids to volumes or snapshots."""
+    return _CONTENTS_ID.fullmatch(text) is not None
+
+
+def is_node_id(text: str) -> bool:
+    """Whether a node can have this id: each node has a folder of its name."""
+    return bool(text) and "/" not in text and "\0" not in text and not text.startswith(".")
 
 
 def _digest(name: str) -> str:

@@ -1,7 +1,7 @@
 """Volumes made, deleted and grown.
 
-A volume's id comes from its name, so that asking twice finds the first one's work. The contents come first, then the
-record; deleting goes the other way round (see `state.folder`).
+A volume's id comes from its name, so that asking twice finds the first one's work. What a
+death leaves of a call, and what is never touched, is told in `state.folder`.
 """
 
 from __future__ import annotations
@@ -79,8 +79,7 @@ class Volumes:
                 source=wanted.source,
             )
             with core.allocations.reserving_bytes(place, size):
-                await asyncio.to_thread(_make, core.folder.contents_of(record), record, content_source)
-                await core.save(record)
+                await core.add(record, content_source.path if content_source else None)
             return record
 
     async def delete(self, volume_id: str, nodes: Sequence[str]) -> None:
@@ -97,8 +96,7 @@ class Volumes:
             users = core.users_of(record)
             if users:
                 raise StatusError(Code.FAILED_PRECONDITION, f"volume {volume_id} is in use on {', '.join(users)}")
-            await core.forget(record)
-            await asyncio.to_thread(contents.remove, core.folder.contents_of(record))
+            await core.remove(record)
 
     async def expand(self, volume_id: str, required_bytes: int, limit_bytes: int) -> VolumeRecord:
         """The volume, at least as large as required; it never becomes smaller. Raises StatusError.
@@ -120,7 +118,10 @@ class Volumes:
             self._require_more(record, size, more)
             with core.allocations.reserving_bytes(record.pool_id, more):
                 path = core.folder.contents_of(record)
-                await asyncio.to_thread(contents.grow, path, record.access_type, size)
+                try:
+                    await asyncio.to_thread(contents.grow, path, record.access_type, size)
+                except contents.ForeignContents as exc:
+                    raise StatusError(Code.FAILED_PRECONDITION, f"{exc.message}; {exc.hint}") from exc
                 grown = msgspec.structs.replace(record, capacity_bytes=size)
                 await core.save(grown)
             return grown
@@ -181,13 +182,6 @@ class Volumes:
             )
         size = found.capacity_bytes if isinstance(found, VolumeRecord) else found.size_bytes
         return _ContentSource(self._core.folder.contents_of(found), size)
-
-
-def _make(path: Path, record: VolumeRecord, content_source: _ContentSource | None) -> None:
-    if content_source is None:
-        contents.make(path, record.access_type, record.capacity_bytes)
-    else:
-        contents.copy(content_source.path, path, record.access_type, record.capacity_bytes)
 
 
 def _compatible(known: VolumeRecord, wanted: VolumeRequest) -> VolumeRecord:

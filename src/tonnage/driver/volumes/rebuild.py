@@ -2,14 +2,13 @@
 
     room on the new node is held  ->  contents copied  ->  the record names the new place  ->  the old copy goes
 
-A death before the record is written leaves the volume where it was, and after it where it should be; the copy that no
-record points to is swept at the next start. The state folder is shared by all nodes, so that the contents of a node
-that is gone can still be read: that is what a replica elsewhere would be to a real driver.
+A death before the record is written leaves the volume where it was, and after it where it should be; the other copy is
+removed at the next start, which knows it by what the call wrote before it began (`state.intents`). The state folder is
+shared by all nodes, so that the contents of a node that is gone can still be read: that is what a replica elsewhere
+would be to a real driver.
 """
 
 from __future__ import annotations
-
-import asyncio
 
 import msgspec
 
@@ -18,7 +17,6 @@ from tonnage.csi.errors import Code
 from tonnage.driver.core import Core
 from tonnage.driver.errors import StatusError
 from tonnage.driver.pool_choice import choose, largest_bytes
-from tonnage.driver.state import contents
 from tonnage.driver.state.records import VolumeRecord
 from tonnage.driver.volumes.parameters import read_parameters
 from tonnage.driver.volumes.sizes import in_words
@@ -72,17 +70,14 @@ class Rebuilder:
             )
         gone = frozenset(node for node in record.users if core.is_gone(node))
         moved = msgspec.structs.replace(record.without_users(gone), node=place.node, pool=place.pool)
-        new = core.folder.contents_of(moved)
         with core.allocations.reserving_bytes(place, record.capacity_bytes):
             try:
-                await asyncio.to_thread(contents.copy, old, new, record.access_type, record.capacity_bytes)
+                await core.move(record, moved)
             except FileNotFoundError as exc:
                 if old.exists():
                     raise
                 lost = f"volume {record.volume_id} has no contents left on {record.node}"
                 raise StatusError(Code.DATA_LOSS, lost) from exc
-            await core.save(moved)
-        await asyncio.to_thread(contents.remove, old)
         _log.info("Volume rebuilt", volume=record.volume_id, from_node=record.node, to_node=to_node, pool=place.pool)
         core.hooks.on_rebuilt(record.volume_id, record.node, to_node)
         return moved

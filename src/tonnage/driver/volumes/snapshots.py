@@ -5,13 +5,10 @@ A snapshot outlives its volume and stays where it was made; a volume made from i
 
 from __future__ import annotations
 
-import asyncio
-
 from tonnage.csi.errors import Code
 from tonnage.driver.core import Core
 from tonnage.driver.errors import StatusError
 from tonnage.driver.pool_choice import choose, largest_bytes
-from tonnage.driver.state import contents
 from tonnage.driver.state.records import SnapshotRecord, snapshot_id_of
 from tonnage.driver.volumes.sizes import in_words
 
@@ -56,9 +53,7 @@ class Snapshots:
                 created_at_ns=int(core.clock.now().timestamp() * 1_000_000) * 1000,
             )
             with core.allocations.reserving_bytes(place, record.size_bytes):
-                paths = core.folder.contents_of(volume), core.folder.contents_of(record)
-                await asyncio.to_thread(contents.copy, *paths, record.access_type, record.size_bytes)
-                await core.save(record)
+                await core.add(record, core.folder.contents_of(volume))
             return record
 
     async def delete(self, snapshot_id: str) -> None:
@@ -67,5 +62,4 @@ class Snapshots:
         async with core.locks.hold(snapshot_id):
             record = core.allocations.snapshots.get(snapshot_id)
             if record is not None:
-                await core.forget(record)
-                await asyncio.to_thread(contents.remove, core.folder.contents_of(record))
+                await core.remove(record)

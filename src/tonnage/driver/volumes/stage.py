@@ -3,13 +3,17 @@
     staging_target_path/volume  ->  contents        target_path  ->  contents
 
 A link is made before it stands in the record and removed before it goes from there, so that a repeated call always
-finds what it has to put right. Read-only is remembered, and left to the pod to keep: a link cannot enforce it.
-Where nothing was attached (`attachRequired: false`), staging takes the slot and is the signal to rebuild.
+finds what it has to put right. Whatever else is at such a path, a link of somebody's included, is never replaced nor
+removed: the call fails and says what is in its way. Read-only is remembered, and left to the pod to keep: a link
+cannot enforce it. Where nothing was attached (`attachRequired: false`), staging takes the slot and is the signal to
+rebuild.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -23,6 +27,7 @@ from tonnage.driver.volumes.publish import require_access, using_on
 from tonnage.driver.volumes.rebuild import Rebuilder
 
 _LINK = "volume"
+_POOL = re.compile(r"pool-[0-9]+")
 _SINGLE_WRITER = csi.VolumeCapability.AccessMode.SINGLE_NODE_SINGLE_WRITER
 
 
@@ -53,12 +58,11 @@ class Stagings:
         """See to it that the volume is not staged at that path; one that is not there is not staged."""
         core = self._core
         async with core.locks.hold(volume_id):
-            await asyncio.to_thread(_unlink, Path(path) / _LINK, volume_id)
             record = core.allocations.volumes.get(volume_id)
-            if record is None:
-                return
-            known = record.staged.get(node)
-            if known is not None and known.path == path:
+            known = record.staged.get(node) if record is not None else None
+            is_staged = known is not None and known.path == path
+            await asyncio.to_thread(_unlink, Path(path) / _LINK, volume_id, is_expected=is_staged)
+            if record is not None and is_staged:
                 left = {other: staging for other, staging in record.staged.items() if other != node}
                 await core.save(msgspec.structs.replace(record, staged=left))
 
@@ -91,8 +95,10 @@ class Stagings:
         """See to it that the volume is not at that path; one that is not there is not published."""
         core = self._core
         async with core.locks.hold(volume_id):
-            await asyncio.to_thread(_unlink, Path(path), volume_id)
             record = core.allocations.volumes.get(volume_id)
+            targets = record.targets if record is not None else ()
+            is_there = any((target.node, target.path) == (node, path) for target in targets)
+            await asyncio.to_thread(_unlink, Path(path), volume_id, is_expected=is_there)
             if record is not None:
                 left = tuple(target for target in record.targets if (target.node, target.path) != (node, path))
                 await core.save(msgspec.structs.replace(record, targets=left))
@@ -107,19 +113,55 @@ class Stagings:
         return record
 
 
-def _unlink(path: Path, volume_id: str) -> None:
-    """Remove a link to this volume, wherever it points: the volume, or the whole state folder, may have moved since."""
-    if path.is_symlink() and path.readlink().name == volume_id:
+def _is_ours(path: Path, volume_id: str) -> bool:
+    """Whether a link was made for this volume: it leads to its contents in a pool, here or where it, or the whole state
+    folder, was before. A volume's id alone does not make a link ours."""
+    if not path.is_symlink():
+        return False
+    parts = path.readlink().parts
+    return len(parts) >= 3 and parts[-1] == volume_id and _POOL.fullmatch(parts[-2]) is not None
+
+
+def _unlink(path: Path, volume_id: str, *, is_expected: bool) -> None:
+    """Remove a link to this volume, and nothing else.
+
+    Raises StatusError with FAILED_PRECONDITION when a link `is_expected`, and something else is there.
+    """
+    if _is_ours(path, volume_id):
         path.unlink()
+    elif is_expected and os.path.lexists(path) and not _is_empty_folder(path):
+        raise _in_the_way(path, f"volume {volume_id} is not taken away")
 
 
 def _link(path: Path, target: Path) -> None:
-    """Have `path` point to `target`. An empty folder in its place was made by the caller, and makes room."""
+    """Have `path` point to `target`. An empty folder in its place was made by the caller, and makes room.
+
+    Raises StatusError with FAILED_PRECONDITION for anything else that is there: it is somebody's, and stays.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_symlink():
+    if _is_ours(path, target.name):
         if path.readlink() == target:
             return
         path.unlink()
-    elif path.is_dir():
+    elif _is_empty_folder(path):
         path.rmdir()
-    path.symlink_to(target)
+    try:
+        path.symlink_to(target)
+    except FileExistsError as exc:
+        raise _in_the_way(path, f"volume {target.name} is not put there") from exc
+
+
+def _is_empty_folder(path: Path) -> bool:
+    return not path.is_symlink() and path.is_dir() and next(path.iterdir(), None) is None
+
+
+def _in_the_way(path: Path, consequence: str) -> StatusError:
+    if path.is_symlink():
+        found = f"a symbolic link to {path.readlink()}"
+    else:
+        found = "a folder with contents" if path.is_dir() else "a file"
+    return StatusError(
+        Code.FAILED_PRECONDITION,
+        f"{path} is {found}, which this driver did not put there: it stays, and {consequence}; move it away, and ask "
+        "again",
+    )

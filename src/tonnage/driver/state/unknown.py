@@ -1,0 +1,150 @@
+"""Contents that no record names: kept, counted as used, told, and moved away only when somebody asks for it.
+
+They come from a record that was lost or moved away, from a backup that was restored without its records, from a pool
+that somebody used for something else. Any of it may be data, so that the driver never touches it.
+`tonnage csi-driver-quarantine` moves it to STATE/.quarantine, by the same path, where it counts no more.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tonnage.driver.pool_choice import PoolId
+from tonnage.driver.state import contents
+from tonnage.driver.state.folder import StateFolder
+from tonnage.driver.state.intents import Intents
+from tonnage.driver.state.record_files import StateFolderError, read_records
+from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
+from tonnage.private_files import own_folder, require_own_folder
+
+QUARANTINE: Final = ".quarantine"
+_POOL: Final = re.compile(r"pool-(0|[1-9][0-9]*)")
+_LOST_AND_FOUND: Final = "lost+found"
+"""What a filesystem brings along: no contents, unless a check has put some there."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UnknownContents:
+    """Something in a pool that no record names. `size_bytes` is what it takes, at least."""
+
+    path: Path
+    place: PoolId
+    size_bytes: int
+
+
+def unknown_contents(state_dir: Path, *, in_use: bool) -> list[UnknownContents]:
+    """What is unknown in a state folder, also in one that a driver is using. Raises StateFolderError, NotOurs.
+
+    Seen first is what lies there, then intents, then records: a call under way has one or the other at every instant.
+    Where the folder is not `in_use`, no call is under way, and what an intent names is unknown too.
+    """
+    found = list(_in_pools(state_dir))
+    named: set[Path] = set()
+    for intent in Intents(state_dir).all() if in_use else ():
+        pool = state_dir / intent.node / f"pool-{intent.pool}"
+        named |= {pool / intent.id, pool / intent.aside_name}
+    records: list[VolumeRecord | SnapshotRecord] = [*read_records(state_dir, VolumeRecord)]
+    records += read_records(state_dir, SnapshotRecord)
+    named |= {state_dir / record.node / f"pool-{record.pool}" / record.id for record in records}
+    return sorted(
+        UnknownContents(path, place, measured_bytes(path))
+        for path, place in found
+        if path not in named and os.path.lexists(path)
+    )
+
+
+def measured_bytes(path: Path) -> int:
+    """What contents take of a pool: what is on disk, and for a file its length, which was promised."""
+    used_bytes = contents.usage(path)[0]
+    try:
+        return max(used_bytes, path.lstat().st_size) if path.is_file() and not path.is_symlink() else used_bytes
+    except FileNotFoundError:
+        return 0
+
+
+def require_records(
+    folder: StateFolder, records: Iterable[VolumeRecord | SnapshotRecord], unknown: list[UnknownContents]
+) -> None:
+    """Raises StateFolderError for a folder with contents and without a single record: one or the other is wrong."""
+    if any(True for _ in records):
+        return
+    if unknown:
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        raise StateFolderError(
+            f"{folder.path} has contents and no records: {unknown[0].path.relative_to(folder.path)}{more}",
+            hint="restore .volumes and .snapshots from the backup that the contents are from; or move the contents "
+            f"away: tonnage csi-driver-quarantine --state-dir {folder.path} --all",
+        )
+    stranger = _first_file(folder.path) if folder.is_new else None
+    if stranger is not None:
+        raise StateFolderError(
+            f"{folder.path} has contents and no records: {stranger.relative_to(folder.path)} is none of this driver's",
+            hint="name an empty folder, or one that this driver has used, with --state-dir",
+        )
+
+
+def quarantine(folder: StateFolder, chosen: Iterable[UnknownContents]) -> Iterator[tuple[Path, Path]]:
+    """Move unknown contents out of their pools, whole; gives where each was and where it is now. Raises OSError."""
+    for found in chosen:
+        relative = found.path.relative_to(folder.path)
+        to = folder.path / QUARANTINE / relative
+        for parent in (folder.path / QUARANTINE, to.parent.parent, to.parent):
+            own_folder(parent)
+        number = 1
+        while os.path.lexists(to):
+            number += 1
+            to = to.with_name(f"{relative.name}.{number}")
+        found.path.rename(to)
+        contents.sync_folder(to.parent)
+        contents.sync_folder(found.path.parent)
+        yield found.path, to
+
+
+def _in_pools(state_dir: Path) -> Iterator[tuple[Path, PoolId]]:
+    """Everything that lies in a pool. Raises NotOurs for a pool that is a link or somebody else's."""
+    for node in _folders(state_dir):
+        if node.name.startswith("."):
+            continue
+        for pool in _folders(node):
+            number = _POOL.fullmatch(pool.name)
+            if number is None:
+                continue
+            for folder in (node, pool):
+                require_own_folder(folder, is_inner=True)
+            for path in pool.iterdir():
+                if path.name != _LOST_AND_FOUND or not _is_empty_folder(path):
+                    yield path, PoolId(node.name, int(number[1]))
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders in a folder, links to some included: those are not passed over, but refused."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+def _first_file(folder: Path) -> Path | None:
+    """Something below a folder that is no folder, besides our own lock."""
+    for at, folders, files in os.walk(folder, onerror=_raise):
+        for name in sorted((*files, *(each for each in folders if (Path(at) / each).is_symlink()))):
+            path = Path(at) / name
+            if path != folder / ".lock":
+                return path
+    return None
+
+
+def _raise(error: OSError) -> None:
+    raise StateFolderError(f"{error.filename} cannot be looked into: {error.strerror}") from error
+
+
+def _is_empty_folder(path: Path) -> bool:
+    try:
+        return not path.is_symlink() and path.is_dir() and next(path.iterdir(), None) is None
+    except PermissionError:
+        return True  # lost+found is root's; what is in it is root's to look at
