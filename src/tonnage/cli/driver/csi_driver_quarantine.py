@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
-from tonnage.cli.output import written, written_json
+from tonnage.cli.output import echo, written, written_json
 from tonnage.driver.state.folder import StateFolder
 from tonnage.driver.state.unknown import QUARANTINE, UnknownContents, quarantine, unknown_contents
 from tonnage.errors import TonnageError
+from tonnage.printable import printable
 from tonnage.quantity import Quantity
 
 
@@ -46,7 +47,7 @@ def csi_driver_quarantine(state_dir: Path, names: tuple[str, ...], everything: b
     if output == "json":
         written_json([_document(each, moved.get(each.path)) for each in found])
     else:
-        written(lambda: click.echo("\n".join(_lines(found, moved))))
+        written(lambda: echo("\n".join(_lines(found, moved))))
 
 
 def _named(state_dir: Path, found: Sequence[UnknownContents], name: str) -> UnknownContents:
@@ -86,5 +87,5 @@ def _lines(found: Sequence[UnknownContents], moved: dict[Path, Path]) -> list[st
     for each in found:
         to = moved.get(each.path)
         said = f"moved to {to}" if to is not None else "no record; kept, and counted as used"
-        lines.append(f"{each.path}  {Quantity.from_bytes(each.size_bytes)}  {said}")
+        lines.append(f"{printable(str(each.path))}  {Quantity.from_bytes(each.size_bytes)}  {said}")
     return lines
