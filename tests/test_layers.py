@@ -70,7 +70,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("program",),
     ),
     "controllers": (
-        ("controller_context", "event_deduplication", "rejected_pods", "index_functions"),
+        ("controller_context", "event_deduplication", "index_functions"),
         ("volumes", "workloads", "nodes", "garbage", "namespaces"),
         ("registry",),
         ("program",),

@@ -18,10 +18,10 @@ import pytest
 
 from tonnage.client.errors import Disconnected
 from tonnage.client.transport.wire import Request, Response, Stream, Transport
-from tonnage.controllers.workloads.availability import is_active
 from tonnage.errors import NotFound
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet
 from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.templates.availability import is_active
 from tonnage.objects.templates.daemon_pods import target_node
 from tonnage.testing.workload_stage import CLAIM, Stage, stage_in, template, workload
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tonnage.clock import VirtualClock, rfc3339
-from tonnage.controllers.rejected_pods import FORGET_S, KEEP_S, RejectedPods, interval_s
 from tonnage.objects.core_v1 import Pod
+from tonnage.objects.templates.rejected_pods import FORGET_S, KEEP_S, RejectedPods, interval_s
 from tonnage.testing.builders import pod
 
 OWNER = "default/web"

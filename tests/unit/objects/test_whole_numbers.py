@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers.workloads.availability import scaled_value
 from tonnage.durations import parse_duration
 from tonnage.objects.field_rules import amount_of, at_most_all
 from tonnage.objects.requirements import integer
+from tonnage.objects.templates.availability import scaled_value
 from tonnage.objects.templates.stateful_identity import ordinal_of
 from tonnage.objects.texts.whole_numbers import whole_number
 

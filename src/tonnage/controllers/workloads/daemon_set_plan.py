@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tonnage.controllers.workloads.availability import is_available, is_ready, scaled_value
 from tonnage.objects.apps_v1 import DaemonSet, DaemonSetStatus
 from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.templates.availability import is_available, is_ready, scaled_value
 from tonnage.objects.templates.daemon_pods import NodeEligibility, is_updated, target_node
 
 BURST_REPLICAS: Final = 250

@@ -17,7 +17,6 @@ from tonnage import logs
 from tonnage.backoff import KeyedBackoff
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import controller_history
-from tonnage.controllers.workloads.availability import earliest, next_check_s
 from tonnage.controllers.workloads.controller_refs import claim_objects
 from tonnage.controllers.workloads.daemon_set_plan import (
     DaemonPlan,
@@ -34,6 +33,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.selectors import selects
+from tonnage.objects.templates.availability import earliest, next_check_s
 from tonnage.objects.templates.daemon_pods import daemon_pod, target_node
 from tonnage.objects.templates.pod_templates import REVISION_HASH
 

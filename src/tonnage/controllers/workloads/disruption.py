@@ -8,19 +8,13 @@ be counted, none is allowed. The arithmetic is `disruption_plan`.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from tonnage import logs
+from tonnage.client.cache import Cache
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import rfc3339
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.disruption_plan import (
-    NoController,
-    disrupted_pods,
-    expected_pods,
-    failed_status,
-    stale_after_s,
-    status_of,
-)
 from tonnage.controllers.workloads.status_writes import replacing
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Pod, ReplicationController
@@ -28,6 +22,15 @@ from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object, OwnerReference
 from tonnage.objects.policy_v1 import PodDisruptionBudget, PodDisruptionBudgetStatus
 from tonnage.objects.selectors import InvalidSelector, selects
+from tonnage.objects.templates.disruption_plan import (
+    NoController,
+    disrupted_pods,
+    expected_pods,
+    failed_status,
+    stale_after_s,
+    status_of,
+    workload_size,
+)
 
 _log = logs.logger("tonnage.controllers.workloads.disruption")
 
@@ -42,10 +45,9 @@ class DisruptionController:
         self._clock = context.clock
         self._budgets = informers.of(PodDisruptionBudget)
         self._pods = informers.of(Pod)
-        self._sets = informers.of(ReplicaSet)
-        self._deployments = informers.of(Deployment)
-        self._stateful_sets = informers.of(StatefulSet)
-        self._replication_controllers = informers.of(ReplicationController)
+        self._sizes: dict[type[Object], Cache[Any]] = {
+            kind: informers.of(kind) for kind in (ReplicaSet, Deployment, StatefulSet, ReplicationController)
+        }
         self._reconciler = Reconciler("disruption", self._reconcile, clock=context.clock, workers=2)
         self._stale = Reconciler("stale-disruption", self._reset_stale_condition, clock=context.clock, workers=1)
         self._reconciler.follow(self._budgets)
@@ -132,22 +134,7 @@ class DisruptionController:
     # -- how many are wanted ------------------------------------------------------------------------------------------
 
     def _scale_of(self, controller: OwnerReference, namespace: str) -> tuple[str, int] | None:
-        """The size of a pod's workload: for a ReplicaSet that a Deployment made, the Deployment's."""
-        group = controller.api_version.rpartition("/")[0]
-        key = f"{namespace}/{controller.name}"
-        if (group, controller.kind) == ("", "ReplicationController"):
-            return _sized(self._replication_controllers.get(key), controller.uid)
-        if group != "apps":
-            return None
-        if controller.kind == "StatefulSet":
-            return _sized(self._stateful_sets.get(key), controller.uid)
-        if controller.kind != "ReplicaSet":
-            return None
-        found = self._sets.get(key)
-        above = found.metadata.controller if found is not None and found.uid == controller.uid else None
-        if above is not None and above.kind == "Deployment":
-            return _sized(self._deployments.get(f"{namespace}/{above.name}"), above.uid)
-        return _sized(found, controller.uid)
+        return workload_size(controller, namespace, lambda kind, key: self._sizes[kind].get(key))
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 
@@ -167,12 +154,6 @@ class DisruptionController:
         await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
         _log.info("A pod that was to be disrupted was not", pod=key)
         return None
-
-
-def _sized(
-    found: Deployment | ReplicaSet | StatefulSet | ReplicationController | None, uid: str
-) -> tuple[str, int] | None:
-    return (found.uid, found.spec.replicas) if found is not None and found.uid == uid else None
 
 
 def _selects(budget: PodDisruptionBudget, pod: Object) -> bool:

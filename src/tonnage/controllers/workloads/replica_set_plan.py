@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 from functools import cmp_to_key
 from typing import Final
 
-from tonnage.controllers.workloads.availability import is_active, is_available, is_ready, ready_since
 from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetStatus
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.meta import Condition
+from tonnage.objects.templates.availability import is_active, is_available, is_ready, ready_since
 from tonnage.objects.texts.whole_numbers import whole_number
 
 BURST_REPLICAS: Final = 500

@@ -21,7 +21,6 @@ from typing import Generic, TypeVar
 from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.availability import earliest, is_active, next_check_s
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
 from tonnage.controllers.workloads.pod_control import PodControl, slow_start
 from tonnage.controllers.workloads.replica_set_plan import missing_replicas, pods_to_delete, status_of
@@ -33,6 +32,7 @@ from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetStatus
 from tonnage.objects.core_v1 import Pod, ReplicationController, ReplicationControllerStatus
 from tonnage.objects.meta import Record
 from tonnage.objects.selectors import selects
+from tonnage.objects.templates.availability import earliest, is_active, next_check_s
 from tonnage.objects.templates.pod_templates import pod_from_template
 
 Replicated = TypeVar("Replicated", bound=ReplicaSet | ReplicationController)

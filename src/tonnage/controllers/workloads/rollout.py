@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from tonnage.controllers.workloads.availability import scaled_value
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet
 from tonnage.objects.document import copy, same
 from tonnage.objects.meta import Object
+from tonnage.objects.templates.availability import scaled_value
 from tonnage.objects.templates.replica_set_templates import POD_TEMPLATE_HASH
 from tonnage.objects.texts.whole_numbers import whole_number
 

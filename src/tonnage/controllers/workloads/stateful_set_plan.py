@@ -17,9 +17,9 @@ from datetime import datetime
 
 import msgspec
 
-from tonnage.controllers.workloads.availability import is_available, is_ready
 from tonnage.objects.apps_v1 import StatefulSet, StatefulSetStatus
 from tonnage.objects.core_v1 import Pod
+from tonnage.objects.templates.availability import is_available, is_ready
 from tonnage.objects.templates.stateful_identity import has_identity, ordinal_of, ordinals, pod_name, revision_of
 
 

@@ -17,7 +17,6 @@ from typing import Any
 from tonnage import logs
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import claim_retention, controller_history
-from tonnage.controllers.workloads.availability import earliest, next_check_s
 from tonnage.controllers.workloads.controller_refs import claim_objects
 from tonnage.controllers.workloads.history_control import HistoryControl
 from tonnage.controllers.workloads.stateful_pod_control import StatefulPodControl
@@ -37,6 +36,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.selectors import selects
+from tonnage.objects.templates.availability import earliest, next_check_s
 from tonnage.objects.templates.stateful_identity import (
     claim_names,
     is_member,

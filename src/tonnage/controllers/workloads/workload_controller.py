@@ -13,13 +13,13 @@ from typing import Final, Generic, TypeVar
 from tonnage.client.cache import Cache
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.rejected_pods import RejectedPods
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers
 from tonnage.controllers.workloads.expectations import Expectations
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import ReplicationController
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.templates.rejected_pods import RejectedPods
 
 AnyWorkload = DaemonSet | Deployment | ReplicaSet | ReplicationController | StatefulSet
 Workload = TypeVar("Workload", bound=AnyWorkload)

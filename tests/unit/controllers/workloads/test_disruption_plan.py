@@ -6,7 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from tonnage.controllers.workloads.disruption_plan import (
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import OwnerReference
+from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.templates.disruption_plan import (
     ExpectedPods,
     NoController,
     disrupted_pods,
@@ -15,9 +18,6 @@ from tonnage.controllers.workloads.disruption_plan import (
     stale_after_s,
     status_of,
 )
-from tonnage.objects.core_v1 import Pod
-from tonnage.objects.meta import OwnerReference
-from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.testing.workload_builders import NOW, a_pod, ago, budget, replica_set
 
 SIZES = {"uid-a": 5, "uid-b": 3}

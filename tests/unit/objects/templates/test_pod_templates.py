@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tonnage.controllers.workloads.availability import is_active, is_available, next_check_s, scaled_value
+from tonnage.objects.templates.availability import is_active, is_available, next_check_s, scaled_value
 from tonnage.objects.templates.pod_templates import generated_name, pod_from_template, revision_hash, template_hash
 from tonnage.testing.workload_builders import NOW, a_pod, owned_by, replica_set, template
 

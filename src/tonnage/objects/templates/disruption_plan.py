@@ -16,16 +16,17 @@ from typing import Final
 
 import msgspec
 
-from tonnage.controllers.workloads.availability import is_ready, scaled_value
 from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import Pod
-from tonnage.objects.meta import OwnerReference
+from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
+from tonnage.objects.core_v1 import Pod, ReplicationController
+from tonnage.objects.meta import Key, Object, OwnerReference
 from tonnage.objects.policy_v1 import (
     PodDisruptionBudget,
     PodDisruptionBudgetCondition,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
+from tonnage.objects.templates.availability import is_ready, scaled_value
 
 DELETION_TIMEOUT: Final = timedelta(minutes=2)
 """How long an eviction may take from its note to the pod's deletion."""
@@ -64,6 +65,33 @@ def expected_pods(spec: PodDisruptionBudgetSpec, pods: Sequence[Pod], scale_of: 
         return ExpectedPods(len(pods), spec.min_available)
     count, unmanaged = _expected_scale(pods, scale_of)
     return ExpectedPods(count, scaled_value(spec.min_available, count, round_up=True), unmanaged)
+
+
+Sized = Deployment | ReplicaSet | StatefulSet | ReplicationController
+Find = Callable[[type[Object], Key], Object | None]
+"""An object by its class and key, None when there is none."""
+
+
+def workload_size(controller: OwnerReference, namespace: str, find: Find) -> tuple[str, int] | None:
+    """(uid, replicas) of a pod's workload: for a ReplicaSet that a Deployment made, the Deployment's. None: unknown."""
+    group, key = controller.api_version.rpartition("/")[0], f"{namespace}/{controller.name}"
+    if (group, controller.kind) == ("", "ReplicationController"):
+        return _sized(find(ReplicationController, key), controller.uid)
+    if group != "apps":
+        return None
+    if controller.kind == "StatefulSet":
+        return _sized(find(StatefulSet, key), controller.uid)
+    if controller.kind != "ReplicaSet":
+        return None
+    found = find(ReplicaSet, key)
+    above = found.metadata.controller if found is not None and found.uid == controller.uid else None
+    if above is not None and above.kind == "Deployment":
+        return _sized(find(Deployment, f"{namespace}/{above.name}"), above.uid)
+    return _sized(found, controller.uid)
+
+
+def _sized(found: Object | None, uid: str) -> tuple[str, int] | None:
+    return (found.uid, found.spec.replicas) if isinstance(found, Sized) and found.uid == uid else None
 
 
 def _expected_scale(pods: Iterable[Pod], scale_of: Scale) -> tuple[int, tuple[str, ...]]:
