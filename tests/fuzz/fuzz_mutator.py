@@ -2,14 +2,18 @@
 
 Random bytes are refused by the first character; what breaks a decoder is mostly a good input with one thing wrong. A
 mutation cuts, doubles, swaps or overwrites a stretch, splices another input in, or puts in a piece that has broken
-decoders before (`PIECES`): numbers at the edge of their types, brackets without an end, aliases, line ends. The same
-generator gives the same inputs.
+decoders before (`PIECES`): numbers at the edge of their types, brackets without an end, aliases, line ends. Of a
+seed that is JSON every other input stays JSON: a value is left out, doubled, wrapped, replaced by another or by one of
+`VALUES`, so that the rules behind the grammar are reached too. The same generator gives the same inputs.
 """
 
 from __future__ import annotations
 
+import copy
+import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 MAX_BYTES = 20_000
 """Inputs stay small, so that a run tries many; size is the matter of tests of their own."""
@@ -71,16 +75,60 @@ PIECES: tuple[bytes, ...] = (
 )
 
 
+VALUES: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 1, 0.5, -0.0, 1e300, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 2**64, 10**30),
+    *(
+        "",
+        " ",
+        "a",
+        "A",
+        "-",
+        ".",
+        "..",
+        "/",
+        "a/b",
+        "a/b/c",
+        "\0",
+        "\n",
+        "\x1b[2J",
+        "\u202e",
+        "é",
+        "\U0001f600",
+        "a" * 300,
+    ),
+    *(
+        "1",
+        "-1",
+        "0",
+        "1Gi",
+        "1e30",
+        "100m",
+        "0.0000000001",
+        "10 GB",
+        "9" * 100,
+        "true",
+        "null",
+        "~",
+        "2026-11-15T02:29:13Z",
+    ),
+    *([], {}, [[]], [{}], [None], {"": ""}, {"a": None}, {"$patch": "delete"}, {"name": None}, {"key": {}}, ["a", "a"]),
+)
+
+
 class Mutator:
     """Makes inputs out of seeds; seeds that were told to be interesting are used more."""
 
     def __init__(self, rng: random.Random, seeds: Sequence[bytes]) -> None:
         self._rng = rng
         self._seeds = list(seeds) or [b""]
+        self._decoded: dict[bytes, Any] = {}
 
     def next(self) -> bytes:
         rng = self._rng
-        data = bytearray(rng.choice(self._seeds))
+        seed = rng.choice(self._seeds)
+        if rng.random() < 0.5 and (found := self._json(seed)) is not None:
+            return self._rewritten(found)
+        data = bytearray(seed)
         for _ in range(1 + min(int(rng.expovariate(0.5)), 12)):
             self._change(data)
         return bytes(data[:MAX_BYTES])
@@ -107,10 +155,50 @@ class Mutator:
                 start = rng.randrange(len(other) + 1)
                 data[at : at + length] = other[start : start + rng.randrange(1, 60)]
 
+    def _json(self, seed: bytes) -> Any:
+        if seed not in self._decoded:
+            try:
+                found = json.loads(seed)
+            except ValueError:
+                found = None
+            self._decoded[seed] = found if isinstance(found, dict | list) else None
+        return self._decoded[seed]
 
-def smaller(data: bytes, still_fails: object, *, tries: int = 200) -> bytes:
-    """The same finding with less around it: stretches are left out as long as `still_fails(data)`."""
-    assert callable(still_fails)
+    def _rewritten(self, value: Any) -> bytes:
+        rng = self._rng
+        made = json.loads(json.dumps(value))
+        for _ in range(1 + min(int(rng.expovariate(0.7)), 8)):
+            places = list(_places(made))
+            if not places:
+                break
+            container, key = rng.choice(places)
+            match rng.randrange(7):
+                case 0:
+                    del container[key]
+                case 1:
+                    container[key] = [container[key], container[key]]
+                case 2 if isinstance(container, list):
+                    container.insert(key, copy.deepcopy(container[key]))
+                case 3 if isinstance(container, dict):
+                    container[str(rng.choice(VALUES))] = container.pop(key)
+                case 4 | 5:
+                    container[key] = copy.deepcopy(rng.choice(VALUES))
+                case _:
+                    other, at = rng.choice(places)
+                    container[key] = copy.deepcopy(other[at])
+        return json.dumps(made, ensure_ascii=False).encode(errors="replace")[:MAX_BYTES]
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place of a value that holds another."""
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        yield value, key
+        yield from _places(value[key])
+
+
+def smaller(data: bytes, still_fails: Callable[[bytes], bool], *, tries: int = 200) -> bytes:
+    """The same finding with less around it: stretches are left out as long as it is one."""
     size = len(data) // 2
     while size and tries:
         at = 0
