@@ -555,8 +555,8 @@ TARGETS: tuple[Target, ...] = (
     Target("yaml-body", read_yaml_body, [as_yaml(each) for each in OBJECTS], (ApiError,)),
     Target("protobuf-body", read_protobuf_body, protobuf_seeds(), (ApiError,)),
     Target("json-patch", json_patched, blocks(JSON_PATCHES), PATCH_REFUSALS),
-    Target("merge-patch", merge_patched, blocks(MERGE_PATCHES), PATCH_REFUSALS),
-    Target("strategic-patch", strategic_patched, blocks(STRATEGIC_PATCHES), PATCH_REFUSALS),
+    Target("merge-patch", merge_patched, blocks([*MERGE_PATCHES, POD]), PATCH_REFUSALS),
+    Target("strategic-patch", strategic_patched, blocks([*STRATEGIC_PATCHES, POD]), PATCH_REFUSALS),
     Target("apply", applied, [as_yaml(POD), *blocks([POD])], PATCH_REFUSALS),
     Target(
         "managed-fields", managed, blocks([MANAGED]), (*PATCH_REFUSALS, msgspec.DecodeError, ValueError, RecursionError)

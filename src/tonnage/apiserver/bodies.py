@@ -162,6 +162,10 @@ def _read_protobuf(body: bytes, must_be: str, resource: Resource | None = None) 
 
 def check_kind(doc: Doc, resource: Resource) -> None:
     """Fill in kind and apiVersion where they are left out; refuse another kind than this endpoint's."""
+    for field in ("apiVersion", "kind"):  # a patch may have put anything there
+        if not isinstance(doc.get(field) or "", str):
+            found = f"json: cannot unmarshal {_go_kind(doc[field])} into Go struct field .{field} of type string"
+            raise BadRequest(_cannot_be_handled({"kind": "", "apiVersion": "", **doc, field: ""}, resource.kind, found))
     kind, version = doc.get("kind") or resource.kind, doc.get("apiVersion") or resource.api_version
     doc["kind"], doc["apiVersion"] = kind, version
     if (kind, version) == (resource.kind, resource.api_version):
