@@ -89,6 +89,9 @@ class Stage:
             if pod["spec"].get("nodeName") and pod["metadata"]["name"].startswith(prefix)
         )
 
+    def pods(self) -> int:
+        return len(self.server.get(PODS).body["items"])
+
     def holder(self, lease: str = "kube-scheduler") -> str:
         return str(self.server.get(f"{LEASES}/{lease}").body.get("spec", {}).get("holderIdentity", ""))
 
@@ -150,6 +153,32 @@ def test_bindings_that_lay_in_a_proxy_until_another_led_are_not_carried_out(stag
     a_way.release()
     eventually(lambda: conflicts(stage) > 0, "bindings of a to be refused", within_s=15)
     stage.assert_nothing_is_over_committed()
+
+
+def test_controllers_stopped_for_longer_than_their_lease_make_no_pods_when_they_wake(stage):
+    a_way, b_way = stage.proxy(), stage.proxy()
+    a_way.delay_s = 0.2  # so that many are asked for and not yet made
+    flags = [f"--leader-elect-{name}" for name in ("lease-duration=3s", "renew-deadline=2s", "retry-period=500ms")]
+    command = ("controllers", "--secure-port", "0", "--leader-elect", *flags)
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    wanted = {
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 40, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    }
+    a = stage.start("a", a_way, *command)
+    assert a.readline() == "ready\n"
+    assert stage.server.post("/apis/apps/v1/namespaces/default/replicasets", wanted).code == 201
+    eventually(lambda: stage.pods() >= 3)
+    a.send_signal(signal.SIGSTOP)
+    first, made = stage.holder("tonnage-controllers"), stage.pods()
+    stage.start("b", b_way, *command)
+    eventually(lambda: stage.pods() == 40, within_s=30)
+    assert stage.holder("tonnage-controllers") != first and made < 40
+    since = stage.server.get(PODS).body["metadata"]["resourceVersion"]
+    a.send_signal(signal.SIGCONT)
+    assert a.wait(timeout=20) == LOST and "lost the lease kube-system/tonnage-controllers" in stage.log("a")
+    seen = stage.server.watch_to_the_end(f"{PODS}?watch=true&resourceVersion={since}&timeoutSeconds=1")
+    assert stage.pods() == 40 and [each for each in seen if each.type in ("ADDED", "DELETED")] == []
 
 
 def conflicts(stage: Stage) -> int:

@@ -34,13 +34,22 @@ _LEASE = f"kube-system/{PROGRAM}"
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """Leader election's, in seconds."""
+
+    lease_duration_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_period_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """How the program runs; what the controllers do stands in `ControllerManagerConfiguration`."""
 
     kubeconfig: Path | None
     controllers: tuple[str, ...]
     csi_addresses: tuple[str, ...]
-    leader_elect: bool
+    election: LeaseTimes | None
     host: str
     port: int
     cert_dir: Path | None
@@ -150,6 +159,15 @@ class Options:
     help="Leave volumes of a lost node attached until it is declared out of service.",
 )
 @click.option("--leader-elect/--no-leader-elect", default=False, help="Act only while holding the lease.")
+@click.option(
+    "--leader-elect-lease-duration", type=DURATION, default="15s", show_default=True, help="How long it lasts."
+)
+@click.option(
+    "--leader-elect-renew-deadline", type=DURATION, default="10s", show_default=True, help="When a leader gives up."
+)
+@click.option(
+    "--leader-elect-retry-period", type=DURATION, default="2s", show_default=True, help="How often it is tried."
+)
 @click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where health and metrics are served.")
 @cert_dir_option
 @click.option("--secure-port", type=click.IntRange(0, 65535), default=10257, show_default=True, help="0 serves none.")
@@ -174,6 +192,9 @@ def controllers(
     no_attach_sync: bool,
     no_force_detach: bool,
     leader_elect: bool,
+    leader_elect_lease_duration: float,
+    leader_elect_renew_deadline: float,
+    leader_elect_retry_period: float,
     bind_address: str,
     cert_dir: Path | None,
     secure_port: int,
@@ -213,7 +234,9 @@ def controllers(
         force_detach_on_timeout=not no_force_detach,
         gates=gates,
     )
-    options = Options(kubeconfig_file, names, csi_addresses, leader_elect, bind_address, secure_port, cert_dir, timeout)
+    times = LeaseTimes(leader_elect_lease_duration, leader_elect_renew_deadline, leader_elect_retry_period)
+    election = times if leader_elect else None
+    options = Options(kubeconfig_file, names, csi_addresses, election, bind_address, secure_port, cert_dir, timeout)
     asyncio.run(run(configuration, options))
 
 
@@ -221,8 +244,11 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
     clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
     identity = new_identity()
-    leadership = Leadership(identity, clock=clock)
-    guard = leadership if options.leader_elect else None
+    times = options.election or LeaseTimes()
+    leadership = Leadership(
+        identity, clock=clock, lease_duration_s=times.lease_duration_s, renew_deadline_s=times.renew_deadline_s
+    )
+    guard = leadership if options.election is not None else None
     async with AsyncExitStack() as stack:
         connection = connection_of(options.kubeconfig)
         clients = await stack.enter_async_context(
@@ -262,7 +288,9 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
                 telling=clients.telling,
             )
         )
-        elector = LeaderElector(clients.leases, _LEASE, identity, leadership=leadership)
+        elector = LeaderElector(
+            clients.leases, _LEASE, identity, leadership=leadership, retry_period_s=times.retry_period_s
+        )
         if options.port:
             tls = stack.enter_context(own_tls(options.cert_dir, options.host))
             address = await stack.enter_async_context(
@@ -276,4 +304,4 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
                 )
             )
             echo(f"serving health and metrics at {address}", err=True)
-        await run_until_signalled(elector.run(manager.run) if options.leader_elect else manager.run())
+        await run_until_signalled(elector.run(manager.run) if guard is not None else manager.run())

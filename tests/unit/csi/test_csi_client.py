@@ -13,9 +13,11 @@ import pytest
 from csi_peers import Peer, short_folder
 
 from tonnage.clock import SystemClock, VirtualClock
-from tonnage.csi.client import CsiClient
+from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.client import CHANGING_CALLS, CsiClient
 from tonnage.csi.errors import Code, CsiError, is_in_doubt
 from tonnage.csi.server import served
+from tonnage.errors import TonnageError
 
 INFO = "/csi.v1.Identity/GetPluginInfo"
 
@@ -203,3 +205,40 @@ async def test_every_method_goes_where_its_name_says(folder: Path) -> None:
     # Controller: 15 methods but GetSnapshot and ControllerModifyVolume; Node: all 8.
     assert len({method for method, _ in calls}) == len(calls) == 13 + 8
     assert {code for _, code in calls} == {"Unimplemented"}
+
+
+async def test_what_changes_something_asks_first_and_what_only_looks_does_not(folder: Path) -> None:
+    asked: list[str] = []
+
+    def refuse(path: str) -> None:
+        asked.append(path)
+        raise TonnageError("another leads")
+
+    address = f"unix://{folder}/csi.sock"
+    async with served(address, [Peer().register]), client_of(folder, before_change=refuse) as client:
+        await client.plugin_info()
+        for call, request in (
+            (client.create_volume, csi.CreateVolumeRequest(name="v")),
+            (client.delete_volume, csi.DeleteVolumeRequest(volume_id="v")),
+            (client.controller_publish, csi.ControllerPublishVolumeRequest(volume_id="v")),
+            (client.controller_unpublish, csi.ControllerUnpublishVolumeRequest(volume_id="v")),
+            (client.controller_expand, csi.ControllerExpandVolumeRequest(volume_id="v")),
+            (client.create_snapshot, csi.CreateSnapshotRequest(name="s")),
+            (client.delete_snapshot, csi.DeleteSnapshotRequest(snapshot_id="s")),
+        ):
+            with pytest.raises(TonnageError, match="another leads"):
+                await call(request)  # type: ignore[operator]
+    assert {path.rpartition("/")[2] for path in asked} == CHANGING_CALLS
+
+
+async def test_each_try_asks_anew(folder: Path) -> None:
+    tries = iter([None, TonnageError("another leads")])
+
+    def guard(path: str) -> None:
+        failure = next(tries)
+        if failure is not None:
+            raise failure
+
+    async with client_of(folder, clock=Sleepless(), before_change=guard) as client:  # nobody listens: Unavailable
+        with pytest.raises(TonnageError, match="another leads"):
+            await client.create_volume(csi.CreateVolumeRequest(name="v"))
