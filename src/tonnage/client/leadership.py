@@ -16,7 +16,7 @@ the machine is suspended: one that wakes up late finds its lead over, whatever i
 and it is what a write has left to arrive in.
 
 A lead that has lapsed does not come back: what was refused meanwhile is lost, and only a new start can know what holds
-now. What a fence at the sender cannot do is recall bytes: see docs/decisions/leadership.md.
+now. What a fence at the sender cannot do is recall bytes: see docs/decisions/015-a-leaders-writes.md.
 """
 
 from __future__ import annotations
