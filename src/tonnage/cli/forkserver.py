@@ -12,8 +12,8 @@ import click
 from tonnage.cli import main
 from tonnage.plane.forkserver import Forkserver
 
-PROGRAMS: Final = ("apiserver", "scheduler", "controllers", "csi_driver", "provisioner", "node")
-"""Modules beside this one, in the order in which they are wanted."""
+PROGRAMS: Final = ("apiserver", "scheduler", "controllers", "driver.csi_driver", "provisioner", "node")
+"""Modules beside and below this one, in the order in which they are wanted."""
 
 
 @click.command(hidden=True)
