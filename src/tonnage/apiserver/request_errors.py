@@ -42,6 +42,11 @@ def resource_version_too_old(asked: int, oldest: int) -> Expired:
     return Expired(f"too old resource version: {asked} ({oldest})")
 
 
+def resource_version_of_another_past(asked: int, current: int) -> Expired:
+    """Of a watch that would begin in the future."""
+    return Expired(f"too large resource version: {asked}, current: {current}")
+
+
 def list_too_old() -> Expired:
     return Expired("The resourceVersion for the provided list is too old.")
 

@@ -34,6 +34,8 @@ def status(data_dir: Path, output: str) -> None:
         say("warning", f"nodes and pools are not known: {found.problem}")
     if found.unknown_problem:
         say("warning", f"contents without a record are not known: {found.unknown_problem}")
+    for trouble in found.storage:
+        say("warning", f"the API server's store: {trouble}")
     if output == "json":
         written_json(found.document())
     else:

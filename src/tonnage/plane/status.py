@@ -65,7 +65,10 @@ class PoolStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """A running cluster. `problem` says why nodes and pools are not known; empty when they are."""
+    """A running cluster. `problem` says why nodes and pools are not known; empty when they are.
+
+    `storage` is what the API server says of its store: why it cannot write, which rows are damaged.
+    """
 
     data_dir: Path
     pid: int
@@ -78,6 +81,7 @@ class ClusterStatus:
     """Contents in the driver's pools that no record names; they are kept and count as used."""
     unknown_problem: str = ""
     """Why they are not known; empty when they are."""
+    storage: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """As `tonnage status -o json` shows it; nodes and pools are null while they are not known."""
@@ -100,6 +104,7 @@ class ClusterStatus:
                 {"node": each.place.node, "pool": each.place.pool, "path": str(each.path), "bytes": each.size_bytes}
                 for each in self.unknown
             ],
+            "storage": list(self.storage),
         }
 
 
@@ -113,6 +118,7 @@ async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
     ]
     nodes: list[NodeStatus] = []
     pools: list[PoolStatus] = []
+    storage: tuple[str, ...] = ()
     problem = ""
     require_own_file(data_dir / "kubeconfig")  # it may name programs to run
     try:
@@ -120,12 +126,22 @@ async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
             kubeconfig.load(data_dir / "kubeconfig"), clock=clock, user_agent="tonnage-status"
         ) as client:
             nodes, pools = await _nodes(client), await _pools(client)
+            storage = await storage_of(client)
     except TonnageError as exc:
         problem = exc.message
     faults = FaultFile(data_dir / FAULT_FILE_NAME).all()
     unknown, unknown_problem = _unknown(data_dir / STATE_DIR)
     return ClusterStatus(
-        data_dir, pid, tuple(programs), tuple(nodes), tuple(pools), faults, problem, unknown, unknown_problem
+        data_dir,
+        pid,
+        tuple(programs),
+        tuple(nodes),
+        tuple(pools),
+        faults,
+        problem,
+        unknown,
+        unknown_problem,
+        storage,
     )
 
 
@@ -177,6 +193,13 @@ async def _program(name: str, pid: int | None, endpoint: Endpoint | None, clock:
         with suppress(TonnageError):  # then it is away, which is what is told
             state = READY if await pages.is_good("/readyz") else NOT_READY
     return ProgramStatus(name, pid, state, endpoint.url)
+
+
+async def storage_of(client: Client) -> tuple[str, ...]:
+    """What the server's listing says of its store; nothing counts towards the code, which would be a failure."""
+    listing = (await client.raw("GET", "/readyz?verbose&exclude=etcd&exclude=storage&exclude=shutdown")).decode()
+    told = [line.removeprefix("[-]") for line in listing.splitlines() if line.startswith("[-]storage")]
+    return tuple(line.partition(": ")[2] for line in told)
 
 
 async def _nodes(client: Client) -> list[NodeStatus]:

@@ -32,6 +32,8 @@ APPLICATION_ID = 0x544F4E4E  # "TONN", in bytes 68..71 of the file, where file(1
 SCHEMA_VERSION = 2
 _BESIDE = ("-wal", "-shm", "-journal")
 """Files that SQLite opens by their names: what stands in them becomes part of the database."""
+BUSY_TIMEOUT_MS = 5_000
+"""How long a write waits for another program that has the file locked."""
 WAL_LIMIT_BYTES = 16 << 20
 """What SQLite cuts its write-ahead log back to after a burst: four times what it holds between two checkpoints."""
 
@@ -49,7 +51,7 @@ def open_writer(
     os.close(open_own(path, os.O_RDWR | os.O_CREAT))
     for suffix in _BESIDE:
         require_own_file(path.with_name(path.name + suffix))
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False)
     try:
         version = judged_version(connection, path)
         if version is None:  # before the first page is written, or never
@@ -90,7 +92,9 @@ def translated(exc: sqlite3.Error | OSError | UnicodeDecodeError, path: Path) ->
     if isinstance(exc, OSError):
         return _translated_os_error(exc, path)
     code = getattr(exc, "sqlite_errorcode", 0)
-    detail = f"{exc} ({getattr(exc, 'sqlite_errorname', type(exc).__name__)})"
+    # It may quote a damaged schema: one line, and nothing that a terminal would act on.
+    told = "".join(each if each.isprintable() else "?" for each in " ".join(str(exc).split()))
+    detail = f"{told} ({getattr(exc, 'sqlite_errorname', type(exc).__name__)})"
     # The shared memory next to the log is a file too: failing to grow it is how a full disk shows up there.
     if code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(path)

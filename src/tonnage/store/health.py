@@ -8,11 +8,24 @@ without anybody's write.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
-from tonnage.store.errors import StoreCorrupt, StoreError, StoreFull, StoreInUse, StoreNoPermission, StoreStalled
+from tonnage.store.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreInUse,
+    StoreNoPermission,
+    StoreStalled,
+    WriteRefused,
+)
 from tonnage.store.records import Damage
+from tonnage.store.writes import Outcomes, Write
+
+_log = logging.getLogger(__name__)
 
 PROBE_EVERY_S = 1.0
 """Between two attempts while writing fails; each is one small commit."""
@@ -42,11 +55,25 @@ class Health:
         self.damage = damage[:MAX_NAMED_DAMAGE]
         self.damage_count = len(damage)
 
+    def judge_batch(self, writes: Sequence[Write], outcomes: Outcomes, now: float) -> None:
+        """A batch is an attempt to write; what only made room proves nothing about a full disk."""
+        failures = (error for error in outcomes if error is not None and not isinstance(error, WriteRefused))
+        failure = next(failures, None)
+        if failure is not None:
+            self.failed(failure, now)
+        elif not isinstance(self.problem, StoreFull) or not all(write.makes_room for write in writes):
+            self.succeeded(now)
+
     def succeeded(self, now: float) -> None:
+        if self.problem is not None:
+            _log.warning("writes work again, after %.1f s", now - self.since)
         self.proven_at = now
         self.problem = None
 
     def failed(self, error: StoreError, now: float) -> None:
+        """Told in the log when it is news: writes that fail for the same reason again are not."""
+        if type(error) is not type(self.problem):
+            _log.error("writes fail: %s; %s", error.message, error.hint)
         if self.problem is None:
             self.since = now
         self.problem = self.last_error = error

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.store.checksums import compaction_checksum, row_checksum
-from tonnage.store.database import open_writer, translated
+from tonnage.store.database import BUSY_TIMEOUT_MS, open_writer, translated
 from tonnage.store.errors import StoreCorrupt, StoreError
 from tonnage.store.loading import ENTRIES_MASK, Loaded, Seal, StoredRow, scanned
 from tonnage.store.migration import FindProblem
@@ -41,6 +41,8 @@ ALL_ROWS = """
 
 _INDEX = "SELECT CAST(key AS BLOB), previous, revision FROM log INDEXED BY log_by_key ORDER BY key, previous"
 
+_FOLD_PATIENCE_MS = 100
+"""How long a reader may keep the write-ahead log from being emptied; a backup may read for minutes."""
 _VACUUM_PAGES = 512
 """Pages given back to the file system in one step, 2 MiB; a step is a write of its own."""
 _SPARE_PAGES = 1024
@@ -78,9 +80,10 @@ class Log:
             self._mend_index(loaded.entries)
             self.revision, self._last_row = loaded.revision, loaded.last_row
             self._damaged, self._superseded = set(loaded.damaged_rows), dict(loaded.superseded)
-            if not self._seal.is_sound:
-                self.compacted = loaded.revision
-                self._rows = self._one("SELECT count(*) FROM log NOT INDEXED WHERE revision <= ?", self.compacted)
+        if not self._seal.is_sound:
+            # How far it was compacted is not known. Done from the start it is right whatever had been done.
+            self.compacted = self._rows = 0
+            self.compact(loaded.revision)
         return loaded
 
     def _mend_index(self, entries: int) -> None:
@@ -194,6 +197,12 @@ class Log:
             self._write_seal(revision, rows)
         self.compacted, self._rows = revision, rows
 
+    def leap(self, revisions: int) -> None:
+        """Give up all history, and go on at a revision so much further that nobody can have heard of it."""
+        self.compact(self.revision)
+        self.revision += revisions
+        self.compact(self.revision)
+
     def probe(self) -> None:
         """A write that really goes to the disk, and says nothing new. Raises StoreError."""
         with self._transaction():
@@ -211,7 +220,18 @@ class Log:
     def fold(self) -> None:
         """Bring what is in the write-ahead log into the file, and make that log empty, if no reader is in the way."""
         with in_our_words(self.path):
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._connection.execute(f"PRAGMA busy_timeout = {_FOLD_PATIENCE_MS}")
+            try:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+
+    def verify(self) -> None:
+        """Have SQLite go through every page. Raises StoreCorrupt."""
+        with in_our_words(self.path):
+            found = self._one("PRAGMA integrity_check(1)")
+        if found != "ok":
+            raise StoreCorrupt(self.path, str(found))
 
     def reopen(self) -> list[Row]:
         """Open the file anew after a failure, as a restart would; the rows found that nobody was told are durable.

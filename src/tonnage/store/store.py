@@ -26,7 +26,6 @@ from typing import TypeVar
 
 from tonnage.store.errors import (
     FenceBroken,
-    KeyDamaged,
     KeyExists,
     KeyMissing,
     RevisionCompacted,
@@ -35,19 +34,19 @@ from tonnage.store.errors import (
     StaleRevision,
     StoreClosed,
     StoreError,
-    StoreFull,
     StoreIOError,
-    WriteRefused,
 )
 from tonnage.store.fence import Fence, current_fence
 from tonnage.store.folder import OpenFolder, open_folder
 from tonnage.store.health import PROBE_EVERY_S, PROBE_PATIENCE_S, Health
+from tonnage.store.kept_out import KeptOut
 from tonnage.store.log import Row
 from tonnage.store.log_reader import Index, LogReader, Stretch
 from tonnage.store.migration import FindProblem
-from tonnage.store.records import Damage, Event, Record, Records, event_of
+from tonnage.store.records import Event, Record, Records, event_of
 from tonnage.store.watch import Feed, Watch, Window
-from tonnage.store.writer import Compaction, Outcomes, Write, Writer, Writes
+from tonnage.store.writer import Writer
+from tonnage.store.writes import Compaction, Outcomes, Write, Writes
 
 Render = Callable[[int], bytes]
 Answer = TypeVar("Answer")
@@ -86,8 +85,7 @@ class Store:
         self._keep_revisions = keep_revisions
         self._keep_bytes = keep_bytes
         self._history = opened.loaded.history
-        self._kept_out = opened.loaded.kept_out
-        self._intact = opened.loaded.intact
+        self._kept_out = KeptOut(opened.log.path, opened.loaded)
         self.health = Health(self._loop.time(), opened.loaded.damage)
         window = Window(opened.log.revision, max_events=window_events, max_bytes=window_bytes)
         self._feed = Feed(
@@ -172,7 +170,7 @@ class Store:
         """The record of a key, None when there is none. Raises KeyDamaged when it cannot be known."""
         record = self._state.get(key)
         if record is None and key in self._kept_out:
-            raise self._damaged(key)
+            raise self._kept_out.error(key)
         return record
 
     def list(self, prefix: str) -> Records:
@@ -241,7 +239,7 @@ class Store:
         if revision < self.compacted:
             raise RevisionCompacted(revision, self.compacted)
         self._refuse_if_closed()
-        kept_out = frozenset(self._kept_out)
+        kept_out = self._kept_out.keys
         ask = partial(self._reader.state_at, prefix, revision, after_key=after_key, limit=limit, kept_out=kept_out)
         return await self._read(ask)
 
@@ -289,12 +287,12 @@ class Store:
         if not self._writer.is_alive:
             raise StoreIOError(self.path, "the writing thread ended")
         before = self._state.get(key)
-        damaged = self._kept_out.get(key)
+        damaged = self._kept_out.rows_of(key)
         if verb == "discard":
             if damaged is None:
                 raise KeyMissing(key, verb)
         elif damaged is not None:
-            raise self._damaged(key)
+            raise self._kept_out.error(key)
         elif expected is None:
             if before is not None:
                 raise KeyExists(before)
@@ -312,7 +310,7 @@ class Store:
         write = Write(
             record,
             before=before,
-            previous=self._state.head_of(key) if damaged is None else self._intact.get(key, 0),
+            previous=self._state.head_of(key) if damaged is None else self._kept_out.intact_row(key),
             deleted=verb in ("delete", "discard"),
             done=self._loop.create_future(),
             makes_room=makes_room,
@@ -335,10 +333,10 @@ class Store:
             if error is None:
                 events.append(self._apply(record, write.before, deleted=write.deleted))
                 if write.discards is not None:
-                    self._forget_damage(record.key)
+                    self.health.discarded(self._kept_out.forget(record.key))
         if events:
             self._feed.publish(events)
-        self._judge_health(writes, outcomes)
+        self.health.judge_batch(writes, outcomes, self._loop.time())
         for write, error in zip(writes, outcomes, strict=True):
             if not write.done.done():  # it is, when its caller was cancelled
                 if error is None:
@@ -362,20 +360,6 @@ class Store:
         self._history.add(record.revision, freed)
         return event_of(record, before, deleted=deleted)
 
-    def _judge_health(self, writes: Writes, outcomes: Outcomes) -> None:
-        """A batch is an attempt to write; what only made room proves nothing about a full disk."""
-        now, health = self._loop.time(), self.health
-        failure = next((error for error in outcomes if error is not None and not isinstance(error, WriteRefused)), None)
-        if failure is not None:
-            self._note_failure(failure)
-        elif not isinstance(health.problem, StoreFull) or not all(write.makes_room for write in writes):
-            health.succeeded(now)
-
-    def _note_failure(self, error: StoreError) -> None:
-        if self.health.problem is None or type(error) is not type(self.health.problem):
-            _log.error("writes fail: %s; %s", error.message, error.hint)
-        self.health.failed(error, self._loop.time())
-
     def _note_health(self, error: StoreError | None, rows: Sequence[Row]) -> None:
         """A probe came back, perhaps with rows that a commit left behind which was told to have failed."""
         events = []
@@ -386,26 +370,11 @@ class Store:
             self._feed.publish(events)
         self.health.probing_since = None
         if error is None:
-            if self.health.problem is not None:
-                _log.warning("writes work again: %s", self.path)
             self.health.succeeded(self._loop.time())
         else:
-            self._note_failure(error)
+            self.health.failed(error, self._loop.time())
         if not self._probed.done():
             self._probed.set_result(None)
-
-    def _damaged(self, key: str) -> KeyDamaged:
-        revision = max(self._kept_out[key], default=0)
-        found = [each for each in self.health.damage if each.revision == revision]
-        return KeyDamaged(self.path, key, found[0] if found else Damage(key, revision, "its checksum does not match"))
-
-    def _forget_damage(self, key: str) -> None:
-        """The key was discarded; its rows may keep out another key as well, if it was not certain whose they were."""
-        gone = set(self._kept_out.pop(key))
-        self._intact.pop(key, None)
-        for other, numbers in list(self._kept_out.items()):
-            self._kept_out[other] = [number for number in numbers if number not in gone]
-        self.health.discarded(gone)
 
     def _compact_if_due(self) -> None:
         # A tenth on top, so that compaction comes now and then with much to do and not with every write.
@@ -429,7 +398,7 @@ class Store:
         if compaction is self._automatic:
             self._automatic = None
             if error is not None and not isinstance(error, StoreClosed):
-                self._note_failure(error)
+                self.health.failed(error, self._loop.time())
                 _log.warning("compaction stopped at revision %d and will be tried again: %s", revision, error)
         elif compaction.done is not None and not compaction.done.done():
             if error is None:

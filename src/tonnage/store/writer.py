@@ -26,65 +26,42 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from tonnage.store.errors import StoreClosed, StoreError, StoreFull, StoreInUse, StoreIOError, WriteRefused
+from tonnage.store.errors import (
+    StoreClosed,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreInUse,
+    StoreIOError,
+    WriteRefused,
+)
 from tonnage.store.log import Log, Row
-from tonnage.store.records import Record
+from tonnage.store.making_room import COMPACTION_STEP, make_room
 from tonnage.store.reserve import MIN_FREE_BYTES, Reserve, free_bytes
+from tonnage.store.writes import (
+    Compaction,
+    OnCompacted,
+    OnHealth,
+    OnSettled,
+    Outcomes,
+    Write,
+    again,
+    row_of,
+)
 
 _log = logging.getLogger(__name__)
 
-# Revisions for one step of compaction: a step took about 10 ms for 500 rows of 1 KB.
-COMPACTION_STEP = 500
 
-
+_VERIFY_EVERY_S = 60.0
+"""How often a damaged file is gone through again: somebody may have mended it, but it is work."""
 _MAKE_ROOM_EVERY_S = 1.0
 """How often plain writes ask for room where no history is left to give; those that make room always may."""
-
-
-class Write:
-    """A write on its way to the log. `before` is the live state it replaces, `previous` the row it follows.
-
-    `makes_room` is that of a deletion and of what leads to one: it may use the reserve. `discards` are the damaged rows
-    that a deletion buries, and the documents they get instead.
-    """
-
-    __slots__ = ("before", "deleted", "discards", "done", "followers", "makes_room", "previous", "record")
-
-    def __init__(
-        self,
-        record: Record,
-        *,
-        before: Record | None,
-        previous: int,
-        deleted: bool,
-        done: asyncio.Future[Record],
-        makes_room: bool = False,
-        discards: Mapping[int, bytes] | None = None,
-    ) -> None:
-        self.record = record
-        self.before = before
-        self.previous = previous
-        self.deleted = deleted
-        self.done = done
-        self.makes_room = makes_room or deleted
-        self.discards = discards
-        self.followers: list[asyncio.Future[None]] = []  # writers of the same key, waiting for this one to settle
-
-
-class Compaction:
-    """A request to compact up to `target`; `done` is None when nobody waits."""
-
-    __slots__ = ("done", "target")
-
-    def __init__(self, target: int, done: asyncio.Future[None] | None) -> None:
-        self.target = target
-        self.done = done
 
 
 class _Probe:
@@ -97,12 +74,6 @@ class _Stop:
 
 _PROBE: Final = _Probe()
 _STOP: Final = _Stop()
-
-Writes = list[Write]
-Outcomes = Sequence[StoreError | None]  # one for each write of the batch, None where it is durable
-OnSettled = Callable[[Writes, Outcomes], None]
-OnCompacted = Callable[[Compaction, int, StoreError | None], None]
-OnHealth = Callable[[StoreError | None, Sequence[Row]], None]
 
 
 class Writer:
@@ -137,6 +108,7 @@ class Writer:
         self._broken: StoreError | None = None
         self._probe_at: float | None = None  # while writing fails: when to try again
         self._made_room_at = float("-inf")
+        self._in_hand: list[Write] = []
         self._gives_back = False  # after a compaction: while there are pages to give back
         self._has_made_room = False  # and the loop has yet to hear how far history went
         # A daemon: a program that forgets to close the store can still end, and what was acknowledged is on disk.
@@ -179,7 +151,7 @@ class Writer:
     def _end_in_disorder(self) -> None:
         """This thread is about to die of a fault of ours: nobody may wait for it."""
         error = StoreIOError(self._log.path, "the writing thread ended")
-        waiting = [item for item in self._take(wait=False) if isinstance(item, Write)]
+        waiting = self._in_hand + [item for item in self._take(wait=False) if isinstance(item, Write)]
         self._loop.call_soon_threadsafe(self._on_settled, waiting, [error for _ in waiting])
         self._loop.call_soon_threadsafe(self._on_health, error, ())
         self._loop.call_soon_threadsafe(self._stopped.set_result, error)
@@ -201,7 +173,9 @@ class Writer:
                     case _:
                         stopping = True
             if writes:
+                self._in_hand = writes
                 self._loop.call_soon_threadsafe(self._on_settled, writes, self._commit(writes))
+                self._in_hand = []
             if self._has_made_room:  # told after the writes are: history never ends above the newest revision
                 self._has_made_room = False
                 self._report(Compaction(self._log.compacted, None), None)
@@ -238,14 +212,14 @@ class Writer:
 
     def _commit(self, writes: list[Write]) -> Outcomes:
         if self._broken is not None:
-            return [_again(self._broken) for _ in writes]
+            return [again(self._broken) for _ in writes]
         try:
             outcomes = self._append(writes)
         except StoreFull as full:
             return self._append_on_full_disk(writes, full)
         except Exception as exc:
             failure = self._judged(exc)
-            return [_again(failure) for _ in writes]
+            return [again(failure) for _ in writes]
         if self._broken is None:
             self._probe_at = None
         return outcomes
@@ -263,15 +237,15 @@ class Writer:
                     if not any(error is None for error in outcomes):
                         raise
                     failure = self._judged(exc)
-                    outcomes += [_again(failure) for _ in run]
+                    outcomes += [again(failure) for _ in run]
         return outcomes
 
     def _append_run(self, writes: list[Write]) -> list[StoreError | None]:
         outcomes: list[StoreError | None] = [None] * len(writes)
         if writes[0].discards is not None:
-            self._log.discard(_row(writes[0]), writes[0].discards)
+            self._log.discard(row_of(writes[0]), writes[0].discards)
             return outcomes
-        for position, reason in self._log.append([_row(write) for write in writes]).items():
+        for position, reason in self._log.append([row_of(write) for write in writes]).items():
             record = writes[position].record
             error = WriteRefused(self._log.path, record.key, record.revision, str(reason))
             error.__cause__ = reason
@@ -281,7 +255,7 @@ class Writer:
     def _append_on_full_disk(self, writes: list[Write], full: StoreFull) -> Outcomes:
         """Make room and try again: all of it while the reserve can be whole, else what makes room itself."""
         self._fails()
-        outcomes: list[StoreError | None] = [_again(full) for _ in writes]
+        outcomes: list[StoreError | None] = [again(full) for _ in writes]
         urgent = [position for position, write in enumerate(writes) if write.makes_room]
         now = time.monotonic()
         has_history = self._log.compacted < self._log.revision
@@ -303,26 +277,12 @@ class Writer:
             self._reserve.take()
         except Exception as exc:
             failure = self._judged(exc)
-            return [error and _again(failure) for error in outcomes]
+            return [error and again(failure) for error in outcomes]
         return outcomes
 
     def _make_room(self) -> None:
-        """Give up the reserve and all of history, and give the file's free pages back. Raises StoreError."""
-        self._reserve.release()
         self._has_made_room = True
-        for step in (self._log.fold, self._compact_all, self._log.fold, self._give_back_all):
-            with suppress(StoreFull, StoreInUse):  # what can be done is done
-                step()
-
-    def _compact_all(self) -> None:
-        while self._log.compacted < self._log.revision:
-            self._log.compact(min(self._log.revision, self._log.compacted + COMPACTION_STEP))
-
-    def _give_back_all(self) -> None:
-        has_more = True
-        while has_more:
-            has_more = self._log.give_back(keep_pages=0)
-            self._log.fold()  # what a step moves is in the write-ahead log as well until then
+        make_room(self._log, self._reserve)
 
     def _probe(self) -> None:
         """Try the disk; after a failure of the file, open it anew first. Whatever comes of it is told."""
@@ -331,6 +291,8 @@ class Writer:
         try:
             if self._broken is not None:
                 rows = self._log.reopen()
+                if isinstance(self._broken, StoreCorrupt):
+                    self._log.verify()  # the next write may not meet the bad page, but it is there
             self._log.probe()
             self._reserve.take()
             if free_bytes(self._log.path.parent) < MIN_FREE_BYTES:
@@ -356,8 +318,13 @@ class Writer:
 
     def _give_back(self) -> bool:
         """One step; whether there is more. A step that fails is left to the next compaction."""
+        if self._broken is not None:
+            return False
         try:
-            return self._broken is None and self._log.give_back()
+            has_more = self._log.give_back()
+            if not has_more:
+                self._log.fold()  # the file is as long as it was until then
+            return has_more
         except Exception as exc:
             self._judged(exc)
             return False
@@ -366,12 +333,13 @@ class Writer:
         self._loop.call_soon_threadsafe(self._on_compacted, compaction, self._log.compacted, error)
 
     def _fails(self) -> None:
-        self._probe_at = time.monotonic() + self._probe_every_s
+        waits_s = _VERIFY_EVERY_S if isinstance(self._broken, StoreCorrupt) else self._probe_every_s
+        self._probe_at = time.monotonic() + waits_s
 
     def _judged(self, exc: Exception) -> StoreError:
         """The failure as a StoreError; the writer goes on only after those that a file survives for certain."""
-        self._fails()
         if isinstance(exc, (StoreFull, StoreInUse)):
+            self._fails()
             return exc
         if isinstance(exc, StoreError):
             self._broken = exc
@@ -379,17 +347,5 @@ class Writer:
             # Not a failure we know, so the file is not known either. The thread must live on to answer the callers.
             self._broken = StoreIOError(self._log.path, repr(exc))
             self._broken.__cause__ = exc
+        self._fails()
         return self._broken
-
-
-def _row(write: Write) -> Row:
-    record = write.record
-    return record.revision, record.key, write.previous, write.deleted, record.document
-
-
-def _again(error: StoreError) -> StoreError:
-    """The same error for another caller: a raised exception carries its raiser's traceback, so each needs its own."""
-    twin = type(error).__new__(type(error), *error.args)
-    vars(twin).update(vars(error))
-    twin.__cause__ = error.__cause__
-    return twin

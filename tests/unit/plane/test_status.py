@@ -28,6 +28,7 @@ STATUS = ClusterStatus(
     pools=(PoolStatus("node-1", "pools", "160Gi", ("100Gi", "60Gi"), "kube-system/csisc-1"),),
     faults=(Fault("slow", "node-1", 2.0),),
     unknown=(UnknownContents(Path("/data/driver/node-1/pool-0/vol-x"), PoolId("node-1", 0), 4096),),
+    storage=('1 damaged: revision 5 of "nodes/a": its checksum does not match; kept out',),
 )
 
 
@@ -52,6 +53,7 @@ def test_the_answer_has_the_shape_that_is_documented():
         ],
         "faults": [{"kind": "slow", "node": "node-1", "value": 2.0}],
         "unknownContents": [{"node": "node-1", "pool": 0, "path": "/data/driver/node-1/pool-0/vol-x", "bytes": 4096}],
+        "storage": ['1 damaged: revision 5 of "nodes/a": its checksum does not match; kept out'],
     }
 
 
@@ -61,7 +63,11 @@ def test_the_table_shows_the_same(monkeypatch):
 
     monkeypatch.setattr("tonnage.cli.status.status_of", found)
     shown = CliRunner().invoke(status, ["--data-dir", "x"])
+    trouble = (
+        'warning: the API server\'s store: 1 damaged: revision 5 of "nodes/a": its checksum does not match; kept out'
+    )
     assert shown.output.splitlines() == [
+        trouble,
         "cluster on /data (process 7)",
         "",
         "PROGRAM      STATE   PID   SERVES AT",

@@ -66,11 +66,10 @@ def answer(
 
 
 def _line(check: Check, excluded: bool, known: bool) -> str:
+    reason = check.problem if known else "reason withheld"
     if excluded:
-        return f"[+]{check.name} excluded: ok"
-    if not check.problem:
-        return f"[+]{check.name} ok"
-    return f"[-]{check.name} failed: {check.problem if known else 'reason withheld'}"
+        return f"[-]{check.name} excluded: {reason}" if check.problem else f"[+]{check.name} excluded: ok"
+    return f"[-]{check.name} failed: {reason}" if check.problem else f"[+]{check.name} ok"
 
 
 def _damage(store: Store) -> str:

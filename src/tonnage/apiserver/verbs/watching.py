@@ -72,8 +72,14 @@ class Watching:
     async def frames(self) -> AsyncIterator[bytes]:
         """Chunks of whole frames until the timeout, the client or the server ends it."""
         options, encode_frame = self._options, self._encoder
-        if self._asked > self._after:  # the state was asked for, of a moment that has not come
-            yield _error_frame(request_errors.resource_version_too_large(self._asked, self._after))
+        newest = self._registry.store.revision
+        if self._asked > newest:
+            # Nobody can know of a moment that has not come, but from before an old copy of the store was put in place.
+            # Upstream waits for it, and the watcher misses what happens until then; ours is told to list again.
+            if options.send_initial_events:
+                yield _error_frame(request_errors.resource_version_too_large(self._asked, newest))
+            else:
+                yield _error_frame(request_errors.resource_version_of_another_past(self._asked, newest))
             return
         try:
             self._watch = watch = self._registry.store.watch(self._scope, after=self._after)

@@ -1,0 +1,70 @@
+"""What goes to the writer's thread and comes back from it: writes, compactions, and how each ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from tonnage.store.errors import StoreError
+from tonnage.store.log import Row
+from tonnage.store.records import Record
+
+
+class Write:
+    """A write on its way to the log. `before` is the live state it replaces, `previous` the row it follows.
+
+    `makes_room` is that of a deletion and of what leads to one: it may use the reserve. `discards` are the damaged rows
+    that a deletion buries, and the documents they get instead.
+    """
+
+    __slots__ = ("before", "deleted", "discards", "done", "followers", "makes_room", "previous", "record")
+
+    def __init__(
+        self,
+        record: Record,
+        *,
+        before: Record | None,
+        previous: int,
+        deleted: bool,
+        done: asyncio.Future[Record],
+        makes_room: bool = False,
+        discards: Mapping[int, bytes] | None = None,
+    ) -> None:
+        self.record = record
+        self.before = before
+        self.previous = previous
+        self.deleted = deleted
+        self.done = done
+        self.makes_room = makes_room or deleted
+        self.discards = discards
+        self.followers: list[asyncio.Future[None]] = []  # writers of the same key, waiting for this one to settle
+
+
+class Compaction:
+    """A request to compact up to `target`; `done` is None when nobody waits."""
+
+    __slots__ = ("done", "target")
+
+    def __init__(self, target: int, done: asyncio.Future[None] | None) -> None:
+        self.target = target
+        self.done = done
+
+
+Writes = list[Write]
+Outcomes = Sequence[StoreError | None]  # one for each write of the batch, None where it is durable
+OnSettled = Callable[[Writes, Outcomes], None]
+OnCompacted = Callable[[Compaction, int, StoreError | None], None]
+OnHealth = Callable[[StoreError | None, Sequence[Row]], None]
+
+
+def row_of(write: Write) -> Row:
+    record = write.record
+    return record.revision, record.key, write.previous, write.deleted, record.document
+
+
+def again(error: StoreError) -> StoreError:
+    """The same error for another caller: a raised exception carries its raiser's traceback, so each needs its own."""
+    twin = type(error).__new__(type(error), *error.args)
+    vars(twin).update(vars(error))
+    twin.__cause__ = error.__cause__
+    return twin
