@@ -10,6 +10,9 @@ from collections.abc import Iterable
 
 MAX_REASONS = 63
 """A judgement names at most so many reasons: they are the bits of an integer."""
+SEARCH_ENDED = "node(s) may have enough free storage, but the search for it ended at its limit of steps"
+"""Not a refusal for good: whoever is told this is tried again, and the search goes on where it ended."""
+
 OTHER_REASONS = "node(s) were refused for other reasons"
 """Stands for those that found no room among them."""
 

@@ -213,13 +213,17 @@ def test_listing_arrangements_and_searching_say_the_same(
     same()
 
 
+def forget_searches() -> None:
+    for found in (pool_fits._placements, pool_grades._filled, pool_grades._after_choices):
+        found.clear()
+
+
 def test_searches_that_give_up_refuse_and_never_admit(monkeypatch: pytest.MonkeyPatch) -> None:
     @few
     @given(tight_groups(claims=6, pools=3), sizes_of(3, 8))
     def careful(group: tuple[Sizes, Sizes], promised: Sizes) -> None:
         pools, sizes = group
-        for cached in (pool_fits._search, pool_grades._can_fill, pool_grades._fits_after_all_choices):
-            cached.cache_clear()
+        forget_searches()
         if packing.fits_one(pools, sizes):
             assert can_pack(pools, sizes)
         assert packing.grade_one(pools, sizes, promised) <= slow_grade(pools, sizes, promised)
@@ -232,8 +236,7 @@ def test_searches_that_give_up_refuse_and_never_admit(monkeypatch: pytest.Monkey
     try:
         careful()
     finally:
-        for cached in (pool_fits._search, pool_grades._can_fill, pool_grades._fits_after_all_choices):
-            cached.cache_clear()
+        forget_searches()
 
 
 @modest

@@ -18,6 +18,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY, FilterResults
 from tonnage.scheduling.framework import Code, Status
+from tonnage.scheduling.reason_bits import SEARCH_ENDED
 
 __all__ = ["NARROWED", "NOBODY", "Diagnosis"]
 
@@ -80,7 +81,12 @@ class Diagnosis(FilterResults):
         return f"node(s) didn't satisfy plugin(s) [{self.narrowed_by.replace(',', '')}]"
 
     def rejecting_plugins(self) -> frozenset[str]:
-        """Every plugin that refused a node: whose events may help the pod."""
+        """Every plugin that refused a node: whose events may help the pod.
+
+        None when a node was refused only because a search had to end: no event is needed for another try.
+        """
+        if self.refusal is None and SEARCH_ENDED in self.counts():
+            return frozenset()
         if self.refusal is not None:
             return frozenset(self.refusal.plugin.split(", ")) if self.refusal.plugin else frozenset()
         if self.shared is not None and "rejecting plugins" in self.shared:

@@ -158,6 +158,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return unresolvable(UNBOUND_IMMEDIATE)
         cluster = cycle.cluster
         fit = self.fit_of(cluster)
+        if not cycle.nominated_here:  # else it is part of a decision under way
+            fit.begin()
         if self.reservation is Reservation.LEDGER:
             cluster.index(Ledger).catch_up()  # nodes that changed their labels may have promises to move
         demand = demand_of(cluster, claims, is_joint=self.is_joint)

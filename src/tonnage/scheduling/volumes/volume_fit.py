@@ -30,6 +30,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.node_matching import in_topology
 from tonnage.scheduling.framework import Bits
+from tonnage.scheduling.reason_bits import SEARCH_ENDED
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.groups import GroupName
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
@@ -47,8 +48,8 @@ BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
 NOT_ENOUGH_SPACE = "node(s) did not have enough free storage"
 VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 SHARED_ELSEWHERE = "node(s) didn't have the pod(s) that share a ReadWriteOnce PersistentVolumeClaim"
-REASONS = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_GONE, SHARED_ELSEWHERE)
-_NODE, _BIND, _SPACE, _GONE, _SHARED = (1 << place for place in range(len(REASONS)))
+REASONS = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_GONE, SHARED_ELSEWHERE, SEARCH_ENDED)
+_NODE, _BIND, _SPACE, _GONE, _SHARED, _ENDED = (1 << place for place in range(len(REASONS)))
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _MOST_BITS = 63
@@ -80,7 +81,19 @@ class VolumeFit:
         self.is_joint = is_joint
         self.index = cluster.index(CapacityIndex)
         self.static = cluster.index(StaticVolumes)
+        self._undecided_rows: set[int] = set()
+        """Rows that were refused because a decision had searched as much as it may."""
         self._last_made: tuple[tuple[object, ...], ProvisioningDemand | None] = ((), None)
+
+    def begin(self) -> None:
+        """Another decision: it may search anew, and what the last one left undecided is asked again.
+
+        What was found is remembered (`packing/search.py`), so that it gets further.
+        """
+        self.index.search.renew()
+        if self._undecided_rows:
+            self.cluster.note_rows(np.array(sorted(self._undecided_rows), dtype=np.intp))
+            self._undecided_rows.clear()
 
     # -- what is to be made -------------------------------------------------------------------------------------------
 
@@ -152,18 +165,41 @@ class VolumeFit:
         bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
         for place, unit in enumerate(provisioning.units):
             own = self.own_claims(provisioning, place)
-            bits[~self.index.of(unit.class_name).fits(self.policy, unit.sizes, rows, own)] = _SPACE
+            undecided = self.index.search.undecided
+            fits = self.index.of(unit.class_name).fits(self.policy, unit.sizes, rows, own)
+            bits[~fits] = _SPACE
+            if self.index.search.undecided != undecided:
+                self._tell_undecided(unit, own, rows, np.flatnonzero(~fits), bits)
         for terms in provisioning.topologies:
             bits[~in_topology(cluster, terms, rows)] = _BIND
         return bits
+
+    def _tell_undecided(
+        self, unit: Group, own: Sequence[Key], rows: Rows, places: npt.NDArray[np.intp], bits: Bits
+    ) -> None:
+        """Of the rows that do not hold a group, tell those apart of which that is not known."""
+        objects, search, known = self.index.of(unit.class_name), self.index.search, {}
+        for place, row in zip(places.tolist(), row_numbers(rows)[places].tolist(), strict=True):
+            numbers = tuple(objects.numbers_at(row))
+            if numbers not in known:
+                undecided = search.undecided
+                objects.choice_at(self.policy, unit.sizes, row, own)
+                known[numbers] = search.undecided != undecided
+            if known[numbers]:
+                bits[place] = _ENDED
+                self._undecided_rows.add(row)
 
     def refusal_at(self, provisioning: ProvisioningDemand, row: int) -> int:
         """The same for one row, in plain numbers: the row that took the pod before is asked about most."""
         if provisioning.is_hopeless or provisioning.topologies or not self.is_joint:
             return int(self.refusals_of_provisioning(provisioning, slice(row, row + 1))[0])
         for unit in provisioning.units:
+            undecided = self.index.search.undecided
             if self.index.of(unit.class_name).choice_at(self.policy, unit.sizes, row) == NOTHING:
-                return _SPACE
+                if self.index.search.undecided == undecided:
+                    return _SPACE
+                self._undecided_rows.add(row)
+                return _ENDED
         return 0
 
     def refusals(self, demand: Demand, rows: Rows) -> Bits:

@@ -267,11 +267,11 @@ def test_a_search_that_gives_up_refuses_beside_promises(monkeypatch: pytest.Monk
     # The three promised leave 3 3, 4 2, 5 1 or 6 0; 3 and 2 pack in each of them.
     assert packing.fits_beside_one((6, 3), (3, 2), (1, 1, 1))
     monkeypatch.setattr(pool_grades, "MOST_STEPS", 6)
-    pool_grades._fits_after_all_choices.cache_clear()
+    pool_grades._after_choices.clear()
     try:
         assert not packing.fits_beside_one((6, 3), (3, 2), (1, 1, 1))
     finally:
-        pool_grades._fits_after_all_choices.cache_clear()
+        pool_grades._after_choices.clear()
 
 
 def test_without_promises_the_ledger_asks_what_everybody_asks() -> None:

@@ -19,7 +19,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_count
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.capacity.reading import HeldByOthers, Policy, Reading
-from tonnage.scheduling.volumes.packing import Grade, Sizes
+from tonnage.scheduling.volumes.packing import UNLIMITED, Grade, SearchBudget, Sizes
 
 _FIRST_OBJECTS = 16
 _FEW_ROWS = 64
@@ -52,8 +52,9 @@ class Entry:
 class ClassCapacity:
     """The objects of one class."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, search: SearchBudget = UNLIMITED) -> None:
         self._cluster = cluster
+        self._search = search
         self.entries: list[Entry] = []
         self._free: list[int] = []
         self._readings: dict[Policy, Reading] = {}
@@ -219,7 +220,7 @@ class ClassCapacity:
     def _reading(self, policy: Policy) -> Reading:
         reading = self._readings.get(policy)
         if reading is None:
-            reading = self._readings[policy] = Reading(policy, max(_FIRST_OBJECTS, len(self.entries)))
+            reading = self._readings[policy] = Reading(policy, max(_FIRST_OBJECTS, len(self.entries)), self._search)
             gone = set(self._free)
             for number, entry in enumerate(self.entries):
                 reading.write(number, None if number in gone else entry.capacity)

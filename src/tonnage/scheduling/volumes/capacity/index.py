@@ -29,6 +29,7 @@ from tonnage.scheduling.cluster.node_matching import selected
 from tonnage.scheduling.volumes.capacity.class_capacity import ClassCapacity, Entry, identity
 from tonnage.scheduling.volumes.capacity.groups import CapacityGroups
 from tonnage.scheduling.volumes.capacity.joint_capacity import JointCapacity, class_names_in
+from tonnage.scheduling.volumes.packing import SearchBudget
 
 _Anchor = tuple[str, str]
 _NO_ROWS: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
@@ -39,6 +40,8 @@ class CapacityIndex:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.search = SearchBudget()
+        """The steps that one decision has for all objects; renewed by whoever begins one."""
         self._classes: dict[str, ClassCapacity] = {}
         self._entries: dict[Key, Entry] = {}
         self._by_identity: dict[str, Entry] = {}
@@ -64,13 +67,15 @@ class CapacityIndex:
             names = class_names_in(class_name)
             if len(names) > 1:
                 return self._joint_of(class_name, names)
-            found = self._classes[class_name] = ClassCapacity(self._cluster)
+            found = self._classes[class_name] = ClassCapacity(self._cluster, self.search)
         return found
 
     def _joint_of(self, name: str, class_names: list[str]) -> JointCapacity:
         found = self._joint.get(name)
         if found is None:
-            found = self._joint[name] = JointCapacity(self._cluster, [self.of(each) for each in class_names])
+            found = self._joint[name] = JointCapacity(
+                self._cluster, [self.of(each) for each in class_names], self.search
+            )
         if found.is_stale:
             found.follow()
         return found

@@ -25,6 +25,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.class_capacity import ClassCapacity, Entry, identity
 from tonnage.scheduling.volumes.capacity.groups import Topology, canonical
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
+from tonnage.scheduling.volumes.packing import UNLIMITED, SearchBudget
 
 _SEPARATOR = ","
 """Between class names; none has it."""
@@ -83,8 +84,8 @@ def promised_of_members(
 class JointCapacity(ClassCapacity):
     """The joined objects of some classes, laid out over rows like the objects of one."""
 
-    def __init__(self, cluster: Cluster, parts: Sequence[ClassCapacity]) -> None:
-        super().__init__(cluster)
+    def __init__(self, cluster: Cluster, parts: Sequence[ClassCapacity], search: SearchBudget = UNLIMITED) -> None:
+        super().__init__(cluster, search)
         self._parts = parts
         self.is_stale = True
         """Objects came or went, or reach other nodes: `follow` is to be called."""

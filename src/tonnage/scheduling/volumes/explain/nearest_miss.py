@@ -3,6 +3,7 @@
     largest free pool 80Gi, needs 120Gi                     one claim is larger than every pool
     100Gi free, needs 200Gi together                        the pools' sum is too small
     4×70Gi pack no way into 3×100Gi                         neither of the two, and still no packing
+    4×70Gi may fit 3×100Gi: the search ended after …        nobody knows: the decision had searched as much as it may
     reserved by batch/job-0 since 2026-11-15T02:29:13Z      it would fit, but for somebody on its way (mode Object)
     100Gi free, 80Gi promised to batch/job-0, needs 40Gi    the same by bytes (mode Ledger)
 
@@ -22,7 +23,7 @@ from tonnage.quantity import Quantity
 from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity.pools import Room, listed_pools, room_of
-from tonnage.scheduling.volumes.packing import UNBOUNDED, Sizes
+from tonnage.scheduling.volumes.packing import UNBOUNDED, UNLIMITED, SearchBudget, Sizes
 from tonnage.scheduling.volumes.reservations.holds import Hold
 
 _NAMED = 2
@@ -53,31 +54,51 @@ def out_of_reach(class_name: str) -> Miss:
 
 
 def room_miss(
-    capacity: CSIStorageCapacity, room: Room, sizes: Sizes, promised: Sizes, holds: Sequence[Hold], *, is_reserved: bool
+    capacity: CSIStorageCapacity,
+    room: Room,
+    sizes: Sizes,
+    promised: Sizes,
+    holds: Sequence[Hold],
+    *,
+    is_reserved: bool,
+    search: SearchBudget = UNLIMITED,
 ) -> Miss:
-    """Why one object refuses a group of claims, `sizes` and `promised` descending. It does refuse them."""
+    """Why one object refuses a group of claims, `sizes` and `promised` descending. It does refuse them.
+
+    `search` is that of the decision: what it could not find out is told so, and not searched for now.
+    """
     if not room.is_known:
         return Miss(_UNKNOWN, 0, f"capacity object {capacity.key} does not say how much is free")
-    lack = _lack(room, sizes)
+    undecided = search.undecided
+    lack = _lack(room, sizes, search)
+    if search.undecided != undecided:
+        return _not_searched(room, sizes, search)
     if lack is not None:
         hint = _if_bounded(capacity, room, sizes)
         return Miss(lack.rank, lack.lacking_bytes, f"{lack.told}; {hint}" if hint else lack.told, hint)
     if is_reserved:
         return Miss(_WAITS, 0, _reserved(holds))
     is_too_large = bool(sizes) and sizes[0] > room.claim_limit_beside(promised)
-    if promised and (is_too_large or not packing.fits_beside_one(room.pools, sizes, promised)):
+    if promised and (is_too_large or not packing.fits_beside_one(room.pools, sizes, promised, search)):
+        if search.undecided != undecided:
+            return _not_searched(room, sizes, search)
         return _promised(room, sizes, promised, holds)
     told = f"{amounts(sizes)} fit {amounts(room.pools)} only if the driver picks the right pools (poolFit: Guaranteed)"
     return Miss(_UNSURE, 0, told)
 
 
-def _lack(room: Room, sizes: Sizes) -> Miss | None:
+def _not_searched(room: Room, sizes: Sizes, search: SearchBudget) -> Miss:
+    ended = f"the search ended after {search.limit} steps, and goes on when the pod is tried again"
+    return Miss(_UNSURE, 0, f"{amounts(sizes)} may fit {amounts(room.pools)}: {ended}")
+
+
+def _lack(room: Room, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Miss | None:
     """What the room lacks for these claims, whoever else wants it; None when they fit."""
     largest, needed = room.pools[0], sizes[0] if sizes else 0
     if needed > room.claim_limit:
         told = f"largest volume {amount(room.claim_limit)}, needs {amount(needed)}"
         return Miss(_LACKS, needed - room.claim_limit, told)
-    if largest >= UNBOUNDED or packing.fits_one(room.pools, sizes):
+    if largest >= UNBOUNDED or packing.fits_one(room.pools, sizes, search):
         return None
     if needed > largest:
         return Miss(_LACKS, needed - largest, f"largest free pool {amount(largest)}, needs {amount(needed)}")

@@ -205,7 +205,8 @@ class VolumeAccount:
         holds = (reserved_by,) if reserved_by is not None else promises
         group, miss = self._group(class_name), None
         if is_refused:
-            miss = room_miss(capacity, room, sizes, promised, holds, is_reserved=is_reserved)
+            search = self._fit.index.search
+            miss = room_miss(capacity, room, sizes, promised, holds, is_reserved=is_reserved, search=search)
             if group:
                 miss = replace(miss, told=f"{miss.told} (capacity group {group})")
         supply = Supply(
@@ -236,8 +237,11 @@ class VolumeAccount:
         if not self._fit.is_joint:
             return ""
         is_too_large = not room.is_known or (sizes and sizes[0] > room.claim_limit_beside(promised))
-        grade = packing.Grade.NONE if is_too_large else packing.grade_one(room.pools, sizes, promised)
-        return grade.name.lower()
+        search = self._fit.index.search
+        undecided = search.undecided
+        grade = packing.Grade.NONE if is_too_large else packing.grade_one(room.pools, sizes, promised, search)
+        is_unknown = search.undecided != undecided and grade is packing.Grade.NONE
+        return "unknown" if is_unknown else grade.name.lower()
 
     # -- attach slots -------------------------------------------------------------------------------------------------
 

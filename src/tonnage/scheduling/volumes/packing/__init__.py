@@ -7,6 +7,8 @@ all objects at once on arrays, with the same answer:
     can the claims be packed, all at once?                     fits, fits_one, place_one             pool_fits.py
     and if the driver picks the pools, in whatever order?      grades, grade_one, fits_beside_one    pool_grades.py
 
+Searches take steps, of which a decision has a number for all objects together (search.py).
+
 The promise is the product's: no yes for claims that cannot be placed. A no for claims that can is as bad for the pod
 that waits, so that the answers are exact as far as the searches go; where they end stands with each function.
 """
@@ -23,14 +25,17 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     place_one,
 )
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, Grades, fits_beside_one, grade_one, grades
+from tonnage.scheduling.volumes.packing.search import UNLIMITED, SearchBudget
 
 __all__ = [
     "MOST_BYTES",
     "NO_POOL",
     "UNBOUNDED",
+    "UNLIMITED",
     "Grade",
     "Grades",
     "Ints2D",
+    "SearchBudget",
     "Sizes",
     "descending",
     "fits",

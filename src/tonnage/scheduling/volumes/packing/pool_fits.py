@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.columns import Mask
+from tonnage.scheduling.volumes.packing.search import UNLIMITED, Found, SearchBudget
 
 Sizes = tuple[int, ...]
 """The claims of one group in bytes, descending."""
@@ -68,12 +69,12 @@ def descending(sizes: Iterable[int]) -> Sizes:
 # -- all objects ------------------------------------------------------------------------------------------------------
 
 
-def fits(pools: Ints2D, sizes: Sizes) -> Mask:
+def fits(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Mask:
     """Which of the O objects can hold all claims at once. No claims fit everywhere.
 
-    Exact, but for one limit. Beyond 13 claims of different sizes (EXACT_SETS) the search for a packing that
-    first-fit-decreasing did not find may give up, and the object is REFUSED though a packing may exist: a pod then
-    waits that might have run, and still none is sent where it cannot.
+    Exact, but for two limits. Beyond 13 claims of different sizes (EXACT_SETS) the search for a packing that
+    first-fit-decreasing did not find may give up, and when the steps of `search` are used up there is none: the object
+    is REFUSED though a packing may exist. A pod then waits that might have run, and still none is sent where it cannot.
     """
     if not sizes:
         return np.ones(len(pools), dtype=np.bool_)
@@ -95,7 +96,7 @@ def fits(pools: Ints2D, sizes: Sizes) -> Mask:
         is_packed[left_idx] = _fits_some_way(pools[left_idx], ways)
     elif left_idx.size:
         rows = pools[left_idx, : len(sizes)].tolist()
-        is_packed[left_idx] = [_search(tuple(row), sizes) is not None for row in rows]
+        is_packed[left_idx] = [_search(tuple(row), sizes, search) is not None for row in rows]
     return is_packed
 
 
@@ -153,7 +154,7 @@ def _first_fit_decreasing(pools: Ints2D, sizes: Sizes) -> Mask:
 # -- one object -------------------------------------------------------------------------------------------------------
 
 
-def fits_one(pools: Sequence[int], sizes: Sizes) -> bool:
+def fits_one(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNLIMITED) -> bool:
     """`fits` for one object: its pools, descending, and the claims, descending, as plain numbers."""
     count = len(sizes)
     if not count:
@@ -166,7 +167,7 @@ def fits_one(pools: Sequence[int], sizes: Sizes) -> bool:
     if first >= UNBOUNDED:
         return True
     if count > 3:
-        return place_one(pools, sizes) is not None
+        return place_one(pools, sizes, search) is not None
     second = pools[1] if len(pools) > 1 else NO_POOL
     if count == 2:
         large, small = sizes
@@ -182,7 +183,7 @@ def fits_one(pools: Sequence[int], sizes: Sizes) -> bool:
     )
 
 
-def place_one(pools: Sequence[int], sizes: Sizes) -> tuple[int, ...] | None:
+def place_one(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNLIMITED) -> tuple[int, ...] | None:
     """For every claim the position of its pool in a packing of all of them, or None when there is none.
 
     The packing is the one first-fit-decreasing finds, if it does: claims gather in the largest pools.
@@ -190,7 +191,7 @@ def place_one(pools: Sequence[int], sizes: Sizes) -> tuple[int, ...] | None:
     if sizes and pools and pools[0] >= UNBOUNDED:
         return (0,) * len(sizes)
     placed = _first_fit(pools, sizes)
-    return placed if placed is not None else _search(tuple(pools[: len(sizes)]), sizes)
+    return placed if placed is not None else _search(tuple(pools[: len(sizes)]), sizes, search)
 
 
 def _first_fit(pools: Sequence[int], sizes: Sizes) -> tuple[int, ...] | None:
@@ -207,17 +208,23 @@ def _first_fit(pools: Sequence[int], sizes: Sizes) -> tuple[int, ...] | None:
     return tuple(placed)
 
 
-@lru_cache(maxsize=8192)
-def _search(pools: Sizes, sizes: Sizes) -> tuple[int, ...] | None:
+_placements: Found[tuple[int, ...] | None] = Found()
+
+
+def _search(pools: Sizes, sizes: Sizes, search: SearchBudget) -> tuple[int, ...] | None:
     """`place_one` by trying, where first fit failed; no more pools are handed in than there are claims."""
     if _is_hopeless(pools, sizes):
         return None
+    return _placements.ask((pools, sizes), search, lambda search: _tried(pools, sizes, search), worst=None)
+
+
+def _tried(pools: Sizes, sizes: Sizes, search: SearchBudget) -> tuple[int, ...] | None:
     pools = tuple(pool for pool in pools if pool >= sizes[-1])
-    placement = _fill(pools, sizes, FIRST_LOOK)
-    return placement if placement is not None else _fill(pools, sizes, _states_kept(sizes))
+    placement = _fill(pools, sizes, FIRST_LOOK, search)
+    return placement if placement is not None else _fill(pools, sizes, _states_kept(sizes), search)
 
 
-def _fill(pools: Sizes, sizes: Sizes, width: int) -> tuple[int, ...] | None:
+def _fill(pools: Sizes, sizes: Sizes, width: int, search: SearchBudget) -> tuple[int, ...] | None:
     """A packing, if one is found with `width` states kept at a time.
 
     Pools are filled one after the other, the largest first, and never returned to. Of all ways to place the same
@@ -232,6 +239,7 @@ def _fill(pools: Sizes, sizes: Sizes, width: int) -> tuple[int, ...] | None:
     for _ in sizes:
         if len(states) > width:
             states = dict(sorted(states.items(), key=lambda state: -state[1][2])[:width])
+        search.spend(len(states) * len(sizes))
         following: dict[int, tuple[int, int, int]] = {}
         for placed, (place, free, slack) in states.items():
             tried = NO_POOL

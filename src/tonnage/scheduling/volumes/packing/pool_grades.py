@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +39,7 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     fits_one,
     needing_room,
 )
+from tonnage.scheduling.volumes.packing.search import UNLIMITED, Found, SearchBudget
 
 MOST_WAYS = 60
 """So many ways to shut out one claim are compared for all objects at once (five different claims have 52), or none."""
@@ -62,9 +62,9 @@ class Grade(IntEnum):
 # -- all objects ------------------------------------------------------------------------------------------------------
 
 
-def grades(pools: Ints2D, sizes: Sizes) -> Grades:
+def grades(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Grades:
     """The grade of the claims in each of the O objects: `grade_one` of every row, with nothing promised."""
-    found = fits(pools, sizes).astype(np.int8)
+    found = fits(pools, sizes, search).astype(np.int8)
     if len(sizes) < 2 or not pools.shape[1]:
         return found * np.int8(Grade.GUARANTEED)
     sizes = needing_room(sizes)
@@ -76,7 +76,7 @@ def grades(pools: Ints2D, sizes: Sizes) -> Grades:
         is_sure[open_idx] = _has_room_to_spare(pools[open_idx], sizes)
     open_idx = np.flatnonzero((found > 0) & ~is_sure)
     if open_idx.size:
-        is_sure[open_idx] = _guaranteed(pools[open_idx], sizes)
+        is_sure[open_idx] = _guaranteed(pools[open_idx], sizes, search)
     found[is_sure] = Grade.GUARANTEED
     return found
 
@@ -95,13 +95,13 @@ def _has_room_to_spare(pools: Ints2D, sizes: Sizes) -> Mask:
     return spares
 
 
-def _guaranteed(pools: Ints2D, sizes: Sizes) -> Mask:
+def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget) -> Mask:
     """Which objects cannot shut out any of these claims. None of them has a pool that would hold them all."""
     ways_to_shut_out: list[tuple[int, tuple[Sizes, ...]]] = []
     for claim in dict.fromkeys(sizes):
         ways = arrangements(_without(sizes, claim), pools.shape[1], most=MOST_WAYS, partial=True)
         if ways is None:
-            return np.fromiter((is_guaranteed(row, sizes) for row in pools.tolist()), np.bool_, len(pools))
+            return np.fromiter((is_guaranteed(row, sizes, search) for row in pools.tolist()), np.bool_, len(pools))
         ways_to_shut_out.append((claim, ways))
     columns = np.ascontiguousarray(pools.T)
     is_shut_out = np.zeros(len(pools), dtype=np.bool_)
@@ -120,18 +120,18 @@ def _guaranteed(pools: Ints2D, sizes: Sizes) -> Mask:
 # -- one object -------------------------------------------------------------------------------------------------------
 
 
-def grade_one(pools: Sequence[int], sizes: Sizes, promised: Sizes = ()) -> Grade:
+def grade_one(pools: Sequence[int], sizes: Sizes, promised: Sizes = (), search: SearchBudget = UNLIMITED) -> Grade:
     """The grade of these claims in one object, its pools descending.
 
     With promised claims, descending too: GUARANTEED says that the driver can place all of them together whatever it
     does, POSSIBLE that the new ones fit wherever the promised ones go. When a search gives up, the lower grade.
     """
-    if is_guaranteed(pools, descending(sizes + promised) if promised else sizes):
+    if is_guaranteed(pools, descending(sizes + promised) if promised else sizes, search):
         return Grade.GUARANTEED
-    return Grade.POSSIBLE if fits_beside_one(pools, sizes, promised) else Grade.NONE
+    return Grade.POSSIBLE if fits_beside_one(pools, sizes, promised, search) else Grade.NONE
 
 
-def is_guaranteed(pools: Sequence[int], sizes: Sizes) -> bool:
+def is_guaranteed(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNLIMITED) -> bool:
     """Whatever the order and the driver's choices, each of these claims finds a pool. False when a search gives up."""
     if not sizes:
         return True
@@ -143,12 +143,13 @@ def is_guaranteed(pools: Sequence[int], sizes: Sizes) -> bool:
     if len(pools) == 1:
         return False
     return not any(
-        total - claim >= _bytes_to_shut_out(claim, pools) and _can_be_shut_out(claim, pools, _without(sizes, claim))
+        total - claim >= _bytes_to_shut_out(claim, pools)
+        and _can_be_shut_out(claim, pools, _without(sizes, claim), search)
         for claim in dict.fromkeys(sizes)
     )
 
 
-def fits_beside_one(pools: Sequence[int], sizes: Sizes, promised: Sizes) -> bool:
+def fits_beside_one(pools: Sequence[int], sizes: Sizes, promised: Sizes, search: SearchBudget = UNLIMITED) -> bool:
     """Wherever the driver puts the promised claims, the new ones can then be packed in some way.
 
     The promised ones go first, in any order, each to any pool with room. Should one of them find none, the answer is
@@ -157,20 +158,20 @@ def fits_beside_one(pools: Sequence[int], sizes: Sizes, promised: Sizes) -> bool
     promised that might not be kept, and the ledger's entries, unlike a pod's claims, go away by themselves.
     """
     if not promised or not sizes:
-        return fits_one(pools, sizes)
+        return fits_one(pools, sizes, search)
     if not pools or pools[0] < max(sizes[0], promised[0]):
         return bool(pools) and pools[0] >= UNBOUNDED
     together = descending(sizes + promised)
     if pools[0] >= UNBOUNDED or pools[0] >= sum(together):
         return True
-    if len(pools) == 1 or not is_guaranteed(pools, promised):
+    if len(pools) == 1 or not is_guaranteed(pools, promised, search):
         return False
-    if any(_can_be_shut_out(claim, pools, promised) for claim in dict.fromkeys(sizes)):
+    if any(_can_be_shut_out(claim, pools, promised, search) for claim in dict.fromkeys(sizes)):
         return False
     # One new claim: just asked. Several that cannot shut out one another either: they go in one by one, anywhere.
-    if not any(_can_be_shut_out(claim, pools, _without(together, claim)) for claim in dict.fromkeys(sizes)):
+    if not any(_can_be_shut_out(claim, pools, _without(together, claim), search) for claim in dict.fromkeys(sizes)):
         return True
-    return fits_one(pools, together) and _fits_after_all_choices(tuple(pools), sizes, promised)
+    return fits_one(pools, together, search) and _fits_after_all_choices(tuple(pools), sizes, promised, search)
 
 
 def _without(sizes: Sizes, claim: int) -> Sizes:
@@ -183,7 +184,11 @@ def _bytes_to_shut_out(claim: int, pools: Sequence[int]) -> int:
     return sum([pool - claim + 1 for pool in pools if pool >= claim])
 
 
-def _can_be_shut_out(claim: int, pools: Sequence[int], others: Sizes) -> bool:
+_filled: Found[bool] = Found()
+_after_choices: Found[bool] = Found()
+
+
+def _can_be_shut_out(claim: int, pools: Sequence[int], others: Sizes, search: SearchBudget) -> bool:
     """Some of the others, placed somehow, leave no pool with room for the claim. True when a search gives up."""
     if sum(others) < _bytes_to_shut_out(claim, pools):
         return False
@@ -191,11 +196,12 @@ def _can_be_shut_out(claim: int, pools: Sequence[int], others: Sizes) -> bool:
     if not targets or not claim:
         return not targets  # an empty claim goes into any pool, however full
     others = tuple(other for other in others if other)
-    return len(others) >= len(targets) and _can_fill(targets, claim, others)
+    return len(others) >= len(targets) and _filled.ask(
+        (targets, claim, others), search, lambda search: _can_fill(targets, claim, others, search), worst=True
+    )
 
 
-@lru_cache(maxsize=8192)
-def _can_fill(pools: Sizes, claim: int, sizes: Sizes) -> bool:
+def _can_fill(pools: Sizes, claim: int, sizes: Sizes, search: SearchBudget) -> bool:
     """Each of these pools can be given some of the claims so that it has room for them and then none for `claim`.
 
     Pool after pool, largest first, depth first; a pool takes its claims in descending order and no more of them than
@@ -222,19 +228,27 @@ def _can_fill(pools: Sizes, claim: int, sizes: Sizes) -> bool:
                 if filled + unused_bytes + claim > pool + needed_after[place]:
                     further.append((place, filled + size, position + 1, now_used, still_unused))
             elif place + 1 == len(pools):
+                search.spend(steps)
                 return True
             elif still_unused >= needed_after[place] and (place, now_used) not in tried:
                 tried.add((place, now_used))
                 further.append((place + 1, 0, 0, now_used, still_unused))
         stack.extend(reversed(further))
         if steps > MOST_STEPS:
+            search.spend(steps)
             return True
+    search.spend(steps)
     return False
 
 
-@lru_cache(maxsize=8192)
-def _fits_after_all_choices(pools: Sizes, sizes: Sizes, promised: Sizes) -> bool:
+def _fits_after_all_choices(pools: Sizes, sizes: Sizes, promised: Sizes, search: SearchBudget) -> bool:
     """The new claims pack after every way to place all the promised ones. False when there are too many ways."""
+    return _after_choices.ask(
+        (pools, sizes, promised), search, lambda search: _fit_everywhere(pools, sizes, promised, search), worst=False
+    )
+
+
+def _fit_everywhere(pools: Sizes, sizes: Sizes, promised: Sizes, search: SearchBudget) -> bool:
     states = {pools}
     steps = 0
     for claim in promised:
@@ -245,6 +259,8 @@ def _fits_after_all_choices(pools: Sizes, sizes: Sizes, promised: Sizes) -> bool
                     following.add(descending((*state[:place], free - claim, *state[place + 1 :])))
             steps += len(state)
             if steps > MOST_STEPS:
+                search.spend(steps)
                 return False
         states = following
-    return all(fits_one(state, sizes) for state in states)
+    search.spend(steps)
+    return all(fits_one(state, sizes, search) for state in states)
