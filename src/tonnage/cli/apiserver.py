@@ -14,6 +14,7 @@ from tonnage.apiserver.server import Settings, serve
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
 from tonnage.gates import Gates
+from tonnage.printable import printable
 from tonnage.store import Report, back_up, check_folder
 
 
@@ -93,17 +94,15 @@ async def _run(settings: Settings) -> None:
 
 def _tell(report: Report, done: str) -> bool:
     """Print what a check found, damage last; whether all is whole."""
-    click.echo(
+    echo(
         f"{done} {report.path}: schema version {report.version}, {report.objects} objects in {report.rows} rows,"
         f" revision {report.revision}, history from revision {report.compacted}, {report.file_bytes} bytes"
     )
     for problem in report.problems:
-        click.echo(f"damaged: {problem}")
+        echo(f"damaged: {printable(problem)}")
     if report.is_whole:
-        click.echo("ok: nothing is damaged")
+        echo("ok: nothing is damaged")
         return True
-    click.echo(f"{report.problem_count} problems")
-    click.echo(
-        "hint: restore a backup, or go on without what is damaged: delete those objects and make them anew", err=True
-    )
+    echo(f"{report.problem_count} problems")
+    echo("hint: restore a backup, or go on without what is damaged: delete those objects and make them anew", err=True)
     return False
