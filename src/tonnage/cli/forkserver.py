@@ -9,14 +9,14 @@ from typing import Final
 
 import click
 
-from tonnage.cli import main
+from tonnage.cli import COMMANDS, main
 from tonnage.plane.forkserver import Forkserver
 
-PROGRAMS: Final = ("apiserver", "scheduler", "controllers", "driver.csi_driver", "provisioner", "node")
-"""Modules beside and below this one, in the order in which they are wanted."""
+PROGRAMS: Final = ("apiserver", "scheduler", "controllers", "csi-driver", "provisioner", "node")
+"""Commands, in the order in which they are wanted."""
 
 
 @click.command(hidden=True)
 def forkserver() -> None:
     """Fork the programs that stdin asks for, until it ends."""
-    Forkserver(main, [f"tonnage.cli.{name}" for name in PROGRAMS]).run()
+    Forkserver(main, [COMMANDS[name].partition(":")[0] for name in PROGRAMS]).run()
