@@ -322,8 +322,11 @@ class Plugin(ABC):
         """For `explain`, after the filters: what it can tell about each row; None when it has nothing to tell."""
         return None
 
-    def nearest_miss(self, account: RowAccount) -> Any:
-        """For `explain`: how near a row that this plugin refused came, read off its account; None when unknown."""
+    def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Any:
+        """For `explain`: how near a row that this plugin refused came; None when unknown.
+
+        `account` is what a plugin's `account` tells about the row, if one has an account to give.
+        """
         return None
 
     def events(self) -> Iterable[EventHint]:

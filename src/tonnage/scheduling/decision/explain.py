@@ -59,7 +59,22 @@ class NodeAnswer:
             "total": self.total,
             **({"passedOver": self.passed_over} if self.passed_over else {}),
             **({"heldBy": [each.document() for each in self.held_by]} if self.held_by else {}),
+            **({"nearestMiss": self.miss.told} if self.miss is not None else {}),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionAnswer:
+    """Where room would be made for a pod that fits nowhere, and by whose going."""
+
+    node: str
+    victims: tuple[str, ...]
+    """The most important first."""
+    budget_violations: int = 0
+    """How many of them go against a PodDisruptionBudget."""
+
+    def document(self) -> dict[str, Any]:
+        return {"node": self.node, "victims": list(self.victims), "budgetViolations": self.budget_violations}
 
 
 @dataclass(slots=True)
@@ -74,6 +89,8 @@ class Explanation:
     """By node, where the bytes of each of the pod's claims come from there, or why they do not; {} without claims."""
     held_back: str = ""
     """Why the pod is not tried at all; empty when it is."""
+    preemption: PreemptionAnswer | None = None
+    """Who would have to go, where the pod fits nowhere as it is; None when nobody can."""
 
     @property
     def schedulable(self) -> bool:
@@ -87,6 +104,7 @@ class Explanation:
             "message": f"not tried: {self.held_back}; otherwise: {self.message}" if self.held_back else self.message,
             "nodes": [answer.document() for answer in self.nodes],
             "volumes": {name: account.document() for name, account in self.volumes.items()},
+            **({"preemption": self.preemption.document()} if self.preemption is not None else {}),
         }
 
 
@@ -141,7 +159,7 @@ def explanation_of(
     for row in considered.passed_over:
         answers[row].feasible, answers[row].passed_over = True, passed_over[cluster.name(row)]
     accounts = _accounts(decider, considered)
-    _tell_misses(decider, answers, accounts)
+    _tell_misses(decider, considered, answers, accounts)
     ordered = sorted(
         answers.values(),
         key=lambda each: (not each.feasible, bool(each.passed_over), -each.total, each.name != chosen, each.name),
@@ -208,12 +226,14 @@ def _accounts(decider: Decider, decision: Decision) -> Mapping[int, RowAccount]:
     return {}
 
 
-def _tell_misses(decider: Decider, answers: Mapping[int, NodeAnswer], accounts: Mapping[int, RowAccount]) -> None:
+def _tell_misses(
+    decider: Decider, decision: Decision, answers: Mapping[int, NodeAnswer], accounts: Mapping[int, RowAccount]
+) -> None:
     by_name = {plugin.name: plugin for plugin in _plugins(decider)}
     for row, answer in answers.items():
-        plugin, account = by_name.get(answer.rejected_by), accounts.get(row)
-        if plugin is not None and account is not None and not answer.feasible:
-            answer.miss = plugin.nearest_miss(account)
+        plugin = by_name.get(answer.rejected_by)
+        if plugin is not None and not answer.feasible:
+            answer.miss = plugin.nearest_miss(decision.cycle, row, accounts.get(row))
 
 
 def _message(decision: Decision) -> str:

@@ -32,14 +32,15 @@ from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.profile import ResolvedProfile
-from tonnage.scheduling.decision.explain import Explanation, explain, explanation_of
+from tonnage.scheduling.decision.explain import Explanation, explanation_of
+from tonnage.scheduling.decision.scheduling_cycle import Decision
 from tonnage.scheduling.engine.assumed_pods import AssumedPods
 from tonnage.scheduling.engine.attempt import BROKEN, Attempt, Placement, PostFilterOutcome, Stage
 from tonnage.scheduling.engine.event_handlers import EventHandlers
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
 from tonnage.scheduling.engine.held_nominations import HeldNominations
 from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
-from tonnage.scheduling.engine.post_filter import run_post_filter
+from tonnage.scheduling.engine.post_filter import preemption_answer, run_post_filter
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.events import ClusterEvent
@@ -67,6 +68,7 @@ class Engine:
     ) -> None:
         settings, hooks = settings or EngineSettings(), hooks or EngineHooks()
         self.clock = clock
+        self._rng = rng
         self._hooks = hooks
         self._takes_any_pod = settings.takes_any_pod
         resolved = tuple(profiles)
@@ -222,15 +224,7 @@ class Engine:
             attempt.decided_in_s = self.clock.monotonic() - began_at
         self._hooks.on_decision(profile.decider, decision)
         if explains:
-            held_by = profile.rules.pre_enqueue
-            attempt.explanation = explanation_of(
-                profile.decider,
-                decision,
-                expected,
-                pre_enqueue=held_by,
-                passed_over=passed_over,
-                holder_of=self.nominations.holder_of,
-            )
+            attempt.explanation = self._explained(profile, decision, expected, passed_over)
         if not decision.fits or (attempt.explanation is not None and attempt.explanation.held_back):
             attempt.status = decision.error or attempt.status
             return attempt
@@ -315,15 +309,32 @@ class Engine:
         elsewhere only if it was deleted before.
         """
         info, profile = PodInfo(pod), self.profile_of(pod) or self._first_profile
-        return explain(
+        expected = tuple(self.queue.nominator.ahead_of(info))
+        passed_over = self.nominations.passed_over(pod)
+        decision = profile.decider.decide(self.cluster, info, expected, passed_over=passed_over, diagnose=True)
+        return self._explained(profile, decision, expected, passed_over)
+
+    def _explained(
+        self,
+        profile: Assembled,
+        decision: Decision,
+        expected: Sequence[tuple[str, PodInfo]],
+        passed_over: Mapping[str, str],
+    ) -> Explanation:
+        """The account of a decision that was just made, and who could make room where there is none."""
+        found = explanation_of(
             profile.decider,
-            self.cluster,
-            info,
-            self.queue.nominator.ahead_of(info),
+            decision,
+            expected,
             pre_enqueue=profile.rules.pre_enqueue,
-            passed_over=self.nominations.passed_over(pod),
+            passed_over=passed_over,
             holder_of=self.nominations.holder_of,
         )
+        if not decision.fits and not found.held_back and decision.diagnosis is not None:
+            lot = self._rng.getstate()  # what is only told must not change what is decided next
+            found.preemption = preemption_answer(run_post_filter(profile, decision.cycle, decision.diagnosis))
+            self._rng.setstate(lot)
+        return found
 
     # -- what becomes of a placement ----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tonnage import logs
 from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.explain import PreemptionAnswer
 from tonnage.scheduling.engine.attempt import PostFilterOutcome
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.framework import Code, Cycle, PostFilterPlugin, PostFilterResult, Status, unschedulable
@@ -31,6 +32,15 @@ def run_post_filter(profile: Assembled, cycle: Cycle, diagnosis: Diagnosis) -> P
         reasons += found.status.reasons
         withdraws = withdraws or found.withdraws_nomination
     return PostFilterOutcome(PostFilterResult(unschedulable(*reasons), withdraws_nomination=withdraws))
+
+
+def preemption_answer(outcome: PostFilterOutcome) -> PreemptionAnswer | None:
+    """For `explain`: who would have to go; None when nobody can make room, or nobody has to go for it."""
+    found = outcome.result
+    if not found.status.is_success or not found.victims:
+        return None
+    victims = tuple(each.key for each in found.victims)
+    return PreemptionAnswer(found.nominated_node, victims, found.budget_violations)
 
 
 def _asked(plugin: PostFilterPlugin, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:

@@ -73,7 +73,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def indexes(self) -> Iterable[type]:
         return (AttachedVolumes,)
 
-    def nearest_miss(self, account: RowAccount) -> Miss | None:
+    def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
         return account.slot_miss if isinstance(account, NodeAccount) else None
 
     def events(self) -> Iterable[EventHint]:

@@ -222,7 +222,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         notes: Notes | None = cycle.state.get(self.name)
         return None if notes is None else VolumeAccount(notes.fit, notes.demand).by_row()
 
-    def nearest_miss(self, account: RowAccount) -> Miss | None:
+    def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
         return account.room_miss if isinstance(account, NodeAccount) else None
 
     # -- where best? --------------------------------------------------------------------------------------------------

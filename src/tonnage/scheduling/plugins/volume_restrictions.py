@@ -24,11 +24,13 @@ from tonnage.scheduling.framework import (
     FilterPlugin,
     Judgement,
     PreFilterPlugin,
+    RowAccount,
     Status,
     unresolvable,
 )
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.attach.mounted_disks import MountedDisks, disks_of, do_conflict
+from tonnage.scheduling.volumes.attach.mounted_disks import MountedDisks, disks_of, do_conflict, shared_disks
+from tonnage.scheduling.volumes.explain.nearest_miss import Miss, in_use
 
 _ONE_POD = "ReadWriteOncePod"
 
@@ -79,6 +81,24 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         return True
+
+    def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
+        """Who has the disk on the row, or the claim wherever that is."""
+        cluster = cycle.cluster
+        if self.name not in cycle.state:  # PreFilter refused the pod for a claim that is missing
+            return None
+        taken = [
+            f"claim {key} is for one pod (ReadWriteOncePod); {user} on {cluster.name(at)} has it"
+            for key in cycle.state[self.name]
+            for user, at in cluster.index(AttachedVolumes).users_of(key)
+        ]
+        if disks_of(cycle.pod.pod):
+            taken = [
+                f"disk {disk} is in use by {each.key}"
+                for each in cluster.residents[row].values()
+                for disk in shared_disks(cycle.pod.pod, each.pod)
+            ] or taken
+        return in_use("; ".join(taken)) if taken else None
 
     def _is_taken(self, cycle: Cycle) -> bool:
         """Somebody has one of the claims that this pod must have for itself."""

@@ -32,10 +32,12 @@ from tonnage.scheduling.framework import (
     FilterPlugin,
     Judgement,
     PreFilterPlugin,
+    RowAccount,
     Status,
     refuse,
     unresolvable,
 )
+from tonnage.scheduling.volumes.explain.nearest_miss import Miss, elsewhere
 
 _LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _NEW_NAMES: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION}
@@ -87,6 +89,24 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         return True
 
+    def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
+        """Which volumes are in another zone or region than the row, and where each of the two is."""
+        if self.name not in cycle.state:  # PreFilter refused the pod for a claim that is missing
+            return None
+        here, told = slice(row, row + 1), []
+        for name, key in cycle.pod.named_claims:
+            volume = _volume_of(key, name, cycle.cluster.storage)
+            if not isinstance(volume, PersistentVolume):
+                continue
+            for label, values in _places_of(volume):
+                if not _has_any(cycle.cluster, label, values, here)[0]:
+                    kind = "zone" if label in (ZONE, BETA_ZONE) else "region"
+                    where = f"{kind} {' or '.join(sorted(values))}"
+                    told.append(
+                        f"volume {volume.name} is in {where}, this node in {_label_at(cycle, label, kind, row)}"
+                    )
+        return elsewhere("; ".join(dict.fromkeys(told))) if told else None
+
 
 def _volume_of(key: str, name: str, storage: Storage) -> PersistentVolume | Status | None:
     """The volume a claim is bound to, or is meant to be; None while it waits for this decision."""
@@ -125,6 +145,15 @@ def _has_any(cluster: Cluster, key: str, values: frozenset[str], rows: Rows) -> 
     if key in _NEW_NAMES:
         is_right |= ~has_it & _matching(cluster, _NEW_NAMES[key], values, rows)[1]
     return is_right
+
+
+def _label_at(cycle: Cycle, label: str, kind: str, row: int) -> str:
+    """What a row says of its zone or region."""
+    for key in (label, _NEW_NAMES.get(label, label)):
+        column = cycle.cluster.labels.get(key)
+        if column is not None and column.ids[row]:
+            return f"{kind} {column.texts[column.ids[row]]}"
+    return f"no {kind}"
 
 
 def _matching(cluster: Cluster, key: str, values: frozenset[str], rows: Rows) -> tuple[Mask, Mask]:

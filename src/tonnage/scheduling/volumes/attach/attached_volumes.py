@@ -106,6 +106,11 @@ class AttachedVolumes:
         used = self._claims.get(claim)
         return used is not None and not all(mount.is_ephemeral for mount in used.mounts.values())
 
+    def users_of(self, claim: Key) -> list[tuple[Key, int]]:
+        """The residents that mount a claim by name, each with its row."""
+        used = self._claims.get(claim)
+        return [(each.pod.key, each.row) for each in used.mounts.values() if not each.is_ephemeral] if used else []
+
     def living_rows(self, claim: Key, *, without: str) -> set[int]:
         """The rows of the residents that mount a claim by name and are not being deleted, but for the pod of a uid."""
         used = self._claims.get(claim)

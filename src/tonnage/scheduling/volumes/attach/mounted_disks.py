@@ -63,12 +63,17 @@ def disks_of(pod: Pod) -> list[tuple[tuple[Disk, ...], bool]]:
 
 def do_conflict(one: Pod, other: Pod) -> bool:
     """Whether two pods may not be on one node for a disk they share."""
+    return bool(shared_disks(one, other))
+
+
+def shared_disks(one: Pod, other: Pod) -> list[str]:
+    """The disks for which two pods may not be on one node, by name."""
     theirs = disks_of(other)
-    return any(
-        not set(disks).isdisjoint(taken) and not (reads_only and only_read)
+    return [
+        disks[0][-1]
         for disks, reads_only in disks_of(one)
-        for taken, only_read in theirs
-    )
+        if any(not set(disks).isdisjoint(taken) and not (reads_only and only_read) for taken, only_read in theirs)
+    ]
 
 
 def _disk(volume: Volume) -> tuple[tuple[Disk, ...], bool] | None:
