@@ -16,31 +16,26 @@ at the end what each node would make its volumes of (`volume_explanations`).
 
 Thousands of nodes stay readable: the best twenty are shown, refused ones are grouped by plugin and reasons, and a score
 that is the same everywhere is no column, for it decided nothing. Columns show weighted scores, as they add up to the
-total. On a terminal there are colours and its width is kept to; in a pipe there are neither colours nor broken lines.
+total. On a terminal there are colours and its width is kept to without breaking a name (`page.py`); in a pipe there are
+neither colours nor broken lines.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tonnage.printable import assembled, text
-from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
+from tonnage.scheduling.decision.explain import Explanation, NodeAnswer, PreemptionAnswer
 from tonnage.scheduling.decision.held_room import held_sentence
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
+from tonnage.whatif.page import Column, FittedTable, Page, named
 from tonnage.whatif.volume_report import print_volumes
 
 MAX_ROWS = 20
 """Nodes that fit, and groups of those that do not, that are shown one by one."""
-_MAX_NAMES, _EXAMPLES = 5, 3
-"""Up to so many refused nodes of a group are all named; of more only so many."""
-_UNBROKEN = 10_000
-"""A width that no line reaches."""
 
 _SHORT = {
     "ImageLocality": "Images",
@@ -56,37 +51,32 @@ _OTHERS = "others"
 
 def show(explanation: Explanation, weights: Mapping[str, int], out: TextIO) -> None:
     """Write an explanation as a table; `weights` are those of the profile's scores."""
-    is_terminal = Console(file=out).is_terminal
-    if is_terminal:
-        _print(explanation, weights, Console(file=out, highlight=False))
-        return
-    page = io.StringIO()
-    _print(explanation, weights, Console(file=page, highlight=False, width=_UNBROKEN, force_terminal=False))
-    out.writelines(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
+    print_explanation(explanation, weights, Page(out))
 
 
-def _print(explanation: Explanation, weights: Mapping[str, int], console: Console) -> None:
+def print_explanation(explanation: Explanation, weights: Mapping[str, int], page: Page) -> None:
+    """The same on a page that holds more."""
     for line in _headline(explanation):
-        console.print(line)
+        page.say(line)
     feasible = [each for each in explanation.nodes if each.feasible and not each.passed_over]
     passed_over = [each for each in explanation.nodes if each.passed_over]
     refused = [each for each in explanation.nodes if not each.feasible]
     if feasible:
-        console.print()
-        _print_feasible(explanation.node, feasible, weights, console)
+        page.blank()
+        _print_feasible(explanation.node, feasible, weights, page)
     for each in passed_over[:MAX_ROWS]:
-        console.print(text(f"{each.name} fits, and {each.passed_over}", style="yellow"))
+        page.say(text(f"{each.name} fits, and {each.passed_over}", style="yellow"))
     if len(passed_over) > MAX_ROWS:
-        console.print(text(f"… and {len(passed_over) - MAX_ROWS:,} more that failed the pod lately", style="dim"))
+        page.say(text(f"… and {len(passed_over) - MAX_ROWS:,} more that failed the pod lately", style="dim"))
     if refused:
-        console.print()
-        _print_refused(explanation, refused, console)
+        page.blank()
+        _print_refused(explanation, refused, page)
         if explanation.node and (held := held_sentence({each.name: each.held_by for each in refused if each.held_by})):
-            console.print(text(held, style="dim"))
+            page.say(text(held, style="dim"))
     if explanation.volumes:
-        console.print()
+        page.blank()
         accounts = [(name, each) for name, each in explanation.volumes.items() if isinstance(each, NodeAccount)]
-        print_volumes(accounts, console, max_rows=MAX_ROWS, table=_table(), named=_named)
+        print_volumes(accounts, page, max_rows=MAX_ROWS)
 
 
 def _headline(explanation: Explanation) -> Iterable[Text]:
@@ -99,12 +89,23 @@ def _headline(explanation: Explanation) -> Iterable[Text]:
     else:
         yield assembled(pod, (" does not fit", "bold red"))
     yield text(explanation.message)
+    if explanation.preemption is not None:
+        yield text(preemption_sentence(explanation.preemption), style="yellow")
+
+
+def preemption_sentence(found: PreemptionAnswer) -> str:
+    """Who would have to go, for a pod that fits nowhere as it is."""
+    count = len(found.victims)
+    told = f"preemption would make room on {found.node}: {named(found.victims)} would go"
+    if found.budget_violations:
+        told += f", {found.budget_violations} of {count} against a PodDisruptionBudget"
+    return told
 
 
 # -- nodes that fit ---------------------------------------------------------------------------------------------------
 
 
-def _print_feasible(chosen: str, nodes: Sequence[NodeAnswer], weights: Mapping[str, int], console: Console) -> None:
+def _print_feasible(chosen: str, nodes: Sequence[NodeAnswer], weights: Mapping[str, int], page: Page) -> None:
     shown = list(nodes[:MAX_ROWS])
     if chosen not in {each.name for each in shown}:  # nominated, and not among the best
         shown[-1:] = [each for each in nodes if each.name == chosen]
@@ -113,26 +114,23 @@ def _print_feasible(chosen: str, nodes: Sequence[NodeAnswer], weights: Mapping[s
     telling = [name for name in plugins if spread[name]]
     table = _feasible_table(chosen, shown, telling, [], weights)
     rest: list[str] = []
-    wide = console.options.update(width=_UNBROKEN)  # a measure never says more than the width it is given
-    while len(telling) > 1 and console.measure(table, options=wide).maximum > console.width:
+    while len(telling) > 1 and table.natural_width > page.width:
         least = min(telling, key=lambda name: spread[name])
         telling.remove(least)
         rest.append(least)
         table = _feasible_table(chosen, shown, telling, rest, weights)
-    console.print(table)
+    page.table(table)
     for line in _footnotes(nodes, shown, [name for name in plugins if not spread[name]], rest, weights):
-        console.print(text(line, style="dim"))
+        page.say(text(line, style="dim"))
 
 
 def _feasible_table(
     chosen: str, shown: Sequence[NodeAnswer], telling: Sequence[str], rest: Sequence[str], weights: Mapping[str, int]
-) -> Table:
-    table = _table()
-    table.add_column("  NODE", no_wrap=True, overflow="ellipsis")
+) -> FittedTable:
     is_scored = bool(shown[0].scores)
     heads = ["TOTAL", *(_short(name, weights) for name in telling)] if is_scored else []
-    for head in [*heads, *([_OTHERS] if rest else [])]:
-        table.add_column(text(head), justify="right", no_wrap=True)
+    heads += [_OTHERS] if rest else []
+    table = FittedTable([Column("  NODE", is_whole=True), *(Column(head, is_number=True) for head in heads)])
     for each in shown:
         is_chosen = each.name == chosen
         cells = [text(f"{'*' if is_chosen else ' '} {each.name}", style="bold green" if is_chosen else "")]
@@ -141,7 +139,7 @@ def _feasible_table(
             cells += [text(str(each.scores[name])) for name in telling]
         if rest:
             cells.append(text(str(sum(each.scores[name] for name in rest))))
-        table.add_row(*cells)
+        table.add(*cells)
     return table
 
 
@@ -181,28 +179,23 @@ def _short(plugin: str, weights: Mapping[str, int]) -> str:
 # -- nodes that do not ------------------------------------------------------------------------------------------------
 
 
-def _print_refused(explanation: Explanation, nodes: Sequence[NodeAnswer], console: Console) -> None:
+def _print_refused(explanation: Explanation, nodes: Sequence[NodeAnswer], page: Page) -> None:
     groups: dict[tuple[str, tuple[str, ...]], list[NodeAnswer]] = {}
     for each in nodes:
         groups.setdefault((each.rejected_by, each.reasons), []).append(each)
     ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
     misses = [_nearest_miss(explanation, refused) for _, refused in ordered[:MAX_ROWS]]
-    # Where the width does not suffice, names are cut and reasons folded; counts and plugins stay whole.
-    table = _table()
-    table.add_column("REFUSED", justify="right", no_wrap=True, min_width=len("REFUSED"))
-    table.add_column("BY", no_wrap=True, min_width=max(len(plugin) for plugin, _ in groups))
-    table.add_column("WHY", overflow="fold")
-    if any(misses):
-        table.add_column("NEAREST MISS", overflow="fold")
-    table.add_column("NODES", overflow="ellipsis", no_wrap=True, max_width=console.width // 4)
+    heads = [Column("REFUSED", is_number=True), Column("BY"), Column("WHY")]
+    heads += [Column("NEAREST MISS")] if any(misses) else []
+    table = FittedTable([*heads, Column("NODES")])
     for ((plugin, reasons), refused), miss in zip(ordered[:MAX_ROWS], misses, strict=True):
         cells = [text(plugin), text(", ".join(reasons), style="red"), *([text(miss)] if any(misses) else [])]
-        table.add_row(f"{len(refused):,}", *cells, text(_named([each.name for each in refused]), style="dim"))
-    console.print(table)
+        table.add(f"{len(refused):,}", *cells, text(named([each.name for each in refused]), style="dim"))
+    page.table(table)
     hidden = ordered[MAX_ROWS:]
     if hidden:
         count = sum(len(names) for _, names in hidden)
-        console.print(text(f"… and {len(hidden):,} more reasons for {count:,} nodes", style="dim"))
+        page.say(text(f"… and {len(hidden):,} more reasons for {count:,} nodes", style="dim"))
 
 
 def _nearest_miss(explanation: Explanation, refused: Sequence[NodeAnswer]) -> str:
@@ -222,12 +215,4 @@ def _nearest_miss(explanation: Explanation, refused: Sequence[NodeAnswer]) -> st
     if not helped:
         return told
     hint, names = max(helped.items(), key=lambda item: len(item[1]))
-    return f"{told}; {_named(names)}: {hint}"
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(names if len(names) <= _MAX_NAMES else [*names[:_EXAMPLES], "…"])
-
-
-def _table() -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    return f"{told}; {named(names)}: {hint}"

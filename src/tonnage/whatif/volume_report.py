@@ -11,11 +11,8 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-
-from rich.console import Console
-from rich.table import Table
 
 from tonnage.clock import rfc3339
 from tonnage.printable import text
@@ -29,6 +26,7 @@ from tonnage.scheduling.volumes.explain.account_entries import (
 )
 from tonnage.scheduling.volumes.explain.nearest_miss import amount, amounts
 from tonnage.scheduling.volumes.packing import UNBOUNDED
+from tonnage.whatif.page import Column, FittedTable, Page, named
 
 _HEADS = ("CLAIM", "KIND", "OF", "GROUP", "POOLS", "TAKES", "FIT", "HELD", "SLOTS")
 _KEPT_HEADS = ("CLAIM", "KIND", "OF")
@@ -45,35 +43,25 @@ class _Group:
     sources: list[dict[str, None]]
 
 
-def print_volumes(
-    accounts: Iterable[tuple[str, NodeAccount]],
-    console: Console,
-    *,
-    max_rows: int,
-    table: Table,
-    named: Callable[[Sequence[str]], str],
-) -> None:
-    """Print nodes' accounts, in their order, into an empty `table`; `named` shortens a list of nodes."""
+def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: Page, *, max_rows: int) -> None:
+    """Print nodes' accounts, in their order."""
     groups = list(_grouped(accounts))
     lines: list[tuple[str, ...]] = []
     shown = 0
     for group in groups:
-        of_group = list(_lines(group, named))
+        of_group = list(_lines(group))
         if shown and len(lines) + len(of_group) > max_rows:
             break
         lines += of_group
         shown += 1
     telling = [i for i, head in enumerate(_HEADS) if head in _KEPT_HEADS or any(line[i] for line in lines)]
-    for i in telling:
-        # Where the width does not suffice, names are folded; numbers stay whole.
-        table.add_column(_HEADS[i], overflow="fold", no_wrap=_HEADS[i] in _WHOLE_HEADS)
-    table.add_column("NODES", overflow="fold", max_width=console.width // 4)
+    table = FittedTable([*(Column(_HEADS[i], is_whole=_HEADS[i] in _WHOLE_HEADS) for i in telling), Column("NODES")])
     for line in lines:
-        table.add_row(*(text(line[i]) for i in telling), text(line[-1], style="dim"))
-    console.print(table)
+        table.add(*(line[i] for i in telling), text(line[-1], style="dim"))
+    page.table(table)
     if hidden := groups[shown:]:
         count = sum(len(group.nodes) for group in hidden)
-        console.print(text(f"… and {count:,} more nodes that differ from these", style="dim"))
+        page.say(text(f"… and {count:,} more nodes that differ from these", style="dim"))
 
 
 def _grouped(accounts: Iterable[tuple[str, NodeAccount]]) -> Iterable[_Group]:
@@ -96,7 +84,7 @@ def _cells(each: ClaimAccount) -> tuple[str, ...]:
     return (each.kind, supply.group, pools, _takes(each), supply.grade, _held(each), _slots(each), each.claim)
 
 
-def _lines(group: _Group, named: Callable[[Sequence[str]], str]) -> Iterable[tuple[str, ...]]:
+def _lines(group: _Group) -> Iterable[tuple[str, ...]]:
     """A line for each claim, and one for claims of which the same is to be said."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for cells, sources in zip(group.cells, group.sources, strict=True):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
+from tonnage.scheduling.decision.explain import Explanation, NodeAnswer, PreemptionAnswer
 from tonnage.whatif.explain_report import MAX_ROWS, show
 
 WEIGHTS = {"NodeResourcesFit": 1, "PodTopologySpread": 2, "TaintToleration": 3}
@@ -110,7 +110,7 @@ def test_thousands_of_nodes_stay_readable():
     # Two lines of headline, a blank, a head, 20 rows, three notes, a blank, a head, 20 groups, a note.
     assert len(lines) == 2 + 1 + 1 + MAX_ROWS + 3 + 1 + 1 + MAX_ROWS + 1
     assert lines[24] == "… and 2,980 more that fit, with totals down to 451"
-    assert lines[29] == "  1,900  NodeResourcesFit  Insufficient cpu        full-0000, full-0001, full-0002, …"
+    assert lines[29] == "  1,900  NodeResourcesFit  Insufficient cpu        full-0000, full-0001, full-0002 and 1,897 more"
     assert lines[30] == "      1  NodeAffinity      node(s) had reason 000  odd-0000"
     assert lines[-1] == "… and 81 more reasons for 81 nodes"
 
@@ -163,13 +163,72 @@ def test_a_narrow_terminal_sums_up_the_scores_that_tell_least(monkeypatch):
     assert max(map(len, shown.splitlines())) <= 36
 
 
-def test_a_narrow_terminal_folds_reasons_and_cuts_names(monkeypatch):
+def test_a_narrow_terminal_breaks_lists_between_names(monkeypatch):
     nodes = [
         refused(f"a-node-with-a-long-name-{n}", "TaintToleration", "node(s) had untolerated taint(s)") for n in "abc"
     ]
-    shown = re.sub("\x1b\\[[0-9;]*m", "", on_terminal(Explanation("p", "", "no", nodes), 70, monkeypatch))
+    shown = plain(on_terminal(Explanation("p", "", "no", nodes), 70, monkeypatch))
     assert [line.rstrip() for line in shown.splitlines()][3:] == [
-        "REFUSED  BY               WHY                        NODES",
-        "      3  TaintToleration  node(s) had untolerated    a-node-with-a-lo…",
-        "                          taint(s)",
+        "REFUSED  BY               WHY            NODES",
+        "      3  TaintToleration  node(s) had    a-node-with-a-long-name-a,",
+        "                          untolerated    a-node-with-a-long-name-b,",
+        "                          taint(s)       a-node-with-a-long-name-c",
     ]
+
+
+def test_where_columns_do_not_fit_beside_each_other_each_cell_has_a_line(monkeypatch):
+    nodes = [refused("node-1", "TaintToleration", "node(s) had untolerated taint(s)"), refused("node-2")]
+    shown = plain(on_terminal(Explanation("p", "", "no", nodes), 36, monkeypatch))
+    assert [line.rstrip() for line in shown.splitlines()][3:] == [
+        "REFUSED  1",
+        "BY       NodeResourcesFit",
+        "WHY      Insufficient cpu",
+        "NODES    node-2",
+        "",
+        "REFUSED  1",
+        "BY       TaintToleration",
+        "WHY      node(s) had untolerated",
+        "         taint(s)",
+        "NODES    node-1",
+    ]
+
+
+def plain(shown: str) -> str:
+    return re.sub("\x1b\\[[0-9;]*m", "", shown)
+
+
+LONG = "ip-10-0-" + "very-" * 30 + "long.eu-central-1.compute.internal"
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
+@pytest.mark.parametrize("names", [["node-1", "node-2", "node-3"], [LONG + n for n in "abc"], ["n" * 39 + "1"] * 3])
+def test_no_width_breaks_a_name(columns, names, monkeypatch):
+    fit, *rest = names
+    answers = [fits(fit, 90, 100), fits(f"{fit}-b", 80, 200)]
+    answers += [refused(name, "TaintToleration", "node(s) had untolerated taint(s)") for name in rest]
+    explanation = Explanation(f"shop/{fit}", fit, f"fits on 2 of 4 nodes, of which {fit} failed it", answers)
+    explanation.preemption = PreemptionAnswer(fit, (f"batch/{fit}", "batch/b"), 1)
+    shown = plain(on_terminal(explanation, columns, monkeypatch))
+    words = {word.strip(",:") for word in shown.split()}
+    assert words >= {f"shop/{fit}", fit, f"{fit}-b", f"batch/{fit}", "TaintToleration", *rest}
+    for line in shown.splitlines():  # only a word that is longer than the terminal runs over, beside its label at most
+        assert len(line) <= columns or max(map(len, line.split())) > columns - len("REFUSED  "), line
+    assert "…" not in shown
+
+
+def test_a_pipe_is_the_same_whatever_the_environment_says(monkeypatch):
+    nodes = [fits("node-1", 90), fits("node-2", 80), refused(LONG)]
+    explanation = Explanation("shop/web", "node-1", "fits on 2 of 3 nodes", nodes)
+    before = piped(explanation)
+    for name, value in {"COLUMNS": "20", "FORCE_COLOR": "1", "TERM": "xterm-256color", "CLICOLOR_FORCE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert piped(explanation) == before and "\x1b" not in before
+
+
+def test_who_would_be_preempted_is_told():
+    explanation = Explanation("shop/web", "", "0/1 nodes are available: 1 Insufficient cpu.", [refused("a")])
+    explanation.preemption = PreemptionAnswer("a", tuple(f"batch/{n}" for n in range(7)), 2)
+    assert piped(explanation).splitlines()[2] == (
+        "preemption would make room on a: batch/0, batch/1, batch/2 and 4 more would go,"
+        " 2 of 7 against a PodDisruptionBudget"
+    )

@@ -253,15 +253,20 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_on_a_narrow_terminal_names_are_folded_and_numbers_stay_whole(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "70")
+@pytest.mark.parametrize("columns", [40, 70, 110, 150, 200])
+def test_on_a_narrow_terminal_names_and_numbers_stay_whole(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm-256color")
     long = "a-node-with-a-name-that-goes-on-and-on"
     run = replay(node(long), capacity(node=long, pools=["90Gi"]), pod_with("x", "data"), claim("data", "80Gi"))
     out = Terminal()
     show(run.schedule("default/x"), {}, out)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
-    head, *lines = plain.rpartition("\n\n")[2].splitlines()
-    assert max(map(len, lines)) <= 70
-    assert head.split() == ["CLAIM", "KIND", "OF", "POOLS", "TAKES", "FIT", "NODES"]
-    assert "dynamic" in lines[0] and "80Gi of 90Gi  guaranteed" in lines[0]
+    section = plain.rpartition("\n\n")[2]
+    assert set(section.split()) >= {long, f"kube-system/fast-{long}", "default/data", "dynamic", "guaranteed"}
+    assert "80Gi of 90Gi" in section
+    if columns >= 150:  # 12 + 7 + 55 + 5 + 12 + 10 + 38 and six gaps of 2
+        assert section.split()[:7] == ["CLAIM", "KIND", "OF", "POOLS", "TAKES", "FIT", "NODES"]
+        assert max(map(len, section.splitlines())) <= columns
+    else:
+        assert section.splitlines()[:2] == ["CLAIM  default/data", "KIND   dynamic"]

@@ -1,0 +1,182 @@
+"""A page of text for people: paragraphs and tables that keep to a terminal's width and never break a word.
+
+    page = Page(sys.stdout)
+    page.say(text("shop/web goes to node-3"))
+    page.table(table)
+
+A name is a word, however long: what a person copies from the screen is whole. Lines are broken at spaces alone, and a
+word that is longer than the terminal stands on a line of its own and runs over. A table whose columns cannot be made
+narrow enough is written row by row, one line for each cell:
+
+    REFUSED  3
+    BY       TaintToleration
+    NODES    node-1, node-2, node-3
+
+In a pipe there are neither colours nor broken lines, whatever the environment says of widths and terminals: the same
+answer is the same text everywhere.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from tonnage.printable import text
+
+_GAP = 2
+_UNBROKEN = 1_000_000
+"""A width that no line reaches."""
+_MOST_NAMES, _EXAMPLES = 5, 3
+"""Up to so many names are all told; of more only so many."""
+
+
+def named(names: Sequence[str], most: int = _MOST_NAMES, examples: int = _EXAMPLES) -> str:
+    """Names in a line; of many the first few, and how many more there are."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:examples])} and {len(names) - examples:,} more"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The head of a column; numbers stand to the right."""
+
+    head: str
+    is_number: bool = False
+    is_whole: bool = False
+    """Its cells stay in one line, as long as the table is one."""
+
+
+@dataclass(slots=True)
+class FittedTable:
+    """Rows of cells under heads."""
+
+    columns: Sequence[Column]
+    rows: list[Sequence[Text]] = field(default_factory=list)
+
+    def add(self, *cells: str | Text) -> None:
+        self.rows.append([text(each) if isinstance(each, str) else each for each in cells])
+
+    @property
+    def natural_width(self) -> int:
+        """How wide it is when no cell is broken."""
+        return sum(self._widest(place) for place in range(len(self.columns))) + _GAP * (len(self.columns) - 1)
+
+    def lines(self, width: int) -> Iterable[Text]:
+        """The table in lines of this width, but for words that are longer."""
+        widths = self._widths(width)
+        if widths is None:
+            yield from self._stacked(width)
+            return
+        heads = [text(each.head, style="bold") for each in self.columns]
+        for row in (heads, *self.rows):
+            yield from self._row(row, widths)
+
+    def _widest(self, place: int) -> int:
+        return max(cell_len(self.columns[place].head), *(row[place].cell_len for row in self.rows), 0)
+
+    def _narrowest(self, place: int) -> int:
+        if self.columns[place].is_whole or self.columns[place].is_number:
+            return self._widest(place)
+        return max(cell_len(self.columns[place].head), *(_longest_word(row[place]) for row in self.rows), 0)
+
+    def _widths(self, width: int) -> list[int] | None:
+        """By column; None where even the longest words do not fit beside each other.
+
+        What is left over beside the longest words is given to the columns that are nearest to having enough.
+        """
+        places = range(len(self.columns))
+        found, wanted = [self._narrowest(place) for place in places], [self._widest(place) for place in places]
+        left = width - sum(found) - _GAP * (len(self.columns) - 1)
+        if left < 0:
+            return None
+        open_places = sorted(places, key=lambda place: wanted[place] - found[place])
+        for count, place in enumerate(open_places):
+            more = min(wanted[place] - found[place], left // (len(open_places) - count))
+            found[place] += more
+            left -= more
+        return found
+
+    def _row(self, cells: Sequence[Text], widths: Sequence[int]) -> Iterable[Text]:
+        broken = [_broken(cell, width) for cell, width in zip(cells, widths, strict=True)]
+        for number in range(max(map(len, broken))):
+            line = text("")
+            for column, parts, width in zip(self.columns, broken, widths, strict=True):
+                part = parts[number] if number < len(parts) else text("")
+                blank = " " * (width - part.cell_len)
+                line.append_text(text(blank) + part if column.is_number else part + text(blank))
+                line.append(" " * _GAP)
+            line.rstrip()
+            yield line
+
+    def _stacked(self, width: int) -> Iterable[Text]:
+        label_width = max(len(each.head.strip()) for each in self.columns) + _GAP
+        for number, row in enumerate(self.rows):
+            if number:
+                yield text("")
+            for column, cell in zip(self.columns, row, strict=True):
+                if cell.plain.strip():
+                    label = text(f"{column.head.strip():<{label_width}}", style="bold")
+                    for part in _broken(cell, width - label_width):
+                        yield label + part
+                        label = text(" " * label_width)
+
+
+class Page:
+    """Writes to a stream: as wide as the terminal is, or unbroken where there is none."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._is_terminal = out.isatty()
+        self._console = Console(file=out if self._is_terminal else io.StringIO(), highlight=False)
+
+    @property
+    def width(self) -> int:
+        return self._console.width if self._is_terminal else _UNBROKEN
+
+    def blank(self) -> None:
+        self._write(text(""))
+
+    def say(self, line: Text, indent: int = 0) -> None:
+        """A paragraph; `indent` holds for all of its lines."""
+        for part in _broken(line, self.width - indent):
+            self._write(text(" " * indent) + part)
+
+    def table(self, table: FittedTable, indent: int = 0) -> None:
+        for line in table.lines(self.width - indent):
+            self._write(text(" " * indent) + line if indent and line.plain else line)
+
+    def _write(self, line: Text) -> None:
+        line.rstrip()
+        if self._is_terminal:
+            self._console.print(line, soft_wrap=True)
+        else:
+            self._out.write(f"{line.plain}\n")
+
+
+def _longest_word(cell: Text) -> int:
+    return max((cell_len(word) for word in cell.plain.split()), default=0)
+
+
+def _broken(line: Text, width: int) -> list[Text]:
+    """A line in parts of this width, broken at spaces alone; leading spaces stay."""
+    if line.cell_len <= width:
+        return [line]
+    parts: list[Text] = []
+    start = end = at = 0
+    plain = line.plain
+    for word in plain.split(" "):
+        word_end = at + len(word)
+        if word and plain[start:end].strip() and cell_len(plain[start:word_end]) > width:
+            parts.append(line[start:end])
+            start = at
+        if word:
+            end = word_end
+        at = word_end + 1
+    return [*parts, line[start:end]]
