@@ -110,7 +110,8 @@ def test_thousands_of_nodes_stay_readable():
     # Two lines of headline, a blank, a head, 20 rows, three notes, a blank, a head, 20 groups, a note.
     assert len(lines) == 2 + 1 + 1 + MAX_ROWS + 3 + 1 + 1 + MAX_ROWS + 1
     assert lines[24] == "… and 2,980 more that fit, with totals down to 451"
-    assert lines[29] == "  1,900  NodeResourcesFit  Insufficient cpu        full-0000, full-0001, full-0002 and 1,897 more"
+    full = "full-0000, full-0001, full-0002 and 1,897 more"
+    assert lines[29] == f"  1,900  NodeResourcesFit  Insufficient cpu        {full}"
     assert lines[30] == "      1  NodeAffinity      node(s) had reason 000  odd-0000"
     assert lines[-1] == "… and 81 more reasons for 81 nodes"
 
