@@ -1,0 +1,259 @@
+"""The least that would let the next replica in. Every remedy is tried on the engine before it is told.
+
+    uncordon node-5                              costs nothing
+    2 more attach slots for DRIVER on node-3     the fewest that do
+    one more pool of 80Gi on node-7              the smallest that does
+    500m more cpu on node-2                      what it lacks
+    one more node like node-3                    empty, with its capacity
+
+What is tried for one node leaves the others as they are. On a large cluster not every node is tried: those that came
+nearest are (`NODES_TRIED`). A remedy that needs two things at once, room and processor say, is not looked for; a node
+like another is the answer then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.meta import Object
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, VolumeNodeResources
+from tonnage.quantity import Quantity
+from tonnage.scheduling.cluster.amounts import CPU, MEMORY
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
+from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools
+from tonnage.whatif.fit.counting import FitCluster
+from tonnage.whatif.node_copies import copy_of, own_objects, volumes_on, with_more_room
+
+NODES_TRIED: Final = 64
+"""Of each kind of refusal; where there are more nodes, those with the most room."""
+SHOWN: Final = 5
+_MOST_SLOTS: Final = 256
+
+Try = Callable[[Iterable[Object]], bool]
+"""Whether the pod fits once these objects are as they say."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Remedy:
+    """One thing that lets the pod in, by what it costs: the cheaper kind first, of one kind the smaller first."""
+
+    rank: int
+    amount: int
+    node: str
+    kind: str
+    text: str
+
+    def document(self) -> dict[str, Any]:
+        return {"kind": self.kind, "node": self.node, "amount": self.amount, "text": self.text}
+
+
+class Remedies:
+    """What would let a pod in that fits nowhere now."""
+
+    def __init__(self, cluster: FitCluster, pod: Pod, refusal: Explanation) -> None:
+        self._cluster = cluster
+        self._pod = pod
+        self._refusal = refusal
+        self._objects = {(type(each), each.key): each for each in cluster.replay.objects}
+        self._nodes = {each.name: each for each in self._of(Node)}
+
+    def found(self) -> list[Remedy]:
+        """All that was found, the least first."""
+        if self._refusal.held_back:
+            return []
+        tried: list[Remedy] = []
+        for answer in self._refusal.nodes:
+            tried += self._by_state(answer)
+        tried += self._slots()
+        tried += self._pools()
+        tried += self._resources()
+        tried += self._another_node()
+        return sorted(tried)
+
+    def _of(self, kind: type[Any]) -> Iterator[Any]:
+        return (each for each in self._objects.values() if isinstance(each, kind))
+
+    def _refused_by(self, plugin: str) -> list[Node]:
+        names = [answer.name for answer in self._refusal.nodes if answer.rejected_by == plugin]
+        found = [self._nodes[name] for name in names if name in self._nodes]
+        return sorted(found, key=lambda node: (-self._room(node), node.name))[:NODES_TRIED]
+
+    def _room(self, node: Node) -> int:
+        return sum(free_bytes(each) or 0 for each in self._capacities(node))
+
+    # -- trying -------------------------------------------------------------------------------------------------------
+
+    def fits(self, changes: Iterable[Object]) -> bool:
+        """Whether the pod fits with these objects changed or added; afterwards everything is as before."""
+        replay, undo = self._cluster.replay, list[Callable[[], object]]()
+        try:
+            for each in changes:
+                before = self._objects.get((type(each), each.key))
+                replay.apply(_renewed(each))
+                if before is None:
+                    kind, namespace, name = type(each).__name__, each.namespace, each.name
+                    undo.append(lambda k=kind, ns=namespace, n=name: replay.delete(k, ns, n))  # type: ignore[misc]
+                else:
+                    undo.append(lambda old=before: replay.apply(_renewed(old)))  # type: ignore[misc]
+            engine = replay.engine
+            profile = engine.profile_of(self._pod)
+            if profile is None:
+                return False
+            return profile.decider.decide(engine.cluster, PodInfo(self._pod), ()).fits
+        finally:
+            for step in reversed(undo):
+                step()
+
+    def _least(self, most: int, change: Callable[[int], Iterable[Object]]) -> int | None:
+        """The smallest amount that does, by halving: more is never worse. None when even the most does not."""
+        if not self.fits(change(most)):
+            return None
+        low, high = 0, most
+        while low + 1 < high:
+            middle = (low + high) // 2
+            if self.fits(change(middle)):
+                high = middle
+            else:
+                low = middle
+        return high
+
+    # -- kinds --------------------------------------------------------------------------------------------------------
+
+    def _by_state(self, answer: NodeAnswer) -> Iterator[Remedy]:
+        """A node that is out of use, or tainted."""
+        node = self._nodes.get(answer.name)
+        if node is None or answer.rejected_by not in ("NodeUnschedulable", "TaintToleration"):
+            return
+        if node.spec.unschedulable:
+            spec = msgspec.structs.replace(node.spec, unschedulable=False)
+            if self.fits([msgspec.structs.replace(node, spec=spec)]):
+                yield Remedy(0, 0, node.name, "uncordon", f"uncordon {node.name}")
+        for taint in node.spec.taints:
+            kept = tuple(each for each in node.spec.taints if each is not taint)
+            spec = msgspec.structs.replace(node.spec, taints=kept)
+            if self.fits([msgspec.structs.replace(node, spec=spec)]):
+                text = f"the taint {taint.key}:{taint.effect} off {node.name}"
+                yield Remedy(1, 0, node.name, "taint", text)
+
+    def _slots(self) -> Iterator[Remedy]:
+        for node in self._refused_by("NodeVolumeLimits"):
+            found = self._objects.get((CSINode, node.name))
+            if not isinstance(found, CSINode):
+                continue
+            for driver in found.spec.drivers:
+                if driver.allocatable.count is None:
+                    continue
+                fewest = self._least(_MOST_SLOTS, lambda more, d=driver.name, f=found: [_with_slots(f, d, more)])  # type: ignore[misc]
+                if fewest is not None:
+                    slots = "1 more attach slot" if fewest == 1 else f"{fewest} more attach slots"
+                    yield Remedy(2, fewest, node.name, "slots", f"{slots} for {driver.name} on {node.name}")
+
+    def _pools(self) -> Iterator[Remedy]:
+        wanted = self._claimed_bytes()
+        if not wanted:
+            return
+        for node in self._refused_by("VolumeBinding"):
+            for capacity in self._capacities(node):
+                smallest = self._least(wanted, lambda size, c=capacity: [with_more_room(c, size, as_pool=True)])  # type: ignore[misc]
+                if smallest is None:
+                    continue
+                text = f"one more pool of {_size(smallest)} of class {capacity.storage_class_name} on {node.name}"
+                yield Remedy(3, smallest, node.name, "pool", text)
+
+    def _resources(self) -> Iterator[Remedy]:
+        """What a node lacks of one resource; one that lacks two is not helped by either."""
+        for node in self._refused_by("NodeResourcesFit"):
+            for name, amount in node.status.allocatable.items():
+                most = max(amount.milli_value() if name == CPU else amount.value(), 1) * 2**10
+                least = self._least(most, lambda more, n=name, of=node: [_with_more(of, n, more)])  # type: ignore[misc]
+                if least is not None:
+                    yield Remedy(4, least, node.name, "resource", f"{_amount(name, least)} more {name} on {node.name}")
+
+    def _another_node(self) -> Iterator[Remedy]:
+        """A node like one that is there; of equal nodes the first."""
+        seen: set[Any] = set()
+        for node in sorted(self._nodes.values(), key=lambda each: each.name)[: NODES_TRIED * 4]:
+            own = own_objects(node, self._objects.values())
+            copied = copy_of(own, f"{node.name}-like", volumes_on(node, self._objects.values()))
+            shape = _shape(copied)
+            if shape in seen or len(seen) >= NODES_TRIED:
+                continue
+            seen.add(shape)
+            if self.fits(copied):
+                yield Remedy(5, 1, node.name, "node", f"one more node like {node.name}")
+
+    def _capacities(self, node: Node) -> list[CSIStorageCapacity]:
+        """Objects that reach the node, of the classes that the pod's claims want."""
+        classes = self._classes()
+        return [
+            each
+            for each in self._of(CSIStorageCapacity)
+            if each.node_topology is not None
+            and each.node_topology.matches(node.metadata.labels)
+            and (not classes or each.storage_class_name in classes)
+        ]
+
+    def _claims(self) -> Iterator[Any]:
+        for key in PodInfo(self._pod).claim_keys:
+            found = self._cluster.replay.objects.get("PersistentVolumeClaim", key)
+            if found is not None:
+                yield found
+
+    def _classes(self) -> set[str]:
+        return {claim.class_name for claim in self._claims()}
+
+    def _claimed_bytes(self) -> int:
+        return sum(claim.requested_size.value() for claim in self._claims())
+
+
+def _renewed(found: Object) -> Object:
+    """The same object as a newer version of itself: the server numbers it."""
+    return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, resource_version=""))
+
+
+def _with_slots(node: CSINode, driver: str, more: int) -> CSINode:
+    drivers = tuple(
+        msgspec.structs.replace(each, allocatable=VolumeNodeResources(count=(each.allocatable.count or 0) + more))
+        if each.name == driver
+        else each
+        for each in node.spec.drivers
+    )
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, drivers=drivers))
+
+
+def _with_more(node: Node, resource: str, more: int) -> Node:
+    added = Quantity.parse(f"{more}m") if resource == CPU else Quantity.from_bytes(more)
+    allocatable = {**node.status.allocatable, resource: node.status.allocatable[resource] + added}
+    return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, allocatable=allocatable))
+
+
+def _amount(resource: str, amount: int) -> str:
+    if resource == CPU:
+        return str(Quantity.parse(f"{amount}m"))
+    return _size(amount) if resource == MEMORY else str(amount)
+
+
+def _size(size_bytes: int) -> str:
+    return str(Quantity.from_bytes(size_bytes))
+
+
+def _shape(objects: Iterable[Object]) -> tuple[Any, ...]:
+    """What tells one kind of node from another: all but its names."""
+    found: list[Any] = []
+    for each in objects:
+        if isinstance(each, Node):
+            labels = {key: value for key, value in each.metadata.labels.items() if value != each.name}
+            amounts = {name: str(amount) for name, amount in each.status.allocatable.items()}
+            taints = sorted((taint.key, taint.effect) for taint in each.spec.taints)
+            found.append((sorted(labels.items()), sorted(amounts.items()), taints))
+        elif isinstance(each, CSIStorageCapacity):
+            found.append((each.storage_class_name, listed_pools(each), free_bytes(each)))
+        elif isinstance(each, CSINode):
+            found.append(sorted((driver.name, driver.allocatable.count or -1) for driver in each.spec.drivers))
+    return tuple(map(str, found))

@@ -1,0 +1,108 @@
+"""Nodes like another: the Node, its CSINode and its capacity objects under a new name, with nothing on them.
+
+A capacity object that reaches the node alone is the node's own and copied; one for a zone is not, it reaches the new
+node by itself. What volumes on the node take now is free on its copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tonnage.objects.core_v1 import Node, PersistentVolume
+from tonnage.objects.meta import Object
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorageCapacity
+from tonnage.objects.taints import Taint
+from tonnage.quantity import Quantity
+from tonnage.scheduling.volumes.capacity.pools import listed_pools
+
+
+def own_objects(node: Node, objects: Iterable[Object]) -> list[Object]:
+    """The node, its CSINode, and the capacity objects that reach it and no other node."""
+    known = list(objects)
+    others = [each for each in known if isinstance(each, Node) and each.name != node.name]
+    found: list[Object] = [node]
+    for each in known:
+        if isinstance(each, CSINode) and each.name == node.name:
+            found.append(each)
+        elif isinstance(each, CSIStorageCapacity) and each.node_topology is not None:
+            matches = each.node_topology.matches
+            if matches(node.metadata.labels) and not any(matches(other.metadata.labels) for other in others):
+                found.append(each)
+    return found
+
+
+def copy_of(objects: Sequence[Object], name: str, volumes: Iterable[PersistentVolume] = ()) -> list[Object]:
+    """The objects of one node (`own_objects`) as those of another, empty one; `volumes` are those that stand on it."""
+    node = next(each for each in objects if isinstance(each, Node))
+    taken: dict[str, int] = {}
+    for volume in volumes:
+        taken[volume.class_name] = taken.get(volume.class_name, 0) + volume.size.value()
+    return [_renamed(each, node.name, name, taken) for each in objects]
+
+
+def volumes_on(node: Node, objects: Iterable[Object]) -> list[PersistentVolume]:
+    """The volumes that can be used on this node and on no other."""
+    known = list(objects)
+    others = [each for each in known if isinstance(each, Node) and each.name != node.name]
+    found = []
+    for each in known:
+        if isinstance(each, PersistentVolume) and each.spec.node_affinity.required is not None:
+            admits = each.spec.node_affinity.admits
+            if admits(node.name, node.metadata.labels) and not any(
+                admits(other.name, other.metadata.labels) for other in others
+            ):
+                found.append(each)
+    return found
+
+
+def with_more_room(capacity: CSIStorageCapacity, size_bytes: int, *, as_pool: bool) -> CSIStorageCapacity:
+    """A capacity object that tells of so many bytes more: a pool of its own, or more in the largest.
+
+    An object that lists no pools is one pool of its sum: there more room is more of that.
+    """
+    pools = list(listed_pools(capacity))
+    is_listed = bool(pools)
+    if not is_listed:
+        told = capacity.capacity or capacity.maximum_volume_size
+        pools = [told.value() if told is not None else 0]
+    if as_pool and is_listed:
+        pools.append(size_bytes)
+    else:
+        pools[0] += size_bytes
+    quantities = tuple(Quantity.from_bytes(each) for each in sorted(pools, reverse=True))
+    annotations, changes = capacity.metadata.annotations, dict[str, object]()
+    if capacity.available_capacities:
+        changes["available_capacities"] = quantities
+    elif AVAILABLE_CAPACITIES in annotations:
+        annotations = {**annotations, AVAILABLE_CAPACITIES: ",".join(map(str, quantities))}
+    if capacity.capacity is not None:
+        changes["capacity"] = Quantity.from_bytes(sum(pools))
+    if capacity.maximum_volume_size is not None:
+        most = capacity.maximum_volume_size.value()
+        changes["maximum_volume_size"] = Quantity.from_bytes(max(most, size_bytes, pools[0] if not is_listed else 0))
+    metadata = msgspec.structs.replace(capacity.metadata, annotations=annotations, resource_version="")
+    return msgspec.structs.replace(capacity, metadata=metadata, **changes)
+
+
+def _renamed(found: Object, like: str, name: str, taken: dict[str, int]) -> Object:
+    """An object with another node's name wherever it has this one's, as its own and as a value of labels."""
+    replace = msgspec.structs.replace
+    own = name if found.name == like else f"{found.name}-{name}"
+    labels = {key: name if value == like else value for key, value in found.metadata.labels.items()}
+    metadata = replace(found.metadata, name=own, uid="", resource_version="", creation_timestamp=None, labels=labels)
+    if isinstance(found, CSIStorageCapacity) and found.node_topology is not None:
+        matched = {key: name if value == like else value for key, value in found.node_topology.match_labels.items()}
+        topology = replace(found.node_topology, match_labels=matched)
+        copied = replace(found, metadata=metadata, node_topology=topology)
+        given_back = taken.get(found.storage_class_name, 0)
+        return with_more_room(copied, given_back, as_pool=False) if given_back else copied
+    if isinstance(found, Node):
+        return replace(found, metadata=metadata, spec=replace(found.spec, unschedulable=False, taints=_kept(found)))
+    return replace(found, metadata=metadata)
+
+
+def _kept(node: Node) -> tuple[Taint, ...]:
+    """The taints that belong to a kind of node; those that tell of its state do not."""
+    return tuple(each for each in node.spec.taints if not each.key.startswith("node.kubernetes.io/"))
