@@ -93,7 +93,7 @@ class Caller:
         self._guard = guard
         self._clock = clock
         self._rng = rng
-        self._limit = limit
+        self.limit = limit
         self._on_request = on_request
         self._warned: set[str] = set()
 
@@ -171,8 +171,8 @@ class Caller:
             self._count(call, code, started_at)
 
     async def _wait_for_limit(self) -> None:
-        if self._limit is not None:
-            await self._limit.take()
+        if self.limit is not None:
+            await self.limit.take()
 
     def _count(self, call: Call, code: int, started_at: float) -> None:
         if self._on_request is not None:

@@ -21,7 +21,7 @@ from tonnage.client import rest
 from tonnage.client.calls import Call, Caller, OnRequest, WriteGuard
 from tonnage.client.config.connection import Connection
 from tonnage.client.rest import Kind, resource_of
-from tonnage.client.throttle import Limit, TokenBucket
+from tonnage.client.throttle import Limit, SpareTokens, TokenBucket
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Request, Transport, lines_of
 from tonnage.clock import Clock, SystemClock
@@ -114,6 +114,12 @@ class Client:
     async def close(self) -> None:
         """Hang up; streams that are open end."""
         await self._caller.transport.close()
+
+    def give_way_while(self, is_busy: Callable[[], bool]) -> None:
+        """For a client whose requests may wait (`clients.Clients.telling`): send few while `is_busy` says so."""
+        limit = self._caller.limit
+        if isinstance(limit, SpareTokens):
+            limit.is_busy = is_busy
 
     @property
     def server(self) -> str:

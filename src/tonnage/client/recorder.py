@@ -121,7 +121,7 @@ class Recorder:
         if entry is not None:
             entry.count += 1
             entry.observed_at = now
-            if entry.count == 2:
+            if entry.count == 2 and len(self._pending) < MAX_PENDING:  # else its count is written later
                 self._enqueue(entry)
             return
         if len(self._pending) >= MAX_PENDING:

@@ -7,6 +7,7 @@ SpareTokens     what another bucket does not need: for requests that tell people
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from tonnage.clock import Clock
@@ -14,7 +15,9 @@ from tonnage.clock import Clock
 PATIENCE_S = 10.0
 """How long a request that may wait is passed by others; after that it has its turn like them, so that a program which
 is busy all the time still says something."""
-
+BUSY_QPS = 50.0
+BUSY_BURST = 8
+"""Requests that may wait, a second and at once, of a program that has more urgent work to do."""
 _SHORTEST_WAIT_S = 0.001
 """Sums of fractions end a hair's breadth before the token is whole, and time would stand still."""
 
@@ -70,16 +73,21 @@ class TokenBucket:
 class SpareTokens:
     """A limit of its own, within what another leaves over: the two together send no more than that one allows.
 
-    Half of the other's burst is not touched, so that whoever comes there with many requests at once finds it.
+    Half of the other's burst is not touched, so that whoever comes there with many requests at once finds it. While
+    `is_busy` says so, few are sent: what they cost is taken from who has work to do.
     """
 
     def __init__(self, own: TokenBucket, of: TokenBucket | None, *, clock: Clock) -> None:
         self._own = own
         self._of = of
         self._clock = clock
+        self._while_busy = TokenBucket(BUSY_QPS, BUSY_BURST, clock=clock)
+        self.is_busy: Callable[[], bool] = lambda: False
 
     async def take(self) -> None:
         await self._own.take()
+        if self.is_busy():
+            await self._while_busy.take()
         if self._of is None:
             return
         gives_up_at = self._clock.monotonic() + PATIENCE_S

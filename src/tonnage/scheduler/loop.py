@@ -63,6 +63,8 @@ class SchedulingLoop:
         self._preemptions = PreemptionExecutor(context, self._nominations)
         self._work: set[asyncio.Task[None]] = set()
         self._unplaced = 0  # since the last tick
+        self.is_busy = False
+        """Pods wait to be tried at this moment."""
         self._looking = asyncio.Semaphore(_LOOKING_AT_ONCE)
         self._active = asyncio.Event()
         self._engine.queue.on_active = self._active.set
@@ -75,6 +77,7 @@ class SchedulingLoop:
             attempts, breathed_at = 0, self._clock.monotonic()
             while True:
                 queued = self._engine.pop()
+                self.is_busy = queued is not None
                 if queued is None:
                     self._active.clear()
                     await self._active.wait()

@@ -115,6 +115,7 @@ class Program:
             telling=telling,
         )
         self.loop = SchedulingLoop(self.context)
+        telling.give_way_while(lambda: self.loop.is_busy)
         self.reservations = CapacityReservations(self.engine.held)
         self.assumed = AssumedState(self.engine)
         self.metrics.watch(self._state)

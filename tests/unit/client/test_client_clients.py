@@ -100,12 +100,27 @@ async def test_clients_of_one_connection_have_limits_and_connections_of_their_ow
     async with Clients.connect(connection, clock=clock, qps=50.0, burst=100) as clients:
         callers = [clients.work._caller, clients.telling._caller, clients.leases._caller]
         assert len({id(each.transport) for each in callers}) == 3
-        assert isinstance(callers[0]._limit, TokenBucket) and isinstance(callers[1]._limit, SpareTokens)
-        assert callers[2]._limit is None
+        assert isinstance(callers[0].limit, TokenBucket) and isinstance(callers[1].limit, SpareTokens)
+        assert callers[2].limit is None
     async with Clients.connect(connection, clock=clock) as clients:
-        assert clients.work._caller._limit is None
-        assert isinstance(clients.telling._caller._limit, SpareTokens)
+        assert clients.work._caller.limit is None
+        assert isinstance(clients.telling._caller.limit, SpareTokens)
 
 
 def test_a_call_about_a_lease_leaves_time_for_another() -> None:
     assert (lease_timeout_s(10.0), lease_timeout_s(1.5)) == (5.0, 1.0)
+
+
+async def test_who_has_more_urgent_work_tells_little() -> None:
+    clock = VirtualClock()
+    telling = SpareTokens(TokenBucket(250.0, 500, clock=clock), None, clock=clock)
+    telling.is_busy = lambda: clock.monotonic() < 2.0
+    senders = [Sender(telling, clock) for _ in range(8)]
+    tasks = [asyncio.create_task(each.send(1000)) for each in senders]
+    await clock.run_for(1.99)
+    # 8 at once and 50 a second.
+    assert sum(len(each.sent_at) for each in senders) <= 8 + 100
+    await clock.run_for(1.01)
+    assert sum(len(each.sent_at) for each in senders) >= 400
+    for task in tasks:
+        task.cancel()
