@@ -7,11 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.capacity.reading import Policy, Reading
 from tonnage.scheduling.volumes.free_storage_scores import added, class_score, class_scores
 from tonnage.scheduling.volumes.packing import MOST_BYTES, UNBOUNDED, Grade, Sizes, descending
+from tonnage.testing.builders import node, pod
+from tonnage.testing.plugin_calls import filter_results, node_scores
 from tonnage.testing.storage_builders import capacity
 
 modest = settings(max_examples=200, deadline=None)
@@ -71,3 +76,35 @@ def test_scores_of_sums_are_those_of_plain_integers(
     asked, more, held, besides = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
     expected = [class_score(shape, one + two, three + four) for one, two, three, four in rows]
     assert class_scores(shape, added(asked, more), added(held, besides)).tolist() == expected
+
+
+@modest
+@given(
+    st.lists(st.tuples(amounts, st.lists(amounts, max_size=4)), min_size=2, max_size=4),
+    st.lists(st.integers(0, 3), max_size=3),
+    amounts,
+)
+def test_pods_on_nodes_are_summed_as_plain_integers_are(
+    nodes: list[tuple[int, list[int]]], gone: list[int], asked: int
+) -> None:
+    """Room that is left and scores, with pods that came and went, whoever put them there."""
+    cluster = Cluster()
+    for place, (offered, _) in enumerate(nodes):
+        cluster.put_node(node(f"n{place}", memory=str(offered)))
+    left = []
+    for place, (_, asking) in enumerate(nodes):
+        for number, memory in enumerate(asking):
+            cluster.put_pod(PodInfo(pod(f"p{place}-{number}", memory=str(memory))), f"n{place}")
+        kept = {number: memory for number, memory in enumerate(asking) if number not in gone}
+        for number in set(range(len(asking))) - set(kept):
+            cluster.remove_pod(PodInfo(pod(f"p{place}-{number}")).uid)
+        left.append(sum(kept.values()))
+    newcomer = pod("new", cpu="0", memory=str(asked))
+    found = filter_results(NodeResourcesFit(), cluster, newcomer)
+    expected = [asked > 0 and offered - total < asked for (offered, _), total in zip(nodes, left, strict=True)]
+    assert [bool(found.get(f"n{place}")) for place in range(len(nodes))] == expected
+    scores = node_scores(NodeResourcesFit(resources=(("memory", 1),)), cluster, newcomer)
+    for place, (offered, _) in enumerate(nodes):
+        if f"n{place}" in scores and not expected[place]:
+            used = min(left[place], MOST_BYTES) + asked
+            assert scores[f"n{place}"] == (100 * max(offered - used, 0) // offered if offered else 0)

@@ -16,7 +16,7 @@ they and whatever else is derived from the cluster are its indexes, which engine
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -27,7 +27,7 @@ from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.taints import Taint
 from tonnage.scheduling.cluster.amounts import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts
 from tonnage.scheduling.cluster.changes import Changes
-from tonnage.scheduling.cluster.columns import Ids, Interner, Ints, LabelColumns, Mask, grown
+from tonnage.scheduling.cluster.columns import LARGE, MOST, Ids, Interner, Ints, LabelColumns, Mask, grown
 from tonnage.scheduling.cluster.images import Images
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.ports import HostPorts
@@ -77,6 +77,8 @@ class Cluster:
         self.requested: Ints = np.zeros((len(self.resources), capacity), dtype=np.int64)
         self.scored_usage: Ints = np.zeros((2, capacity), dtype=np.int64)
         """CPU and memory as scores see them, with something assumed for pods that do not say."""
+        self.counts_large = False
+        """Some amount or sum was so large that sums and products of such may be more than 64 bits hold."""
         self.taints: Interner[tuple[Taint, ...]] = Interner()
         """Sets of taints, without the times at which they were added: those would make every set one of a kind."""
         self.taints.id_of(())
@@ -248,6 +250,7 @@ class Cluster:
             column = self.allocatable[:, row]
             fresh = np.zeros_like(column)
             fresh[list(offered)] = list(offered.values())
+            self.counts_large = self.counts_large or max(offered.values(), default=0) >= LARGE
             changed = changed or not np.array_equal(column, fresh)
             self.allocatable[:, row] = fresh
         if self.images.replace(row, before.status.images if before else (), after.status.images):
@@ -306,12 +309,27 @@ class Cluster:
     def _account(self, info: PodInfo, row: int, sign: int) -> None:
         for name, value in info.requests.items():
             number = self.resource_id(name)  # may make room for a new resource: look before the column is named
-            self.requested[number, row] += sign * value
+            before = self.requested.item(number, row)
+            total = before + sign * value
+            if total >= LARGE or before >= LARGE:
+                total = self._large_total([each.requests.get(name, 0) for each in self.residents[row].values()])
+            self.requested[number, row] = total
         self.requested[_PODS_ID, row] += sign
-        cpu, memory = info.scored_usage
-        self.scored_usage[0, row] += sign * cpu
-        self.scored_usage[1, row] += sign * memory
+        for place, usage in enumerate(info.scored_usage):
+            before = self.scored_usage.item(place, row)
+            total = before + sign * usage
+            if total >= LARGE or before >= LARGE:
+                total = self._large_total([each.scored_usage[place] for each in self.residents[row].values()])
+            self.scored_usage[place, row] = total
         self.changes.note(row)
+
+    def _large_total(self, of_residents: Iterable[int]) -> int:
+        """A sum that may be more than 64 bits hold: it stops there, and is counted anew when a pod goes.
+
+        A sum that wrapped around would be negative, and the fullest node the emptiest.
+        """
+        self.counts_large = True
+        return min(sum(of_residents), MOST)
 
     def _note_node(self, row: int) -> None:
         self.node_changes.note(row)

@@ -24,6 +24,11 @@ Ints = npt.NDArray[np.int64]
 Rows = slice | npt.NDArray[np.intp]
 """Which nodes are asked about: a range of them as a slice with both its ends, or some as an array of row numbers."""
 
+MOST = (1 << 63) - 1
+"""The most that a column holds. Sums stop there; one that wrapped around would make the fullest node the emptiest."""
+LARGE = 1 << 55
+"""Of amounts below this (32 PiB), two can be added and their sum taken times 100 without thinking of 64 bits."""
+
 T = TypeVar("T", bound=Hashable)
 Scalar = TypeVar("Scalar", bound=np.generic)
 

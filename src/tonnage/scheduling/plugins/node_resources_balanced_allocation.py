@@ -41,7 +41,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         if (row := only_row(rows)) >= 0:
             return np.array([_score_at(uses_at(cycle, self._resources, row, scored=False))])
         found = uses(cycle, self._resources, rows, scored=False)
-        gain = _evenness(found.in_use + found.asked, found.has) - self._as_it_is.evenness(cycle.cluster, found, rows)
+        gain = _evenness(found.together, found.has) - self._as_it_is.evenness(cycle.cluster, found, rows)
         # Fractions of 0 to 1 deviate by 0.5 at most: this is never negative, and rounding down is truncating.
         score: Ints = MAX_SCORE // 2 + (MAX_SCORE // 2 + gain) // 2
         return score

@@ -136,17 +136,18 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         if self._strategy == "LeastAllocated" and (row := only_row(rows)) >= 0:
             return np.array([_least(uses_at(cycle, self._resources, row, scored=True))])
-        _, weights, has, in_use, asked = found = uses(cycle, self._resources, rows, scored=True)
+        found = uses(cycle, self._resources, rows, scored=True)
+        weights, has, is_large = found.weights, found.has, found.is_large
         if not weights:
             return np.zeros(row_count(rows), dtype=np.int64)
-        use = in_use + asked
+        use = found.together
         if self._strategy == "RequestedToCapacityRatio":
             return self._ratio(use, found)
         if self._strategy == "LeastAllocated":
             np.subtract(has, use, out=use)
-            parts = percent(np.maximum(use, 0, out=use), has)
+            parts = percent(np.maximum(use, 0, out=use), has, is_large=is_large)
         else:
-            parts = percent(np.minimum(use, has, out=use), has)
+            parts = percent(np.minimum(use, has, out=use), has, is_large=is_large)
         if set(weights) != {1}:
             parts *= np.array([weights]).T
         if found.is_everywhere:
@@ -157,7 +158,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     def _ratio(self, use: Ints, found: Uses) -> Ints:
         """The mean of what the shape says, rounded half away from zero; what scores 0 does not count."""
         is_over = use > found.has
-        parts = along(self._shape, np.where(is_over, 100, percent(use, found.has)))
+        parts = along(self._shape, np.where(is_over, 100, percent(use, found.has, is_large=found.is_large)))
         counts = (found.has > 0) & (parts > 0)
         weighted = np.array([found.weights]).T * counts
         total, weights = np.add.reduce(parts * weighted), np.add.reduce(weighted)

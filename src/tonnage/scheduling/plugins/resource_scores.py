@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tonnage.scheduling.cluster.amounts import NATIVE
-from tonnage.scheduling.cluster.columns import Ints, Rows
+from tonnage.scheduling.cluster.columns import LARGE, MOST, Ints, Rows
 from tonnage.scheduling.framework import Cycle
 
 _CPU_AND_MEMORY = [0, 1]
@@ -34,6 +34,15 @@ class Uses(NamedTuple):
     """R x k."""
     asked: Ints
     """R x 1: what the pod would add."""
+    is_large: bool = False
+    """Sums and products of these may be more than 64 bits hold."""
+
+    @property
+    def together(self) -> Ints:
+        """R x k: what is in use with the pod, as far as 64 bits go; a new array."""
+        if not self.is_large:
+            return self.in_use + self.asked
+        return np.minimum(self.in_use, MOST - self.asked) + self.asked
 
     @property
     def is_everywhere(self) -> bool:
@@ -69,6 +78,7 @@ def uses(cycle: Cycle, resources: tuple[tuple[str, int], ...], rows: Rows, *, sc
         picked(cluster.allocatable, numbers, rows),
         used,
         np.array(asked, dtype=np.int64).reshape(len(numbers), 1),
+        cluster.counts_large or any(amount >= LARGE for (amount,) in asked),
     )
 
 
@@ -102,8 +112,11 @@ def uses_at(cycle: Cycle, resources: tuple[tuple[str, int], ...], row: int, *, s
     return found
 
 
-def percent(part: Ints, whole: Ints) -> Ints:
+def percent(part: Ints, whole: Ints, *, is_large: bool = False) -> Ints:
     """100 * part // whole, and 0 where there is no whole. Written over `part`."""
+    if is_large:
+        exact = part.astype(object) * 100 // np.where(whole == 0, 1, whole).astype(object)
+        return np.where(whole == 0, 0, exact).astype(np.int64)
     part *= 100
     with np.errstate(divide="ignore"):
         part //= whole  # numpy's answer to an integer divided by 0 is 0

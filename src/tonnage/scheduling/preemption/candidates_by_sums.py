@@ -111,13 +111,25 @@ class CandidatesBySums:
         visited = [(place, expected[row]) for place, row in enumerate(rows.tolist()) if row in expected]
         for resource, amount in asked:
             number = cluster.resource_id(resource)
-            room = cluster.allocatable[number, rows] - cluster.requested[number, rows] - amount
+            room, held = cluster.allocatable[number, rows], cluster.requested[number, rows]
+            if cluster.counts_large:  # exactly, in plain integers: sums may be more than 64 bits hold
+                room, held = room.astype(object), self._exactly_held(resource, rows)
+            room = room - held - amount
             for place, nominated in visited:
                 room[place] -= sum(1 if resource == PODS else each.requests.get(resource, 0) for each in nominated)
             taken = self._ranked.amounts(resource)[: len(is_lesser), rows] * is_lesser
+            if cluster.counts_large:
+                taken = taken.astype(object)
             rooms.append(room + taken.sum(axis=0))
             amounts.append(taken)
         return rooms, amounts
+
+    def _exactly_held(self, resource: str, rows: RowNumbers) -> Ints:
+        """What the pods of each row ask for, as plain integers."""
+        residents = [self._cluster.residents[row].values() for row in rows.tolist()]
+        if resource == PODS:
+            return np.array([len(each) for each in residents], dtype=object)
+        return np.array([sum(pod.requests.get(resource, 0) for pod in each) for each in residents], dtype=object)
 
     def _brought_back(self, rooms: list[Ints], amounts: list[Ints], is_lesser: Mask) -> tuple[Mask, Mask]:
         """(who does not come back, who violates a budget by going), both by slot and place in `rows`."""
