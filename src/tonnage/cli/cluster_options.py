@@ -88,16 +88,19 @@ class ClusterQuestion:
             say("note", note)
         return found
 
-    def state(self, *, user_agent: str, with_workloads: bool = False) -> ClusterState:
-        """The cluster as it is now. Raises TonnageError for files that are wrong and clusters that do not answer."""
+    def state(self, *, user_agent: str, with_workloads: bool = False, without: Path | None = None) -> ClusterState:
+        """The cluster as it is now; `without` is a file in a folder of theirs that holds no manifests.
+
+        Raises TonnageError for files that are wrong and clusters that do not answer.
+        """
         if not self.is_live:
-            found = from_files(self.files, self.creation, with_workloads=with_workloads)
+            found = from_files(self.files, self.creation, with_workloads=with_workloads, without=without)
         else:
             found = asyncio.run(
                 from_cluster(self.connection, self._scheduler(), with_workloads=with_workloads, user_agent=user_agent)
             )
             if self.files:
-                found = laid_over(found, self.files, self.creation, with_workloads=with_workloads)
+                found = laid_over(found, self.files, self.creation, with_workloads=with_workloads, without=without)
             else:
                 self.creation.know(found.objects)
         say_about(found)

@@ -9,6 +9,7 @@ What is piped sees nothing of it: progress goes to stderr, and only if that is a
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,3 +35,25 @@ def progress(description: str, total: float | None = None) -> Iterator[Step]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task(printable(description), total=total)
         yield lambda amount: shown.advance(task, amount)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Work that looks between two steps whether Ctrl-C was pressed, by calling what is yielded.
+
+    So it ends between two steps, and not in the middle of one, and what is known by then can be told. Who presses it
+    again does not want to wait for that.
+    """
+    presses = 0
+
+    def pressed(number: int, frame: object) -> None:
+        nonlocal presses
+        presses += 1
+        if presses > 1:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, pressed)
+    try:
+        yield lambda: presses > 0
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
-from tonnage.cli.output import written_json
-from tonnage.cli.progress import progress
+from tonnage.cli.output import say, written, written_json
+from tonnage.cli.progress import INTERRUPTED, interruptible, progress
+from tonnage.scheduler.configuration_file import load_configuration
+from tonnage.scheduling.configuration.configuration import Configuration, parse
+from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.whatif.creation import Creation
+from tonnage.whatif.simulate.comparison import Comparison, compare
 from tonnage.whatif.simulate.play import Player, Run
-from tonnage.whatif.simulate.scenario import read_scenario
+from tonnage.whatif.simulate.presets import PRESETS, preset_gates
+from tonnage.whatif.simulate.scenario_reading import read_scenario
+
+BASE = "default"
+"""The name of the run by --config, or by the defaults."""
 
 
 @click.command()
@@ -23,17 +32,82 @@ from tonnage.whatif.simulate.scenario import read_scenario
     type=click.Path(path_type=Path, dir_okay=False),
     help="What happens, and when.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same run.")
-@click.option("-o", "--output", type=click.Choice(["json"]), default="json", show_default=True)
-def simulate(cluster: ClusterQuestion, scenario_file: Path, seed: int, output: str) -> None:
-    """Play a scenario on virtual time: who is placed, who waits, which volumes are refused, how full disks become."""
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same bytes.")
+@click.option(
+    "--compare",
+    "compared",
+    multiple=True,
+    metavar="NAME=CONFIG",
+    help=f"Another run, by a KubeSchedulerConfiguration or one of {', '.join(PRESETS)}; may be repeated.",
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def simulate(cluster: ClusterQuestion, scenario_file: Path, seed: int, compared: tuple[str, ...], output: str) -> None:
+    """Play a scenario on virtual time: who is placed, who waits, which volumes are refused, how full disks become.
+
+    With --compare the same arrivals are played several ways side by side, and the first decision where any two part
+    is explained. One --compare is set beside the run by --config; of several, those alone are run, unless --config is
+    given. Nothing is written to a cluster.
+    """
+    runs = _runs(cluster, compared, seed)
     scenario = read_scenario(scenario_file)
-    configuration = cluster.configuration
-    state = cluster.state(user_agent="tonnage-simulate", with_workloads=True)
-    player = Player(
-        state, scenario, lambda: Creation(cluster.gates), foreign=cluster.foreign, namespace=cluster.namespace
-    )
-    with progress("simulating", 1.0) as step:
-        run = Run("default", configuration.profiles, seed, takes_any_pod=cluster.config_file is None)
-        measured = player.play(run, step)
-    written_json({"seed": seed, "runs": {"default": measured.document()}})
+    state = cluster.state(user_agent="tonnage-simulate", with_workloads=True, without=scenario_file)
+    with interruptible() as is_stopped:
+        player = Player(
+            state,
+            scenario,
+            lambda: Creation(cluster.gates),
+            foreign=cluster.foreign,
+            namespace=cluster.namespace,
+            updates_attach_limits=cluster.gates.MutableCSINodeAllocatableCount,
+            is_stopped=is_stopped,
+        )
+        with progress("simulating", float(len(runs))) as step:
+            found = compare(player, runs, lambda name: step)
+    for warning in player.warnings:
+        say("warning", warning)
+    _answer(found, output)
+    if found.is_partial:
+        say("warning", "interrupted: the answer is partial")
+        sys.exit(INTERRUPTED)
+
+
+def _answer(found: Comparison, output: str) -> None:
+    if output == "json":
+        written_json(found.document())
+        return
+    from tonnage.whatif.simulate import report
+
+    written(lambda: report.show(found, sys.stdout))
+
+
+def _runs(cluster: ClusterQuestion, compared: tuple[str, ...], seed: int) -> list[Run]:
+    """The runs that are asked for, in their order."""
+    named: dict[str, Configuration] = {}
+    if len(compared) < 2 or cluster.config_file is not None:
+        named[BASE] = cluster.configuration
+    takes_any = cluster.config_file is None or bool(compared)
+    for given in compared:
+        name, _, config = given.partition("=")
+        if not name or ("=" in given and not config):
+            raise click.UsageError(f'--compare "{given}": write NAME=CONFIG')
+        if name in named:
+            raise click.UsageError(f'--compare "{given}": two runs are called {name}; give each its own name')
+        named[name] = _configuration(cluster, given, config or name)
+    return [Run(name, each.profiles, seed, takes_any) for name, each in named.items()]
+
+
+def _configuration(cluster: ClusterQuestion, given: str, config: str) -> Configuration:
+    preset = PRESETS.get(config)
+    if preset is not None:
+        known = tuple(KnownPlugin.of(plugin) for plugin in cluster.foreign.values())
+        gates = preset_gates(preset, cluster.gates)
+        return parse(preset.text(), source=f"preset {config}", known_plugins=known, gates=gates)
+    path = Path(config)
+    if "=" not in given or (not path.exists() and not path.suffix and "/" not in config):
+        raise click.UsageError(
+            f'--compare "{given}": there is no file "{config}", and no preset; presets are {", ".join(PRESETS)}'
+        )
+    found = load_configuration(path, cluster.gates, cluster.foreign)
+    for note in found.notes:
+        say("note", note)
+    return found

@@ -12,9 +12,9 @@ here, with its place. Names that a server would draw are drawn from a seed: the 
 from __future__ import annotations
 
 import random
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, islice
 from typing import Final, TypeVar
 
@@ -33,19 +33,14 @@ from tonnage.objects.templates.stateful_identity import claims_for, ordinal_of, 
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Manifest
+from tonnage.whatif.replica_copies import Replica, ReplicaCopies, uid_of
 from tonnage.whatif.sources import ClusterState
 from tonnage.whatif.workloads import Workload, pods_of
 
+__all__ = ["Expander", "Expansion", "Replica"]
+
 T = TypeVar("T", bound=Object)
 _SEED: Final = "expansion"
-
-
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """One pod that would be made, and the claims that would be made with it; those that are there already are not."""
-
-    pod: Pod
-    claims: tuple[PersistentVolumeClaim, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,32 +119,45 @@ class Expander:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def _replicas(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[Replica]:
-        for doc, claims in self._documents(owner, present):
-            if "name" not in doc["metadata"]:
-                doc["metadata"]["name"] = self._free_name(doc["metadata"])
-            self._names.add(f"{owner.namespace}/{doc['metadata']['name']}")
-            yield self._replica(doc, claims, owner)
+        copies = ReplicaCopies()
+        for name, document in self._pods(owner, present):
+            self._names.add(f"{owner.namespace}/{name}")
+            whole = copies.of(name, lambda name=name, document=document: self._created(name, document, owner))  # type: ignore[misc]
+            yield Replica(whole.pod, tuple(each for each in whole.claims if self._is_new(each)))
 
-    def _documents(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[tuple[Doc, list[Doc]]]:
-        """Pods one after the other, each with the claims of its own templates."""
+    def _pods(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[tuple[str, MakeDocuments]]:
+        """Pods one after the other: the name of each, and what makes it, with the claims of its own templates."""
         if isinstance(owner, StatefulSet):
             taken = {ordinal_of(pod.name) for pod in present}
             revision = f"{owner.name}-{template_hash(owner.spec.template)}"
             for ordinal in count(owner.spec.ordinals.start):
                 if ordinal not in taken:
-                    yield pod_for(owner, owner.spec.template, ordinal, revision), claims_for(owner, ordinal)
+                    yield f"{owner.name}-{ordinal}", partial(_stateful, owner, ordinal, revision)
         elif isinstance(owner, DaemonSet):
             served = {target_node(pod) for pod in present}
-            hash_ = template_hash(owner.spec.template)
             for node in self._daemon_nodes(owner):
                 if node not in served:
-                    yield daemon_pod(owner, node, hash_), []
+                    yield self._daemon(owner, node)
         elif isinstance(owner, Job):
             for index in count(len(present)):
-                yield job_pod(owner, index), []
+                doc = job_pod(owner, index)
+                yield doc["metadata"].get("name") or self._free_name(doc["metadata"]), partial(_job, owner, index)
         elif isinstance(owner, ReplicaSet | ReplicationController):
+            metadata = pod_from_template(owner.spec.template, owner)["metadata"]
             while True:
-                yield pod_from_template(owner.spec.template, owner), []
+                yield self._free_name(metadata), partial(_replica_set, owner)
+
+    def _daemon(self, owner: DaemonSet, node: str) -> tuple[str, MakeDocuments]:
+        doc = daemon_pod(owner, node, template_hash(owner.spec.template))
+        return self._free_name(doc["metadata"]), lambda: (doc, [])
+
+    def for_node(self, owner: DaemonSet, node: Node) -> Replica | None:
+        """The pod of a DaemonSet for a node that joins; None when it is to have none."""
+        if not NodeEligibility.of(owner).should_run(node):
+            return None
+        name, document = self._daemon(owner, node.name)
+        self._names.add(f"{owner.namespace}/{name}")
+        return self._created(name, document, owner)
 
     def _daemon_nodes(self, owner: DaemonSet) -> list[str]:
         eligibility = NodeEligibility.of(owner)
@@ -162,29 +170,46 @@ class Expander:
             if f"{metadata['namespace']}/{name}" not in self._names:
                 return name
 
-    def _replica(self, doc: Doc, claims: list[Doc], owner: Workload) -> Replica:
+    def _created(self, name: str, document: MakeDocuments, owner: Workload) -> Replica:
+        """A replica as a server would keep it, with all of its claims."""
+        doc, claims = document()
+        doc["metadata"]["name"] = name
         pod = self._typed(Pod, doc, owner)
         ephemeral = [claim_for(pod, volume) for volume in pod.spec.volumes if volume.ephemeral is not None]
-        made = [self._typed(PersistentVolumeClaim, each, owner) for each in (*claims, *ephemeral) if self._is_new(each)]
-        return Replica(pod, tuple(made))
+        return Replica(pod, tuple(self._typed(PersistentVolumeClaim, each, owner) for each in (*claims, *ephemeral)))
 
-    def _is_new(self, claim: Doc) -> bool:
-        key = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
-        is_new = key not in self._claims
-        self._claims.add(key)
+    def _is_new(self, claim: PersistentVolumeClaim) -> bool:
+        is_new = claim.key not in self._claims
+        self._claims.add(claim.key)
         return is_new
 
     def _typed(self, cls: type[T], doc: Doc, owner: Workload) -> T:
         """A document as a server would keep it, with a uid that is the same at every run."""
         resource, metadata = resource_of(cls), doc["metadata"]
         place = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
-        metadata["uid"] = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{_SEED}/{place}"))
+        metadata["uid"] = uid_of(resource.kind, metadata["namespace"], metadata["name"])
         source = self._state.origins.get((type(owner).__name__, owner.key)) or Origin(self._state.source, 0)
         origin = Origin(source.file, source.document, source.item, f"{place} of {type(owner).__name__} {owner.key}")
         made = self._creation.of(Manifest(origin, resource, doc, is_from_server=False), self._warnings)
         if not isinstance(made, cls):
             raise TypeError(f"{place} was made a {type(made).__name__}")
         return made
+
+
+MakeDocuments = Callable[[], tuple[Doc, list[Doc]]]
+"""Makes the document of a pod and those of its claims."""
+
+
+def _stateful(owner: StatefulSet, ordinal: int, revision: str) -> tuple[Doc, list[Doc]]:
+    return pod_for(owner, owner.spec.template, ordinal, revision), claims_for(owner, ordinal)
+
+
+def _replica_set(owner: ReplicaSet | ReplicationController) -> tuple[Doc, list[Doc]]:
+    return pod_from_template(owner.spec.template, owner), []
+
+
+def _job(owner: Job, index: int) -> tuple[Doc, list[Doc]]:
+    return job_pod(owner, index), []
 
 
 def _is_of(found: ReplicaSet, deployment: Deployment) -> bool:

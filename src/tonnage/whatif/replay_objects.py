@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 
 import msgspec
@@ -27,15 +27,21 @@ class ReplayObjects:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: dict[Place, Object] = {}
+        self._kept: dict[str, dict[Key, Object]] = {}
         self._lives: Counter[Place] = Counter()  # how often an object of that name was created
         self._version = 0
 
     def __iter__(self) -> Iterator[Object]:
-        return iter(self._kept.values())
+        for of_kind in self._kept.values():
+            yield from of_kind.values()
 
     def get(self, kind: str, key: Key) -> Object | None:
-        return self._kept.get((kind, key))
+        of_kind = self._kept.get(kind)
+        return of_kind.get(key) if of_kind is not None else None
+
+    def of_kind(self, kind: str) -> Collection[Object]:
+        """All objects of a kind, in the order they came."""
+        return self._kept.get(kind, {}).values()
 
     def load(self, objects: Iterable[Object]) -> None:
         """Take in what is there at the start; those without a version get one above all that were given.
@@ -55,33 +61,34 @@ class ReplayObjects:
         return self._put(new, created_at=self._clock.now())
 
     def _put(self, new: Object, created_at: datetime | None) -> tuple[Object | None, Object]:
-        place = (type(new).__name__, new.key)
-        before = self._kept.get(place)
-        said = new.metadata
+        kind, key, said = type(new).__name__, new.key, new.metadata
+        of_kind = self._kept.setdefault(kind, {})
+        before = of_kind.get(key)
         is_update = before is not None and said.uid in ("", before.uid)
         if before is not None and is_update:
-            uid, last_version = before.uid, before.metadata.resource_version
-            created_at = said.creation_timestamp or before.metadata.creation_timestamp
+            was = before.metadata
+            uid, created_at = was.uid, said.creation_timestamp or was.creation_timestamp
+            version = said.resource_version or was.resource_version
+            meta = msgspec.structs.replace(said, uid=uid, creation_timestamp=created_at, resource_version=version)
+            if meta == was and msgspec.structs.replace(new, metadata=meta) == before:
+                return before, before
         else:
+            place = (kind, key)
             self._lives[place] += 1
-            uid = said.uid or _uid(place, self._lives[place])
-            created_at, last_version = said.creation_timestamp or created_at, ""
-        version = said.resource_version or last_version
-        meta = msgspec.structs.replace(said, uid=uid, creation_timestamp=created_at, resource_version=version)
-        now = msgspec.structs.replace(new, metadata=meta)
-        if is_update and now == before:
-            return before, before
-        if not said.resource_version:
+            uid, created_at = said.uid or _uid(place, self._lives[place]), said.creation_timestamp or created_at
+        if said.resource_version:
+            version = said.resource_version
+            self._version = max(self._version, said.revision)
+        else:
             self._version += 1
-            meta = msgspec.structs.replace(meta, resource_version=str(self._version))
-            now = msgspec.structs.replace(new, metadata=meta)
-        self._version = max(self._version, now.metadata.revision)
-        self._kept[place] = now
+            version = str(self._version)
+        meta = msgspec.structs.replace(said, uid=uid, creation_timestamp=created_at, resource_version=version)
+        now = of_kind[key] = msgspec.structs.replace(new, metadata=meta)
         return before, now
 
     def remove(self, kind: str, key: Key) -> Object | None:
         """Delete an object; None when there is none. Nothing holds it back: a replay has no finalizers at work."""
-        return self._kept.pop((kind, key), None)
+        return self._kept.get(kind, {}).pop(key, None)
 
 
 def _uid(place: Place, life: int) -> str:

@@ -114,14 +114,19 @@ async def from_cluster(
 
 
 def laid_over(
-    live: ClusterState, sources: Sequence[str], creation: Creation, *, with_workloads: bool = False
+    live: ClusterState,
+    sources: Sequence[str],
+    creation: Creation,
+    *,
+    without: Path | None = None,
+    with_workloads: bool = False,
 ) -> ClusterState:
     """A live cluster with manifests laid over it: objects of the same kind and name count as the file has them.
 
     What a manifest does not say of an object that is there is not taken from there: the file is the whole of it. Its
     uid stays that of the cluster, unless the file has its own, so that what belongs to it still does.
     """
-    found = manifests.read(sources, with_workloads=with_workloads)
+    found = manifests.read(sources, without=without, with_workloads=with_workloads)
     creation.know(live.objects)
     before = {(type(each).__name__, each.key): each for each in (*live.objects, *live.workloads)}
     for manifest in found.by_key.values():

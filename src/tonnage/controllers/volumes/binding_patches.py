@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.controllers.volumes.claim_matching import is_bound_to_claim
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import (
     BIND_COMPLETED,
@@ -20,6 +19,7 @@ from tonnage.objects.core_v1 import (
 )
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
+from tonnage.objects.volume_matching import is_bound_to_claim
 from tonnage.quantity import InvalidQuantity, Quantity
 
 BETA_STORAGE_PROVISIONER: Final = "volume.beta.kubernetes.io/storage-provisioner"

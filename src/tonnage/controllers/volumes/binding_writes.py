@@ -20,11 +20,11 @@ from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.event_deduplication import DeduplicatingRecorder
 from tonnage.controllers.index_functions import claim_of_volume
 from tonnage.controllers.volumes import binding_patches as patches
-from tonnage.controllers.volumes.claim_matching import AVAILABLE
 from tonnage.controllers.volumes.sync_claim import Note
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
+from tonnage.objects.volume_matching import AVAILABLE
 
 _log = logs.logger("tonnage.claims")
 

@@ -25,7 +25,7 @@ from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import claims_of_pod
 from tonnage.controllers.volumes import binding_patches as patches
 from tonnage.controllers.volumes.binding_writes import BindingWriter
-from tonnage.controllers.volumes.claim_matching import AVAILABLE, default_class
+from tonnage.controllers.volumes.default_classes import default_class
 from tonnage.controllers.volumes.sync_claim import (
     AssignClass,
     Bind,
@@ -44,6 +44,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import StorageClass
+from tonnage.objects.volume_matching import AVAILABLE
 
 SYNC_PERIOD_S: Final = 15.0
 """kube-controller-manager's --pvclaimbinder-sync-period."""

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tonnage.client.recorder import EventType
-from tonnage.controllers.volumes.claim_matching import find_matching_volume, is_bound_to_claim, mismatch
 from tonnage.objects.core_v1 import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
@@ -28,6 +27,7 @@ from tonnage.objects.core_v1 import (
     PersistentVolumeClaim,
 )
 from tonnage.objects.storage_v1 import StorageClass
+from tonnage.objects.volume_matching import find_matching_volume, is_bound_to_claim, mismatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tonnage.controllers.volumes.claim_matching import AVAILABLE
 from tonnage.controllers.volumes.sync_claim import Note
 from tonnage.objects.core_v1 import PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.volume_matching import AVAILABLE
 
 RELEASED: Final = "Released"
 FAILED: Final = "Failed"

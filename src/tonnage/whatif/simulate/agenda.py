@@ -18,21 +18,27 @@ class Agenda:
         self.clock = clock
         self.now_s = 0.0
         """Seconds since the beginning, exactly as they were noted: the clock counts whole nanoseconds."""
+        self.awake = 0
+        """How many notes there are that something is going to come of; see `at`."""
         self._began_s = clock.monotonic()
         self._order = count()
-        self._notes: list[tuple[float, int, Work]] = []
+        self._notes: list[tuple[float, int, Work, bool]] = []
 
     @property
     def next_s(self) -> float | None:
         """When something happens next; None when nothing is noted."""
         return self._notes[0][0] if self._notes else None
 
-    def at(self, when_s: float, work: Work) -> None:
-        """Note work for an instant; one that has passed is now."""
-        heapq.heappush(self._notes, (max(when_s, self.now_s), next(self._order), work))
+    def at(self, when_s: float, work: Work, *, is_alarm: bool = False) -> None:
+        """Note work for an instant; one that has passed is now.
 
-    def after(self, delay_s: float, work: Work) -> None:
-        self.at(self.now_s + max(delay_s, 0.0), work)
+        An alarm is for the case that nothing else happens until then: nobody waits for it alone.
+        """
+        self.awake += not is_alarm
+        heapq.heappush(self._notes, (max(when_s, self.now_s), next(self._order), work, is_alarm))
+
+    def after(self, delay_s: float, work: Work, *, is_alarm: bool = False) -> None:
+        self.at(self.now_s + max(delay_s, 0.0), work, is_alarm=is_alarm)
 
     def go_to(self, when_s: float) -> None:
         """Let time pass; nothing is done on the way."""
@@ -43,5 +49,7 @@ class Agenda:
     def take_due(self) -> Work | None:
         """The next work that is due now, or None."""
         if self._notes and self._notes[0][0] <= self.now_s:
-            return heapq.heappop(self._notes)[2]
+            _, _, work, is_alarm = heapq.heappop(self._notes)
+            self.awake -= not is_alarm
+            return work
         return None

@@ -44,7 +44,6 @@ class WorldApi:
     put: Callable[[Object], Object]
     bound: Callable[[PodInfo, str], None]
     gone: Callable[[PodInfo], bool]
-    told: Callable[[Object, str, str], None]
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         self.bound(pod, node_name)
@@ -60,7 +59,7 @@ class WorldApi:
         return self.gone(pod)
 
     def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
-        self.told(regarding, reason, note)
+        """Events are for people who look at a cluster; nobody looks at this one."""
 
 
 def patched(current: T, patch: Mapping[str, Any]) -> T:
@@ -118,18 +117,23 @@ class Binding:
 async def _bound(placement: Placement, api: Api) -> Status:
     """The binding cycle as the live scheduler has it: PreBind plugins that have something to do, then Bind."""
     cycle, node = placement.cycle, placement.node
+    due = []
     for plugin in placement.profile.pre_bind:
         flight = plugin.pre_bind_pre_flight(cycle, node)
         if not flight.is_success:
-            return flight
-        if flight.code is Code.SKIP:
-            continue
+            return Status(Code.ERROR, (f'running PreBindPreFlight "{plugin.name}": {flight.message}',), plugin.name)
+        if flight.code is not Code.SKIP:
+            due.append(plugin)
+    for plugin in due:
         status = await _answer(plugin.pre_bind(cycle, node, api))
         if not status.is_success:
+            plugin.failed("PreBind")
             return plugin_status("PreBind", plugin.name, status)
     for binder in placement.profile.bind:
         status = await _answer(binder.bind(cycle, node, api))
         if status.code is not Code.SKIP:
+            for after in placement.profile.post_bind if status.is_success else ():
+                after.post_bind(cycle, node)
             return plugin_status("Bind", binder.name, status)
     return Status(Code.ERROR, ("no Bind plugin took the pod; enable DefaultBinder in the profile",))
 

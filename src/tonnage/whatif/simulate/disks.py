@@ -57,10 +57,18 @@ class Disk:
         if found is None:
             return False
         number, size_bytes = found
+        if number < 0 and not self.pools:
+            self.pools.append(0)
         if number < 0:
             number = max(range(len(self.pools)), key=lambda each: self.pools[each])
         self.pools[number] += size_bytes
         return True
+
+    def change_to(self, capacity: CSIStorageCapacity) -> None:
+        """Its pools have so much room now; the volumes stay, in pools that are not known any more."""
+        self.pools = list(listed_pools(capacity)) or pools_of_sum(capacity)
+        self.volumes = {name: (-1, size_bytes) for name, (_, size_bytes) in self.volumes.items()}
+        self.total_bytes = sum(self.pools) + sum(size_bytes for _, size_bytes in self.volumes.values())
 
     def hold_before(self, volume: str, size_bytes: int) -> None:
         """A volume that was there at the start: its bytes are not free, and not among the figures."""

@@ -1,12 +1,12 @@
 """What a run comes to: who was placed, who waits, which volumes were refused, how long pods took, how full disks were.
 
-Everything is derived from what the world tells (`world.Watcher`) and from samples at equal distances; nothing here
-depends on the machine's clock, so the same seed gives the same bytes.
+Everything is derived from what the world tells (`world.Watcher`) and from samples; nothing here depends on the
+machine's clock, so the same seed gives the same bytes. `run_document.py` writes it as JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.framework import Status
 from tonnage.whatif.simulate.disks import Disk
+from tonnage.whatif.simulate.node_events import NodeEvents
 from tonnage.whatif.simulate.world import World
 
 
@@ -41,12 +42,23 @@ class Sample:
     waiting: int
     refused: int
 
+    @property
+    def utilisation(self) -> float:
+        return self.used_bytes / self.total_bytes if self.total_bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingGroup:
+    """Pods that wait for the same reason."""
+
+    reason: str
+    pods: tuple[str, ...]
+
 
 @dataclass(slots=True)
 class Measures:
     """The watcher of one run."""
 
-    world: World | None = None
     decisions: list[Decided] = field(default_factory=list)
     running_after_s: list[float] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
@@ -55,13 +67,41 @@ class Measures:
     lost: list[tuple[str, str]] = field(default_factory=list)
     """Pods that went and that nobody makes again, each with why."""
     explanations: dict[int, dict[str, Any]] = field(default_factory=dict)
-    on_running: list[Any] = field(default_factory=list)
+    arrived: int = 0
+    """How many pods were asked for."""
+    is_partial: bool = False
+    """The run was cut short: it tells of what happened until then."""
+    on_running: Callable[[Pod], None] = lambda pod: None
+    node_events: NodeEvents | None = None
+    _world: World | None = None
     _running: int = 0
+    _finished: int = 0
+    """Pods that had a node, and whose life is over or was ended on purpose."""
+    _decided: set[str] = field(default_factory=set)
+    """Uids of pods that were sent to a node."""
+
+    @property
+    def world(self) -> World:
+        if self._world is None:
+            raise RuntimeError("nothing was run")
+        return self._world
+
+    def begin(self, world: World) -> None:
+        """What runs at the start does, and who waits then has arrived."""
+        self._world = world
+        self._running = sum(pod.status.phase == "Running" for pod in world.pods())
+        self.arrived = sum(not pod.spec.node_name and not pod.is_terminal for pod in world.pods())
+
+    def end(self, *, is_partial: bool) -> None:
+        self.is_partial = is_partial
 
     # -- what the world tells -----------------------------------------------------------------------------------------
 
     def decided(self, number: int, attempt: Attempt) -> None:
-        node = attempt.placement.node if attempt.placement is not None else ""
+        node = ""
+        if attempt.placement is not None:
+            node = attempt.placement.node
+            self._decided.add(attempt.pod.uid)
         self.decisions.append(Decided(number, self._now_s, attempt.pod.key, node))
         if attempt.explanation is not None:
             self.explanations[number] = attempt.explanation.document()
@@ -69,13 +109,13 @@ class Measures:
     def running(self, pod: Pod, since_s: float) -> None:
         self.running_after_s.append(self._now_s - since_s)
         self._running += 1
-        for listener in self.on_running:
-            listener(pod)
+        self.on_running(pod)
 
     def gone(self, pod: Pod, why: str) -> None:
-        if pod.status.phase == "Running":
-            self._running -= 1
-        if pod.metadata.controller is None and why != "done":
+        self._running -= pod.status.phase == "Running"
+        is_ended = why in ("done", "deleted")
+        self._finished += is_ended and bool(pod.spec.node_name) and pod.uid in self._decided
+        if pod.metadata.controller is None and not is_ended:
             self.lost.append((pod.key, why))
 
     def failed(self, pod: PodInfo, node: str, status: Status) -> None:
@@ -83,67 +123,59 @@ class Measures:
 
     @property
     def _now_s(self) -> float:
-        return self.world.agenda.now_s if self.world is not None else 0.0
+        return self._world.agenda.now_s if self._world is not None else 0.0
 
     # -- samples ------------------------------------------------------------------------------------------------------
 
     def sample(self) -> None:
-        """Note how the cluster is now."""
-        if self.world is None:
-            return
+        """Note how the cluster is now; of two samples at one instant the later counts."""
         disks = list(self.world.storage.disks)
         free, total = sum(disk.free_bytes for disk in disks), sum(disk.total_bytes for disk in disks)
-        counts = self.world.storage.counts
-        self.samples.append(
-            Sample(
-                self._now_s,
-                total - free,
-                total,
-                fragmentation(disks),
-                self._running,
-                self.waiting(),
-                counts.refused + counts.refused_rebuilds,
-            )
+        queue, on_their_way = self.world.engine.queue, self.world.scheduler.on_their_way
+        taken = Sample(
+            self._now_s,
+            total - free,
+            total,
+            fragmentation(disks),
+            self._running,
+            sum(queue.pending_pods().values()) + on_their_way,
+            self.refused_volumes,
         )
+        if self.samples and self.samples[-1].at_s == taken.at_s:
+            self.samples.pop()
+        self.samples.append(taken)
 
-    def waiting(self) -> int:
-        """Pods that have no node now."""
-        if self.world is None:
-            return 0
-        return sum(self.world.engine.queue.pending_pods().values())
+    # -- what it comes to ---------------------------------------------------------------------------------------------
 
-    def document(self) -> dict[str, Any]:
-        """The run as JSON."""
-        if self.world is None:
-            raise RuntimeError("nothing was run")
+    @property
+    def refused_volumes(self) -> int:
+        """Volumes that were not made, and not rebuilt, where the scheduler had sent their pod."""
         counts = self.world.storage.counts
-        placed = {each.pod for each in self.decisions if each.node}
-        return {
-            "placed": len(placed),
-            "waiting": self.waiting(),
-            "refusedVolumes": counts.refused + counts.refused_rebuilds,
-            "timeToRunning": {
-                "p50": percentile(self.running_after_s, 50),
-                "p99": percentile(self.running_after_s, 99),
-            },
-            "bytesRebuilt": counts.bytes_rebuilt,
-            "volumesMade": counts.made,
-            "attempts": len(self.decisions),
-            "failedBindings": len(self.failures),
-            "lost": [{"pod": pod, "why": why} for pod, why in self.lost],
-            "utilisation": [
-                {
-                    "at": round(each.at_s, 3),
-                    "used": each.used_bytes,
-                    "total": each.total_bytes,
-                    "fragmentation": round(each.fragmentation, 4),
-                    "running": each.running,
-                    "waiting": each.waiting,
-                    "refused": each.refused,
-                }
-                for each in self.samples
-            ],
-        }
+        return counts.refused + counts.refused_rebuilds
+
+    @property
+    def placed(self) -> int:
+        """Pods that this run gave a node: those that are there, and those whose life ended there."""
+        there = (pod for pod in self.world.pods() if pod.spec.node_name and not pod.is_terminal)
+        return sum(pod.uid in self._decided and not pod.metadata.is_terminating for pod in there) + self._finished
+
+    def waiting_pods(self) -> list[Pod]:
+        """Pods that have no node now."""
+        return [pod for pod in self.world.pods() if not pod.spec.node_name and not pod.is_terminal]
+
+    @property
+    def rejected(self) -> int:
+        """Pods that a node failed for want of an attach slot."""
+        return self.world.kubelets.rejected
+
+    def waiting_groups(self) -> list[WaitingGroup]:
+        """Who waits, by reason; the most pods first."""
+        groups: dict[str, list[str]] = {}
+        why = self.world.scheduler.why
+        for pod in self.waiting_pods():
+            groups.setdefault(why.get(pod.uid, "on its way, or not tried yet"), []).append(pod.key)
+        found = [WaitingGroup(reason, tuple(sorted(pods))) for reason, pods in groups.items()]
+        return sorted(found, key=lambda group: (-len(group.pods), group.reason))
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:

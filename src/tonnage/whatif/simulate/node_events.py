@@ -7,16 +7,18 @@ node that is cordoned or gone may be rebuilt elsewhere, if their driver does tha
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
 
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolume, Pod
 from tonnage.objects.meta import Object
+from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.storage_v1 import CSINode
 from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE, Taint, find_untolerated
-from tonnage.whatif.simulate.successors import Successor, ephemeral_claim_names, is_daemon, successor_of
+from tonnage.whatif.evictions import eviction_refusal
+from tonnage.whatif.simulate.successors import is_daemon
 from tonnage.whatif.simulate.world import World
 
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -28,14 +30,22 @@ MayGo = Callable[[Pod], bool]
 
 
 class NodeEvents:
-    """Things that happen to the nodes of a world. `may_go` is asked before each eviction."""
+    """Things that happen to the nodes of a world. `may_go` is asked before each eviction; else budgets are."""
 
-    def __init__(self, world: World, rng: random.Random, *, may_go: MayGo = lambda pod: True) -> None:
+    def __init__(self, world: World, *, may_go: MayGo | None = None) -> None:
         self._world = world
-        self._rng = rng
-        self._may_go = may_go
-        self._lives = 0
+        self._may_go = may_go or self._budgets_allow
         self._draining: set[str] = set()
+        self.refused: dict[str, str] = {}
+        """Pods that a budget still keeps on a node that is drained, each with why."""
+
+    def _budgets_allow(self, pod: Pod) -> bool:
+        world = self._world
+        why = eviction_refusal(pod, world.all(PodDisruptionBudget), world.pods, world.find, world.clock.now())
+        self.refused.pop(pod.key, None)
+        if why:
+            self.refused[pod.key] = why
+        return not why
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
@@ -56,7 +66,7 @@ class NodeEvents:
         self._evict_all(name)
 
     def fail(self, name: str) -> None:
-        """The node is not heard of any more: tainted at once, its pods evicted when they no longer tolerate that."""
+        """The node is not heard of any more: tainted at once, its pods deleted when they no longer tolerate that."""
         taints = (Taint(key=UNREACHABLE, effect=NO_SCHEDULE), Taint(key=UNREACHABLE, effect=NO_EXECUTE))
         self._change(name, taints=taints)
         for pod in self.pods_on(name):
@@ -65,17 +75,20 @@ class NodeEvents:
                 self._world.agenda.after(stays_s, lambda pod=pod: self._leave(pod, name))  # type: ignore[misc]
 
     def recover(self, name: str) -> None:
-        node = self._node(name)
-        if node is not None:
-            self._change(name, without_taint=UNREACHABLE)
+        """The node is heard of again; pods that were deleted meanwhile are gone at last."""
+        self._change(name, without_taint=UNREACHABLE)
+        self._finish(name, "its node was not heard of")
 
     def remove(self, name: str) -> None:
-        """The Node object goes: so do its pods, and its volumes may be rebuilt elsewhere."""
+        """The Node object goes, and its CSINode: so do its pods, and its volumes may be rebuilt elsewhere."""
         volumes = self.volumes_on(name)
+        self._draining.discard(name)
         self._world.remove(Node, name)
+        self._world.remove(CSINode, name)
         self._world.storage.set_free(name, volumes)
+        self._finish(name, "its node is gone")
         for pod in self.pods_on(name):
-            self.replace(pod, "its node is gone")
+            self._world.controllers.replace(pod, "its node is gone")
 
     def join(self, objects: Iterable[Object]) -> None:
         """A node comes, with its CSINode and its capacity objects."""
@@ -84,62 +97,61 @@ class NodeEvents:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def replace(self, pod: Pod, why: str) -> Successor | None:
-        """A pod goes, with the claims that are its own, and its successor comes."""
-        found = self._world.get(Pod, pod.key)
-        if not isinstance(found, Pod) or found.uid != pod.uid:
-            return None
-        claims = {}
-        for name in ephemeral_claim_names(pod):
-            claim = self._world.get(PersistentVolumeClaim, f"{pod.namespace}/{name}")
-            if isinstance(claim, PersistentVolumeClaim):
-                claims[name] = claim
-        self._world.evict(pod, why)
-        for name in claims:
-            self._world.remove(PersistentVolumeClaim, f"{pod.namespace}/{name}")
-        self._lives += 1
-        successor = successor_of(pod, claims, self._lives, self._rng)
-        if successor is None:
-            return None
-        for each in (*successor.claims, successor.pod):
-            self._world.put(each)
-        return successor
-
     def _evict_all(self, name: str) -> None:
         """Evict everybody whose time has come; whom a budget protects is tried again for as long as the drain goes."""
         if name not in self._draining:
             return
         refused = False
         for pod in self.pods_on(name):
-            if is_daemon(pod):
+            if is_daemon(pod) or pod.is_terminal:
                 continue
             if self._may_go(pod):
-                self.replace(pod, "evicted")
+                self._world.controllers.replace(pod, "evicted")
             else:
                 refused = True
         if refused:
-            self._world.agenda.after(_EVICT_AGAIN_S, lambda: self._evict_all(name))
+            self._world.agenda.after(_EVICT_AGAIN_S, lambda: self._evict_all(name), is_alarm=True)
 
     def _leave(self, pod: Pod, name: str) -> None:
-        node = self._node(name)
-        if node is None or any(each.key == UNREACHABLE for each in node.spec.taints):
-            self.replace(pod, "its node is not heard of")
+        """A pod's time on a node that is not heard of is over. Nobody there can end it: it stays, on its way out.
+
+        Its controller makes another, except for a StatefulSet: two pods of one identity must not be.
+        """
+        node, now = self._node(name), self._world.get(Pod, pod.key)
+        if now is None or now.uid != pod.uid or now.metadata.is_terminating:
+            return
+        if node is not None and all(each.key != UNREACHABLE for each in node.spec.taints):
+            return
+        replace = msgspec.structs.replace
+        metadata = replace(now.metadata, deletion_timestamp=self._world.clock.now(), resource_version="")
+        self._world.put(replace(now, metadata=metadata))
+        controller = now.metadata.controller
+        if controller is not None and controller.kind not in ("StatefulSet", "DaemonSet"):
+            self._world.controllers.another(now)
+
+    def _finish(self, name: str, why: str) -> None:
+        """Pods on their way out are gone: only a pod of a StatefulSet has waited for that to come back."""
+        for pod in self.pods_on(name):
+            if not pod.metadata.is_terminating:
+                continue
+            controller = pod.metadata.controller
+            if controller is not None and controller.kind in ("StatefulSet", "DaemonSet"):
+                self._world.controllers.replace(pod, why)
+            else:
+                self._world.controllers.end(pod, why)
 
     def pods_on(self, name: str) -> list[Pod]:
-        return sorted((pod for pod in self._world.pods() if pod.spec.node_name == name), key=lambda pod: pod.key)
+        return self._world.pods_on(name)
 
     def volumes_on(self, name: str) -> list[PersistentVolume]:
         """The volumes that can be used on this node alone, or that stand on its disk."""
         node = self._node(name)
-        found = []
-        for each in self._world.objects:
-            if isinstance(each, PersistentVolume) and node is not None and self._world.is_home(each, node):
-                found.append(each)
-        return found
+        if node is None:
+            return []
+        return [each for each in self._world.all(PersistentVolume) if self._world.is_home(each, node)]
 
     def _node(self, name: str) -> Node | None:
-        found = self._world.get(Node, name)
-        return found if isinstance(found, Node) else None
+        return self._world.get(Node, name)
 
     def _change(
         self,

@@ -1,36 +1,52 @@
-"""A scenario played on a cluster: its events are put on the agenda of a world, and the world is run to its end."""
+"""A scenario played on a cluster: its events are put on the agenda of a world, and the world is run to its end.
+
+What arrives when, and how long it stays, is drawn before anything is decided, by generators of their own: it is the
+same in every run of a seed, whatever is decided.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final
 
-import msgspec
-
 from tonnage.documents.generated_names import NameGenerator
 from tonnage.errors import TonnageError
+from tonnage.objects.apps_v1 import DaemonSet, StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
+from tonnage.objects.document import Doc, copy
 from tonnage.objects.meta import Object
-from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.expansion import Expander, Replica
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import READ, objects_at
+from tonnage.whatif.simulate.joins import node_like
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.node_events import NodeEvents
-from tonnage.whatif.simulate.scenario import Apply, Arrive, BrokenScenario, Delete, Event, Join, Lifetime, Scenario
+from tonnage.whatif.simulate.scenario import (
+    Apply,
+    Arrive,
+    BrokenScenario,
+    Delete,
+    Event,
+    Join,
+    Lifetime,
+    NodeEvent,
+    Scenario,
+)
 from tonnage.whatif.simulate.world import World, WorldSettings
 from tonnage.whatif.sources import ClusterState
-from tonnage.whatif.workloads import Workload, find_workload, workload_name
+from tonnage.whatif.workloads import Workload, find_workload, is_workload, pods_of, workload_name
 
-LONGEST_S: Final = 24 * 3600.0
-"""A run without a duration ends here at the latest."""
+LONGEST_S: Final = 3600.0
+"""A run without a duration ends so long after its last event at the latest."""
 SAMPLES: Final = 120
+_READ_KINDS: Final = frozenset(kind for _, kind in READ)
 
 Progress = Callable[[float], object]
 
@@ -44,10 +60,14 @@ class Run:
     seed: int = 0
     takes_any_pod: bool = True
     explains: frozenset[int] = frozenset()
+    stops_after: int | None = None
 
 
 class Player:
-    """Plays one scenario on one cluster, as often as asked; every run starts from the same objects."""
+    """Plays one scenario on one cluster, as often as asked; every run starts from the same objects.
+
+    Raises BrokenScenario for a scenario that names what is not there.
+    """
 
     def __init__(
         self,
@@ -57,65 +77,85 @@ class Player:
         *,
         foreign: ForeignPlugins | None = None,
         namespace: str = "default",
+        updates_attach_limits: bool = True,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._state = state
-        self._scenario = scenario
+        self.state = state
+        self.scenario = scenario
+        self.foreign = foreign
+        self.updates_attach_limits = updates_attach_limits
+        self.is_stopped = is_stopped
+        self.warnings: list[str] = []
         self._make_creation = make_creation
-        self._foreign = foreign
         self._namespace = namespace
         self._known = (*state.objects, *state.workloads)
-        self.judge()
+        self._judge()
 
-    def judge(self) -> None:
-        """See that every workload and node that the scenario names is there. Raises TonnageError."""
-        nodes = {each.name for each in self._state.objects if isinstance(each, Node)}
-        for event in self._scenario.events:
+    def _judge(self) -> None:
+        """See that every workload and node that the scenario names is there when its time comes."""
+        nodes = {each.name for each in self.state.objects if isinstance(each, Node)}
+        applied: set[str] = set()
+        for event in sorted(self.scenario.events, key=lambda event: event.at_s):
             if isinstance(event, Arrive):
-                self._workload(event)
+                self.workload(event)
             elif isinstance(event, Join):
-                if event.like not in nodes:
+                if event.like not in nodes - applied:
+                    raise self._no_node(f"{event.field}.like", event.like, nodes)
+                taken = sorted({*event.names} & nodes)
+                if taken:
+                    hint = "write a name that no node has"
                     raise BrokenScenario(
-                        self._scenario.file, "join.like", f'is "{event.like}", and there is no such node'
+                        self.scenario.file, f"{event.field}.names", f'has "{taken[0]}", which is there already', hint
                     )
                 nodes.update(event.names)
-            elif not isinstance(event, Apply | Delete) and event.node not in nodes:
-                raise BrokenScenario(
-                    self._scenario.file,
-                    f"{event.what}",
-                    f'is "{event.node}", and there is no such node',
-                    hint=f"there are {', '.join(sorted(nodes)[:5])}{' …' if len(nodes) > 5 else ''}",
-                )
+                applied.update(event.names)
+            elif isinstance(event, Apply):
+                self._judge_objects(event)
+                applied.update(_name_of(each) for each in event.objects if _kind_of(each) == "Node")
+                nodes |= applied
+            elif isinstance(event, NodeEvent):
+                if event.node not in nodes:
+                    raise self._no_node(event.field, event.node, nodes)
+                if event.what == "remove":
+                    nodes.discard(event.node)
 
-    def _workload(self, event: Arrive) -> Workload:
-        try:
-            name = workload_name(event.workload, self._namespace)
-            return find_workload(name, self._known, self._state.source)
-        except TonnageError as exc:
-            raise BrokenScenario(self._scenario.file, "arrive", f": {exc.message}", hint=exc.hint) from exc
+    def _judge_objects(self, event: Apply) -> None:
+        """See that what is applied can be created, before anything is run."""
+        self.created(event, self.creation(), [])
 
-    def play(self, run: Run, progress: Progress = lambda amount: None) -> Measures:
-        """One run, from beginning to end. A KeyboardInterrupt leaves what was measured so far to who holds it."""
-        return Play(self, run).to_end(progress)
-
-    @property
-    def scenario(self) -> Scenario:
-        return self._scenario
-
-    @property
-    def state(self) -> ClusterState:
-        return self._state
-
-    def creation(self) -> Creation:
-        found = self._make_creation()
-        found.know(self._state.objects)
-        return found
+    def _no_node(self, field: str, name: str, nodes: set[str]) -> BrokenScenario:
+        shown = ", ".join(sorted(nodes)[:5])
+        hint = f"there are {shown}{' …' if len(nodes) > 5 else ''}" if nodes else "give nodes with -f"
+        return BrokenScenario(self.scenario.file, field, f'is "{name}", and there is no such node then', hint)
 
     def workload(self, event: Arrive) -> Workload:
-        return self._workload(event)
+        try:
+            name = workload_name(event.workload, self._namespace)
+            return find_workload(name, self._known, self.state.source)
+        except TonnageError as exc:
+            raise BrokenScenario(self.scenario.file, event.field, f"is wrong: {exc.message}", hint=exc.hint) from exc
 
-    @property
-    def foreign(self) -> ForeignPlugins | None:
-        return self._foreign
+    def creation(self) -> Creation:
+        """What creates objects, knowing those that are there at the beginning."""
+        found = self._make_creation()
+        found.know(self.state.objects)
+        return found
+
+    def created(self, event: Apply, creation: Creation, warnings: list[str]) -> list[Object]:
+        """The objects of an apply, as a server would keep them. Raises BrokenManifest."""
+        names, made = NameGenerator(random.Random(0)), []
+        for number, doc in enumerate(event.objects):
+            origin = Origin(self.scenario.file, 0, f"{event.field}[{number}]")
+            for manifest in objects_at(origin, copy(doc), names, warnings):
+                made.append(creation.of(manifest, warnings))
+        return made
+
+    def play(self, run: Run, progress: Progress = lambda amount: None) -> Measures:
+        """One run, from beginning to end, or until it is stopped."""
+        play = Play(self, run)
+        measured = play.to_end(progress)
+        self.warnings += [each for each in play.warnings if each not in self.warnings]
+        return measured
 
 
 class Play:
@@ -125,156 +165,196 @@ class Play:
         self._player = player
         self._scenario = player.scenario
         self.measures = Measures()
+        self.warnings: list[str] = []
         settings = WorldSettings(
             seed=run.seed,
             storage=self._scenario.storage,
             takes_any_pod=run.takes_any_pod,
             explains=run.explains,
+            stops_after=run.stops_after,
+            updates_attach_limits=player.updates_attach_limits,
         )
-        self.world = World(player.state.objects, run.profiles, self.measures, foreign=player.foreign, settings=settings)
-        self.measures.world = self.world
-        self.measures.on_running.append(self._started)
-        self.nodes = NodeEvents(self.world, random.Random(f"successors {run.seed}"))
-        self._rng = random.Random(f"arrivals {run.seed}")
+        state = player.state
+        self.world = World(
+            state.objects,
+            run.profiles,
+            self.measures,
+            foreign=player.foreign,
+            settings=settings,
+            workloads=state.workloads,
+            is_stopped=player.is_stopped,
+        )
+        self.measures.begin(self.world)
+        self.measures.on_running = self._started
+        self.world.controllers.on_replaced = self._replaced
+        self.nodes = NodeEvents(self.world)
+        self.measures.node_events = self.nodes
+        self._arrivals = random.Random(f"arrivals {run.seed}")
+        self._spans = random.Random(f"lifetimes {run.seed}")
         self._creation = player.creation()
-        self._expander = Expander(player.state, self._creation, [])
+        self._expander = Expander(state, self._creation, self.warnings)
         self._replicas: dict[str, Iterator[Replica]] = {}
-        self._lifetimes: dict[str, Lifetime] = {}
-        self._warnings: list[str] = []
+        self._spans_s: dict[str, float] = {}
+        """How long pods run that do not run for ever, by uid."""
+        self._daemons = {each.key: each for each in state.workloads if isinstance(each, DaemonSet)}
+        self._last_s = 0.0
         for event in self._scenario.events:
             self._note(event)
 
     def to_end(self, progress: Progress) -> Measures:
         """Run it; samples are taken at equal distances."""
-        duration_s = self._scenario.duration_s
-        if duration_s is None:
-            self.measures.sample()
-            self.world.run_until_idle(LONGEST_S)
-            self.measures.sample()
-            progress(1.0)
-            return self.measures
-        for number in range(SAMPLES + 1):
-            self.world.run_until(duration_s * number / SAMPLES)
-            self.measures.sample()
-            progress(1 / (SAMPLES + 1))
-        return self.measures
+        world, measures, duration_s = self.world, self.measures, self._scenario.duration_s
+        known_s = self._last_s if duration_s is None else duration_s
+        for number in range(SAMPLES + 1) if known_s else (0,):
+            world.run_until(known_s * number / SAMPLES)
+            measures.sample()
+            progress(1 / (SAMPLES + 2))
+        # How long it goes on after the last event is not known before: samples become rarer the longer it does.
+        step_s, end_s = max(1.0, known_s / SAMPLES), known_s + LONGEST_S
+        while duration_s is None and not world.run_until_idle(min(end_s, world.agenda.now_s + step_s)):
+            measures.sample()
+            if world.agenda.now_s >= end_s:
+                break
+            step_s *= 1.2
+        measures.sample()
+        progress(1 / (SAMPLES + 2))
+        measures.end(is_partial=self._player.is_stopped())
+        return measures
 
     # -- events -------------------------------------------------------------------------------------------------------
 
     def _note(self, event: Event) -> None:
-        agenda = self.world.agenda
         if isinstance(event, Arrive):
             self._note_arrivals(event)
-        elif isinstance(event, Join):
-            agenda.at(event.at_s, lambda: self._join(event))
+            return
+        self._last_s = max(self._last_s, event.at_s)
+        at = self.world.agenda.at
+        if isinstance(event, Join):
+            at(event.at_s, partial(self._join, event))
         elif isinstance(event, Apply):
-            agenda.at(event.at_s, lambda: self._apply(event))
+            at(event.at_s, partial(self._apply, event))
         elif isinstance(event, Delete):
-            agenda.at(event.at_s, lambda: self._delete(event))
+            at(event.at_s, partial(self._delete, event))
         else:
             befalls: Callable[[str], None] = getattr(self.nodes, event.what)
-            agenda.at(event.at_s, lambda: befalls(event.node))
+            at(event.at_s, partial(befalls, event.node))
 
     def _note_arrivals(self, event: Arrive) -> None:
         """At an instant, one after the other, or at times that are drawn now, alike in every run."""
         workload = self._player.workload(event)
         if event.rate_per_s is not None and event.until_s is not None:
             at_s = event.at_s
-            while (at_s := at_s + self._rng.expovariate(event.rate_per_s)) <= event.until_s:
+            while (at_s := at_s + self._arrivals.expovariate(event.rate_per_s)) <= event.until_s:
                 self._note_arrival(at_s, workload, event.lifetime)
             return
-        count = event.replicas if event.replicas is not None else self._expander.missing(workload)
-        for number in range(count):
+        wanted = event.replicas if event.replicas is not None else self._expander.missing(workload)
+        for number in range(wanted):
             self._note_arrival(event.at_s + number * event.every_s, workload, event.lifetime)
 
     def _note_arrival(self, at_s: float, workload: Workload, lifetime: Lifetime) -> None:
-        self.world.agenda.at(at_s, lambda: self._arrive(workload, lifetime))
+        self._last_s = max(self._last_s, at_s)
+        span_s = lifetime.exactly_s
+        if lifetime.mean_s is not None:
+            span_s = self._spans.expovariate(1 / lifetime.mean_s) if lifetime.mean_s else 0.0
+        self.world.agenda.at(at_s, partial(self._arrive, workload, span_s))
 
-    def _arrive(self, workload: Workload, lifetime: Lifetime) -> None:
+    def _arrive(self, workload: Workload, span_s: float | None) -> None:
+        self.measures.arrived += 1
+        make = partial(self._make, workload, span_s)
+        if isinstance(workload, StatefulSet):
+            self.world.controllers.make(workload, make)
+        else:
+            make()
+
+    def _make(self, workload: Workload, span_s: float | None) -> Pod | None:
+        """The next pod of a workload, with its claims."""
         name = f"{type(workload).__name__}/{workload.key}"
         if name not in self._replicas:
             made, self._replicas[name] = self._expander.more(workload)
             for each in (workload, *made):
-                if type(each).__name__ in {kind for _, kind in READ}:
+                if type(each).__name__ in _READ_KINDS and self.world.get(type(each), each.key) is None:
                     self.world.put(each)
         for replica in islice(self._replicas[name], 1):
-            for each in (*replica.claims, replica.pod):
-                self.world.put(each)
-            if lifetime != Lifetime():
-                self._lifetimes[replica.pod.uid] = lifetime
+            return self._come(replica, span_s)
+        return None
+
+    def _come(self, replica: Replica, span_s: float | None = None) -> Pod:
+        for each in (*replica.claims, replica.pod):
+            self.world.put(each)
+        if span_s is not None:
+            self._spans_s[replica.pod.uid] = span_s
+        return replica.pod
+
+    # -- lives --------------------------------------------------------------------------------------------------------
 
     def _started(self, pod: Pod) -> None:
-        lifetime = self._lifetimes.pop(pod.uid, None)
-        if lifetime is None:
-            return
-        span_s = lifetime.exactly_s
-        if span_s is None:
-            span_s = self._rng.expovariate(1 / lifetime.mean_s) if lifetime.mean_s else 0.0
-        self.world.agenda.after(span_s, lambda: self._done(pod))
+        span_s = self._spans_s.get(pod.uid)
+        if span_s is not None:
+            self.world.agenda.after(span_s, partial(self._done, pod))
+
+    def _replaced(self, old: Pod, new: Pod) -> None:
+        """Who comes in another's place begins its life anew."""
+        span_s = self._spans_s.pop(old.uid, None)
+        if span_s is not None:
+            self._spans_s[new.uid] = span_s
 
     def _done(self, pod: Pod) -> None:
         """A pod's life is over, and its claims go with it."""
         found = self.world.get(Pod, pod.key)
-        if found is None or found.uid != pod.uid:
+        self._spans_s.pop(pod.uid, None)
+        if found is None or found.uid != pod.uid or found.metadata.is_terminating:
             return
-        self.world.evict(pod, "done")
-        for name in pod.claim_names():
-            self.world.remove(PersistentVolumeClaim, f"{pod.namespace}/{name}")
+        self.world.evict(found, "done")
+        self.world.controllers.pod_ended(found)
+        for name in found.claim_names():
+            self.world.remove(PersistentVolumeClaim, f"{found.namespace}/{name}")
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
 
     def _apply(self, event: Apply) -> None:
-        names = NameGenerator(random.Random(0))
-        for number, doc in enumerate(event.objects):
-            origin = Origin(self._scenario.file, 0, f"{event.field}[{number}]")
-            for manifest in objects_at(origin, msgspec.convert(doc, dict), names, self._warnings):
-                self.world.put(self._creation.of(manifest, self._warnings))
+        for each in self._player.created(event, self._creation, self.warnings):
+            if type(each).__name__ in _READ_KINDS:
+                self.measures.arrived += isinstance(each, Pod) and self.world.get(Pod, each.key) is None
+                self.world.put(each)
 
     def _delete(self, event: Delete) -> None:
+        """What kubectl delete does: pods of a workload that stays are made again, those of one that goes are not."""
         for kind, namespace, name in event.objects:
             key = f"{namespace}/{name}" if namespace else name
             found = self.world.objects.get(kind, key)
+            workload = found or self.world.workload(kind, key)
             if isinstance(found, Pod):
-                self.world.evict(found, "deleted")
+                self.world.controllers.replace(found, "deleted")
+            elif isinstance(found, Node):
+                self.nodes.remove(name)
             elif found is not None:
                 self.world.remove(type(found), key)
+            if workload is not None and is_workload(workload):
+                self._daemons.pop(key, None)
+                for pod in pods_of(workload, self.world.objects):
+                    self.world.controllers.end(pod, "deleted")
 
     def _join(self, event: Join) -> None:
         for name in event.names:
-            self.nodes.join(self._like(event.like, name))
+            self.nodes.join(node_like(event.like, name, self._player.state.objects))
+            node = self.world.get(Node, name)
+            for daemons in self._daemons.values() if node is not None else ():
+                replica = self._expander.for_node(daemons, node) if node is not None else None
+                if replica is not None and self._is_at_work(daemons):
+                    self.measures.arrived += 1
+                    self._come(replica)
 
-    def _like(self, like: str, name: str) -> list[Object]:
-        """A node like another, empty, with its CSINode and its capacity objects under its own name."""
-        made: list[Object] = []
-        node = self.world.get(Node, like)
-        if not isinstance(node, Node):
-            return made
-        for each in (node, self.world.get(CSINode, like), *self._capacities_of(node)):
-            if each is not None:
-                made.append(_renamed(each, like, name))
-        return made
-
-    def _capacities_of(self, node: Node) -> list[CSIStorageCapacity]:
-        """The objects that reach this node alone, as full as their disks were at the beginning."""
-        found = []
-        for each in self._player.state.objects:
-            topology = each.node_topology if isinstance(each, CSIStorageCapacity) else None
-            if topology is not None and isinstance(each, CSIStorageCapacity) and topology.matches(node.metadata.labels):
-                reached = sum(topology.matches(other.metadata.labels) for other in self.world.nodes())
-                if reached == 1:
-                    found.append(each)
-        return found
+    def _is_at_work(self, daemons: DaemonSet) -> bool:
+        """Whether a DaemonSet has pods at all: one that is only there to arrive later makes none yet."""
+        if f"DaemonSet/{daemons.key}" in self._replicas:
+            return True
+        owned = (each.metadata.controller for each in self.world.pods() if each.namespace == daemons.namespace)
+        return any(each is not None and each.uid == daemons.uid for each in owned)
 
 
-def _renamed(found: Object, like: str, name: str) -> Object:
-    """An object with another node's name wherever it has this one's, as its own and as a value of labels."""
-    replace = msgspec.structs.replace
-    own = name if found.name == like else f"{found.name}-{name}"
-    labels = {key: name if value == like else value for key, value in found.metadata.labels.items()}
-    metadata = replace(found.metadata, name=own, uid="", resource_version="", creation_timestamp=None, labels=labels)
-    if isinstance(found, CSIStorageCapacity) and found.node_topology is not None:
-        matched = {key: name if value == like else value for key, value in found.node_topology.match_labels.items()}
-        topology = replace(found.node_topology, match_labels=matched)
-        return replace(found, metadata=metadata, node_topology=topology)
-    if isinstance(found, Node):
-        spec = replace(found.spec, unschedulable=False)
-        return replace(found, metadata=metadata, spec=spec)
-    return replace(found, metadata=metadata)
+def _kind_of(doc: Doc) -> str:
+    return str(doc.get("kind", ""))
+
+
+def _name_of(doc: Doc) -> str:
+    return str(doc.get("metadata", {}).get("name", ""))

@@ -1,46 +1,34 @@
-"""The driver, its provisioner and its attacher, as a model: volumes are made or refused, moved, and told of.
+"""The driver and its provisioner, as a model: volumes are made or refused, deleted, and told of.
 
     a claim gets a selected node ──create latency──► a pool has room ──► a volume, bound to its claim
                                                      └─ none has ──► refused: the claim loses its node, as upstream does
-    a pod is bound to another node than its volume's ──► rebuilt there: bytes copied, then confined to its new home
     disks changed ──refresh delay──► capacity objects show it, as true as the driver is
 
 Everything it does to the cluster it does by writing objects, as the real parts do; the scheduler sees nothing else.
+`disks.py` is what is really there, `figures.py` what is told of it, `rebuilds.py` how volumes move.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.core_v1.persistent_volume import (
-    BIND_COMPLETED,
-    PROVISIONED_BY,
-    SELECTED_NODE,
-    CSIPersistentVolumeSource,
-    PersistentVolumeSpec,
-    PersistentVolumeStatus,
-    VolumeNodeAffinity,
-)
-from tonnage.objects.core_v1.references import ObjectReference
-from tonnage.objects.meta import Key, Object, ObjectMeta
-from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
-from tonnage.objects.requirements import Requirement
-from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIDriver, CSIStorageCapacity, StorageClass
-from tonnage.quantity import Quantity
+from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeAffinity
+from tonnage.objects.meta import Key, Object
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.whatif.simulate.agenda import Agenda
 from tonnage.whatif.simulate.disks import Disk, Disks
-from tonnage.whatif.simulate.storage_settings import StorageSettings
+from tonnage.whatif.simulate.figures import affinity_of, figures, made_volume
+from tonnage.whatif.simulate.rebuilds import Done, Rebuilds
+from tonnage.whatif.simulate.storage_settings import DriverSettings, StorageSettings
+from tonnage.whatif.simulate.volume_binder import bound_claim
 
-_REBUILD_AGAIN_S: Final = 10.0
-"""How soon an attachment that was refused for want of room is tried again."""
+T = TypeVar("T", bound=Object)
 
 
 class ClusterObjects(Protocol):
@@ -50,7 +38,9 @@ class ClusterObjects(Protocol):
 
     def remove(self, kind: type[Object], key: Key) -> None: ...
 
-    def get(self, kind: type[Object], key: Key) -> Object | None: ...
+    def get(self, kind: type[T], key: Key) -> T | None: ...
+
+    def nodes(self) -> list[Node]: ...
 
 
 @dataclass(slots=True)
@@ -69,14 +59,15 @@ class StorageModel:
     """All drivers of a simulated cluster."""
 
     def __init__(self, objects: ClusterObjects, agenda: Agenda, settings: StorageSettings, rng: random.Random) -> None:
-        self._objects = objects
-        self._agenda = agenda
-        self._settings = settings
-        self._rng = rng
+        self.objects = objects
+        self.agenda = agenda
+        self.rng = rng
         self.disks = Disks()
         self.counts = StorageCounts()
         self.home: dict[str, Disk] = {}
         """The disk of each volume that stands on one we know."""
+        self._settings = settings
+        self._moves = Rebuilds(self)
         self._classes: dict[str, StorageClass] = {}
         self._drivers: dict[str, CSIDriver] = {}
         self._by_class: dict[str, dict[Key, CSIStorageCapacity]] = {}
@@ -84,21 +75,39 @@ class StorageModel:
         """By class and one label of the topology, which is all that most of them have: no scan for each node."""
         self._by_rule: dict[str, dict[Key, CSIStorageCapacity]] = {}
         """By class, those that reach nodes by other rules."""
+        self._told: dict[Key, CSIStorageCapacity] = {}
+        """Capacity objects as they were last told: one that says something else was changed by somebody."""
+        self._local: dict[Disk, bool] = {}
         self._stale: set[Key] = set()
+        self._refused: dict[Key, None] = {}
+        """Claims without a node that found no room: they look again when a disk changes."""
         self._numbers = 0
 
     # -- what it knows ------------------------------------------------------------------------------------------------
 
     def know(self, found: Object) -> None:
         """An object came or changed that says what storage there is; others are not looked at."""
-        if isinstance(found, StorageClass):
+        if isinstance(found, CSIStorageCapacity):
+            self._know_capacity(found)
+        elif isinstance(found, StorageClass):
             self._classes[found.name] = found
         elif isinstance(found, CSIDriver):
             self._drivers[found.name] = found
-        elif isinstance(found, CSIStorageCapacity) and found.key not in self.disks.by_object:
-            self.disks.add(found, self._classes)
+
+    def _know_capacity(self, found: CSIStorageCapacity) -> None:
+        told = self._told.get(found.key)
+        self._told[found.key] = found
+        if told is None:
+            disk = self.disks.add(found, self._classes)
+            if self._refused:
+                self.agenda.after(0.0, lambda: self.changed(disk, has_room=True))
             self._by_class.setdefault(found.storage_class_name, {})[found.key] = found
             self._rules_of(found)[found.key] = found
+        elif not _tells_the_same(told, found):
+            # Somebody wrote other figures: the disk itself is another now, less what stands on it.
+            disk = self.disks.by_object[found.key]
+            disk.change_to(found)
+            self.changed(disk, has_room=True)
 
     def adopt(self, volume: PersistentVolume, node: Node | None, size_bytes: int) -> None:
         """A volume that was there at the start stands on the disk of its node, if that is known."""
@@ -109,8 +118,13 @@ class StorageModel:
 
     def forget(self, capacity: CSIStorageCapacity) -> None:
         """A capacity object went, and with it what can be told of its disk."""
+        self._told.pop(capacity.key, None)
         self._by_class.get(capacity.storage_class_name, {}).pop(capacity.key, None)
         self._rules_of(capacity).pop(capacity.key, None)
+
+    def nodes_changed(self) -> None:
+        """Nodes came, went, or have other labels: who reaches which disk is found anew."""
+        self._local.clear()
 
     def _rules_of(self, capacity: CSIStorageCapacity) -> dict[Key, CSIStorageCapacity]:
         """Where an object is found by the nodes that it reaches."""
@@ -122,14 +136,24 @@ class StorageModel:
 
     def disks_for(self, class_name: str, node: Node | None) -> list[Disk]:
         """The disks from which a volume of a class can be made for a node; of all nodes when none is named."""
+        by_object = self.disks.by_object
         if node is None:
-            return list(dict.fromkeys(self.disks.by_object[key] for key in self._by_class.get(class_name, ())))
+            return list(dict.fromkeys(by_object[key] for key in self._by_class.get(class_name, ())))
         labels = node.metadata.labels
         keys = [key for item in labels.items() for key in self._by_label.get((class_name, *item), ())]
         for key, each in self._by_rule.get(class_name, {}).items():
             if each.node_topology is not None and each.node_topology.matches(labels):
                 keys.append(key)
-        return list(dict.fromkeys(self.disks.by_object[key] for key in keys))
+        return list(dict.fromkeys(by_object[key] for key in keys))
+
+    def is_local(self, disk: Disk) -> bool:
+        """Whether one node alone can use what is on a disk; a zone's storage is nobody's in particular."""
+        if disk not in self._local:
+            told = self._told.get(disk.objects[0])
+            topology = told.node_topology if told is not None else None
+            reached = [each for each in self.objects.nodes() if topology and topology.matches(each.metadata.labels)]
+            self._local[disk] = len(reached) == 1
+        return self._local[disk]
 
     def driver_of(self, class_name: str) -> str:
         found = self._classes.get(class_name)
@@ -137,6 +161,15 @@ class StorageModel:
 
     def rebuilds(self, volume: PersistentVolume) -> bool:
         return volume.spec.csi is not None and rebuilds_volumes(self._drivers.get(volume.spec.csi.driver))
+
+    def settings_of(self, volume: PersistentVolume) -> DriverSettings:
+        return self._settings.of(volume.spec.csi.driver if volume.spec.csi is not None else "")
+
+    def attach_slots(self, driver: str) -> int | None:
+        return self._settings.of(driver).attach_slots
+
+    def attach_latency_s(self, driver: str) -> float:
+        return self._settings.of(driver).attach_latency_s
 
     def _counts_capacity(self, driver: str) -> bool:
         found = self._drivers.get(driver)
@@ -147,228 +180,136 @@ class StorageModel:
     def claim_changed(self, claim: PersistentVolumeClaim) -> None:
         """A claim that is not bound and whose time has come: make its volume after the driver's latency."""
         storage_class = self._classes.get(claim.class_name or "")
-        if claim.is_bound or claim.spec.volume_name or storage_class is None:
+        if claim.spec.volume_name or storage_class is None or storage_class.provisioner.endswith("/no-provisioner"):
             return
-        if storage_class.waits_for_consumer and not claim.selected_node:
+        asked_for = claim.selected_node
+        if storage_class.waits_for_consumer and not asked_for:
             return
-        asked_for, settings = claim.selected_node, self._settings.of(storage_class.provisioner)
-        self._agenda.after(settings.create_latency_s, lambda: self._make(claim.key, claim.uid, asked_for))
+        key, uid, settings = claim.key, claim.uid, self._settings.of(storage_class.provisioner)
+        self.agenda.after(settings.create_latency_s, lambda: self._make(key, uid, asked_for))
 
     def _make(self, key: Key, uid: str, node_name: str) -> None:
-        claim = self._objects.get(PersistentVolumeClaim, key)
-        if not isinstance(claim, PersistentVolumeClaim) or claim.uid != uid or claim.selected_node != node_name:
-            return
-        if claim.is_bound or claim.spec.volume_name:
+        claim = self.objects.get(PersistentVolumeClaim, key)
+        if claim is None or claim.uid != uid or claim.selected_node != node_name or claim.spec.volume_name:
             return
         class_name = claim.class_name or ""
         driver, size_bytes = self.driver_of(class_name), claim.requested.value() if claim.requested else 0
-        node = self._objects.get(Node, node_name) if node_name else None
-        policy = self._settings.of(driver).pick
-        name = self._name()
-        disks = self.disks_for(class_name, node if isinstance(node, Node) else None)
-        disks.sort(key=lambda each: -max(each.pools, default=0))
-        disk = next((each for each in disks if each.take(name, size_bytes, policy, self._rng)), None)
+        node = self.objects.get(Node, node_name) if node_name else None
+        disks = self.disks_for(class_name, node)
+        if len(disks) > 1:
+            disks.sort(key=lambda each: -max(each.pools, default=0))
+        name, policy = f"pvc-{self._numbers + 1:08d}", self._settings.of(driver).pick
+        disk = next((each for each in disks if each.take(name, size_bytes, policy, self.rng)), None)
         if disk is None and (disks or self._counts_capacity(driver)):
-            self.counts.refused += 1
-            if node_name:  # as a provisioner does: let the scheduler choose again
-                annotations = {k: v for k, v in claim.metadata.annotations.items() if k != SELECTED_NODE}
-                self._objects.put(_with_annotations(claim, annotations))
-            else:
-                self._agenda.after(_REBUILD_AGAIN_S, lambda: self._make(key, uid, node_name))
+            self._refuse(claim)
             return
+        self._numbers += 1
         self.counts.made += 1
         affinity = VolumeNodeAffinity()
         if disk is not None:
             self.home[name] = disk
-            self._changed(disk)
-            affinity = self._affinity(disk)
-        self._objects.put(_volume(name, claim, driver, size_bytes, affinity, self._reclaim(class_name)))
-        annotations = {**claim.metadata.annotations, BIND_COMPLETED: "yes"}
-        spec = msgspec.structs.replace(claim.spec, volume_name=name)
-        status = msgspec.structs.replace(claim.status, phase="Bound")
-        bound = msgspec.structs.replace(_with_annotations(claim, annotations), spec=spec, status=status)
-        self._objects.put(bound)
-
-    def _name(self) -> str:
-        self._numbers += 1
-        return f"pvc-{self._numbers:08d}"
-
-    def _reclaim(self, class_name: str) -> str:
+            self.changed(disk)
+            affinity = self.affinity(disk)
         found = self._classes.get(class_name)
-        return found.reclaim_policy if found is not None else "Delete"
+        reclaim = found.reclaim_policy if found is not None else "Delete"
+        self.objects.put(made_volume(name, claim, driver, size_bytes, affinity, reclaim))
+        self.objects.put(bound_claim(claim, name))
 
-    def _affinity(self, disk: Disk) -> VolumeNodeAffinity:
+    def _refuse(self, claim: PersistentVolumeClaim) -> None:
+        """No room: a claim with a node loses it, so that the scheduler chooses again; another waits for room."""
+        self.counts.refused += 1
+        if not claim.selected_node:
+            self._refused[claim.key] = None
+            return
+        annotations = {key: value for key, value in claim.metadata.annotations.items() if key != SELECTED_NODE}
+        metadata = msgspec.structs.replace(claim.metadata, annotations=annotations, resource_version="")
+        self.objects.put(msgspec.structs.replace(claim, metadata=metadata))
+
+    def affinity(self, disk: Disk) -> VolumeNodeAffinity:
         """Where a volume of this disk can be used: wherever one of its capacity objects reaches."""
-        found = self._objects.get(CSIStorageCapacity, disk.objects[0])
-        topology = found.node_topology if isinstance(found, CSIStorageCapacity) else None
-        return affinity_of(topology)
+        told = self._told.get(disk.objects[0])
+        return affinity_of(told.node_topology if told is not None else None)
+
+    def where(self, disk: Disk) -> str:
+        """A disk's place in words: the values of its topology."""
+        told = self._told.get(disk.objects[0])
+        topology = told.node_topology if told is not None else None
+        return ",".join(topology.match_labels.values()) if topology is not None else ""
 
     # -- going --------------------------------------------------------------------------------------------------------
 
     def claim_deleted(self, claim: PersistentVolumeClaim) -> None:
         """What becomes of a claim's volume: deleted, after the driver's latency, or kept as its class says."""
-        volume = self._objects.get(PersistentVolume, claim.spec.volume_name) if claim.spec.volume_name else None
-        if not isinstance(volume, PersistentVolume) or volume.spec.persistent_volume_reclaim_policy != "Delete":
+        self._refused.pop(claim.key, None)
+        volume = self.objects.get(PersistentVolume, claim.spec.volume_name) if claim.spec.volume_name else None
+        if volume is None:
             return
-        driver = volume.spec.csi.driver if volume.spec.csi is not None else ""
-        self._agenda.after(self._settings.of(driver).delete_latency_s, lambda: self._delete(volume.name))
+        if volume.spec.persistent_volume_reclaim_policy != "Delete":
+            replace = msgspec.structs.replace
+            metadata, status = replace(volume.metadata, resource_version=""), replace(volume.status, phase="Released")
+            self.objects.put(replace(volume, metadata=metadata, status=status))
+            return
+        name, settings = volume.name, self.settings_of(volume)
+        self.agenda.after(settings.delete_latency_s, lambda: self._delete(name))
 
     def _delete(self, name: str) -> None:
-        self._objects.remove(PersistentVolume, name)
+        self.objects.remove(PersistentVolume, name)
+        self._moves.volume_gone(name)
         disk = self.home.pop(name, None)
         if disk is not None and disk.give(name):
-            self._changed(disk)
+            self.changed(disk, has_room=True)
 
     # -- moving -------------------------------------------------------------------------------------------------------
 
     def set_free(self, node_name: str, volumes: list[PersistentVolume]) -> None:
-        """A node is cordoned or gone: its volumes whose driver rebuilds may be rebuilt anywhere (KEP-5925)."""
-        for volume in volumes:
-            if self.rebuilds(volume) and volume.spec.node_affinity.required is not None:
-                spec = msgspec.structs.replace(volume.spec, node_affinity=VolumeNodeAffinity())
-                self._objects.put(_renewed(volume, spec=spec))
+        """A node is cordoned or gone; see `rebuilds`."""
+        self._moves.set_free(volumes)
 
     def confine(self, volume: PersistentVolume) -> None:
-        """A volume's home takes pods again: it is confined to it, as before."""
-        disk = self.home.get(volume.name)
-        if disk is not None and volume.spec.node_affinity.required is None and self.rebuilds(volume):
-            spec = msgspec.structs.replace(volume.spec, node_affinity=self._affinity(disk))
-            self._objects.put(_renewed(volume, spec=spec))
+        self._moves.confine(volume)
 
-    def attach(self, pod: Pod, node: Node, volume: PersistentVolume, done: Callable[[], None]) -> None:
+    def attach(self, pod: Pod, node: Node, volume: PersistentVolume, done: Done) -> None:
         """Bring a volume to a pod's node; `done` is called when it is there, however long that takes."""
-        driver = volume.spec.csi.driver if volume.spec.csi is not None else ""
-        settings, disk = self._settings.of(driver), self.home.get(volume.name)
-        here = self.disks_for(volume.class_name, node)
-        if disk is None or disk in here or not here or not self.rebuilds(volume):
-            self._agenda.after(settings.attach_latency_s, done)
-            return
-        _, size_bytes = disk.volumes[volume.name]
-        target = next((each for each in here if self._moves_to(each, volume.name, size_bytes, settings.pick)), None)
-        if target is None:
-            self.counts.refused_rebuilds += 1
-            self._agenda.after(_REBUILD_AGAIN_S, lambda: self._attach_again(pod, node.name, volume.name, done))
-            return
-        self._changed(target)
-        takes_s = size_bytes / settings.rebuild_bytes_per_s + settings.attach_latency_s
-        self._agenda.after(takes_s, lambda: self._rebuilt(volume.name, disk, target, node.name, size_bytes, done))
-
-    def _moves_to(self, disk: Disk, volume: str, size_bytes: int, policy: str) -> bool:
-        return disk.take(f"{volume} on its way", size_bytes, policy, self._rng)  # type: ignore[arg-type]
-
-    def _attach_again(self, pod: Pod, node_name: str, volume_name: str, done: Callable[[], None]) -> None:
-        node, known = self._objects.get(Node, node_name), self._objects.get(Pod, pod.key)
-        volume = self._objects.get(PersistentVolume, volume_name)
-        is_there = known is not None and known.uid == pod.uid
-        if is_there and isinstance(node, Node) and isinstance(volume, PersistentVolume):
-            self.attach(pod, node, volume, done)
-
-    def _rebuilt(
-        self, name: str, source: Disk, target: Disk, node_name: str, size_bytes: int, done: Callable[[], None]
-    ) -> None:
-        """The copy is complete: the volume lives there now, and its old room is free."""
-        moved = target.volumes.pop(f"{name} on its way", None)
-        volume = self._objects.get(PersistentVolume, name)
-        if moved is None or not isinstance(volume, PersistentVolume):
-            return
-        target.volumes[name] = moved
-        source.give(name)
-        self.home[name] = target
-        was = self._where(source)
-        self.counts.bytes_rebuilt += size_bytes
-        self.counts.rebuilt.append((self._agenda.now_s, name, was, node_name, size_bytes))
-        self._changed(source)
-        self._changed(target)
-        spec = msgspec.structs.replace(volume.spec, node_affinity=self._affinity(target))
-        self._objects.put(_renewed(volume, spec=spec))
-        done()
-
-    def _where(self, disk: Disk) -> str:
-        found = self._objects.get(CSIStorageCapacity, disk.objects[0])
-        topology = found.node_topology if isinstance(found, CSIStorageCapacity) else None
-        return ",".join(topology.match_labels.values()) if topology is not None else ""
+        self._moves.attach(pod, node, volume, done)
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
-    def _changed(self, disk: Disk) -> None:
-        """Publish what a disk holds, once the driver gets round to it."""
+    def changed(self, disk: Disk, *, has_room: bool = False) -> None:
+        """Publish what a disk holds, once the driver gets round to it; `has_room`: who was refused looks again."""
+        if has_room:
+            self._moves.disk_has_room(disk)
+            refused, self._refused = self._refused, {}
+            for key in refused:
+                claim = self.objects.get(PersistentVolumeClaim, key)
+                if claim is not None:
+                    self.claim_changed(claim)
         for key in disk.objects:
-            if key in self._stale:
-                continue
-            found = self._objects.get(CSIStorageCapacity, key)
-            if not isinstance(found, CSIStorageCapacity):
+            told = self._told.get(key)
+            if told is None or key in self._stale:
                 continue
             self._stale.add(key)
-            settings = self._settings.of(self.driver_of(found.storage_class_name))
-            self._agenda.after(settings.refresh_delay_s, lambda key=key: self._publish(key))  # type: ignore[misc]
+            settings = self._settings.of(self.driver_of(told.storage_class_name))
+            self.agenda.after(settings.refresh_delay_s, lambda key=key: self._publish(key))  # type: ignore[misc]
+
+    def publish_all(self) -> None:
+        """At the start: a driver whose figures lie has done so before."""
+        for key, told in tuple(self._told.items()):
+            if self._settings.of(self.driver_of(told.storage_class_name)).overstates != 1.0:
+                self._publish(key)
 
     def _publish(self, key: Key) -> None:
         self._stale.discard(key)
-        found, disk = self._objects.get(CSIStorageCapacity, key), self.disks.of(key)
-        if isinstance(found, CSIStorageCapacity) and disk is not None:
-            overstates = self._settings.of(self.driver_of(found.storage_class_name)).overstates
-            self._objects.put(figures(found, disk, overstates))
+        told, disk = self._told.get(key), self.disks.of(key)
+        if told is not None and disk is not None:
+            overstates = self._settings.of(self.driver_of(told.storage_class_name)).overstates
+            shown = figures(told, disk, overstates)
+            self._told[key] = shown  # before it is written: these are our own figures
+            self.objects.put(shown)
 
 
-def figures(capacity: CSIStorageCapacity, disk: Disk, overstates: float = 1.0) -> CSIStorageCapacity:
-    """A capacity object as it tells of a disk: in the fields that it used before."""
-    pools = [int(free * overstates) for free in disk.pools]
-    quantities = tuple(Quantity.of(free) for free in sorted(pools, reverse=True))
-    changes: dict[str, object] = {}
-    if capacity.available_capacities:
-        changes["available_capacities"] = quantities
-    annotations = capacity.metadata.annotations
-    if AVAILABLE_CAPACITIES in annotations:
-        annotations = {**annotations, AVAILABLE_CAPACITIES: ",".join(map(str, quantities))}
-    if capacity.capacity is not None:
-        changes["capacity"] = Quantity.of(sum(pools))
-    if capacity.maximum_volume_size is not None:
-        changes["maximum_volume_size"] = Quantity.of(max(pools, default=0))
-    metadata = msgspec.structs.replace(capacity.metadata, annotations=annotations, resource_version="")
-    return msgspec.structs.replace(capacity, metadata=metadata, **changes)
-
-
-def affinity_of(topology: LabelSelector | None) -> VolumeNodeAffinity:
-    """The node affinity of a volume that was made for a topology; none where that is everywhere."""
-    if topology is None:
-        return VolumeNodeAffinity()
-    labels = [Requirement(key=key, operator="In", values=(value,)) for key, value in topology.match_labels.items()]
-    terms = (*labels, *topology.match_expressions)
-    if not terms:
-        return VolumeNodeAffinity()
-    term = NodeSelectorTerm(match_expressions=terms)
-    return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,)))
-
-
-def _volume(
-    name: str, claim: PersistentVolumeClaim, driver: str, size_bytes: int, affinity: VolumeNodeAffinity, reclaim: str
-) -> PersistentVolume:
-    owner = ObjectReference(
-        api_version="v1",
-        kind="PersistentVolumeClaim",
-        namespace=claim.namespace,
-        name=claim.name,
-        uid=claim.uid,
-    )
-    spec = PersistentVolumeSpec(
-        capacity={"storage": Quantity.of(size_bytes)},
-        access_modes=claim.spec.access_modes,
-        claim_ref=owner,
-        storage_class_name=claim.class_name or "",
-        volume_mode=claim.spec.volume_mode,
-        node_affinity=affinity,
-        persistent_volume_reclaim_policy=reclaim,
-        csi=CSIPersistentVolumeSource(driver=driver, volume_handle=name),
-    )
-    metadata = ObjectMeta(name=name, annotations={PROVISIONED_BY: driver})
-    return PersistentVolume(metadata=metadata, spec=spec, status=PersistentVolumeStatus(phase="Bound"))
-
-
-def _with_annotations(claim: PersistentVolumeClaim, annotations: dict[str, str]) -> PersistentVolumeClaim:
-    metadata = msgspec.structs.replace(claim.metadata, annotations=annotations, resource_version="")
-    return msgspec.structs.replace(claim, metadata=metadata)
-
-
-def _renewed(volume: PersistentVolume, *, spec: PersistentVolumeSpec) -> PersistentVolume:
-    metadata = msgspec.structs.replace(volume.metadata, resource_version="")
-    return msgspec.structs.replace(volume, metadata=metadata, spec=spec)
+def _tells_the_same(one: CSIStorageCapacity, other: CSIStorageCapacity) -> bool:
+    return (one.capacity, one.maximum_volume_size, one.available_capacities) == (
+        other.capacity,
+        other.maximum_volume_size,
+        other.available_capacities,
+    ) and one.metadata.annotations == other.metadata.annotations

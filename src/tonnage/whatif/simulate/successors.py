@@ -8,6 +8,7 @@ come back: what ran in it is over.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -42,8 +43,12 @@ def ephemeral_claim_names(pod: Pod) -> tuple[str, ...]:
     return tuple(name for each in pod.spec.volumes if each.ephemeral and (name := each.claim_name(pod.name)))
 
 
+FreeName = Callable[[str, Callable[[random.Random], str]], str]
+"""Draws names in a namespace until one is free."""
+
+
 def successor_of(
-    pod: Pod, claims: dict[str, PersistentVolumeClaim], number: int, rng: random.Random
+    pod: Pod, claims: dict[str, PersistentVolumeClaim], number: int, free_name: FreeName
 ) -> Successor | None:
     """What a pod's controller makes once it has gone; None for a pod that has none.
 
@@ -53,8 +58,10 @@ def successor_of(
     if controller is None:
         return None
     replace = msgspec.structs.replace
-    name = pod.name if controller.kind == "StatefulSet" else generated_name(_prefix(pod), rng)
-    uid = f"{pod.uid}~{number}"
+    name = pod.name
+    if controller.kind != "StatefulSet":
+        name = free_name(pod.namespace, lambda rng: generated_name(_prefix(pod), rng))
+    uid = f"{pod.uid.partition('~')[0]}~{number}"
     metadata = replace(
         pod.metadata, name=name, uid=uid, resource_version="", creation_timestamp=None, deletion_timestamp=None
     )

@@ -5,7 +5,7 @@ or by the provisioner (which made it for this claim alone; then the uid is there
 is large enough and of the right kind. Otherwise the smallest unbound one that suits is, unless the claim's class waits
 for its first consumer: then the scheduler chooses, and nobody else.
 
-`sync_claim` and `sync_volume` say what follows from it. Mirrors FindMatchingVolume,
+`controllers/volumes` says what follows from it. Mirrors FindMatchingVolume,
 its index by access modes, and checkVolumeSatisfyClaim. Node affinity plays no part here: an immediate claim is bound
 before anybody knows its node.
 """
@@ -15,10 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tonnage.documents.defaults.persistent_volumes import default_class_for
-from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.storage_v1 import StorageClass
 
 AVAILABLE: Final = "Available"
 
@@ -70,13 +67,6 @@ def mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
     if not set(claim.spec.access_modes) <= set(volume.spec.access_modes):
         return "incompatible accessMode"
     return ""
-
-
-def default_class(claim: PersistentVolumeClaim, classes: Iterable[StorageClass]) -> str | None:
-    """The class that a claim without one gets, also long after it was made; None when it has or is to have none."""
-    if claim.spec.storage_class_name is not None:
-        return None
-    return default_class_for(to_doc(claim), [to_doc(each) for each in classes])
 
 
 def _could_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

@@ -1,0 +1,149 @@
+"""Workload controllers: who comes after a pod that went, in which order pods of a StatefulSet start, and daemon pods.
+
+A StatefulSet with OrderedReady makes a pod when all that it made before run, one with Parallel makes them as asked. A
+pod that its node failed for want of an attach slot is made again at once the first time, then at growing intervals (the
+rule is `objects/templates/rejected_pods.py`). A DaemonSet follows nodes that join, and its pods go with their nodes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tonnage.objects.apps_v1 import StatefulSet
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key
+from tonnage.objects.templates.rejected_pods import RejectedPods
+from tonnage.whatif.simulate.successors import Successor, ephemeral_claim_names, is_daemon, successor_of
+
+if TYPE_CHECKING:
+    from tonnage.whatif.simulate.world import World
+
+Make = Callable[[], Pod | None]
+"""Makes the next pod of a workload, with its claims; None when there is none to make."""
+
+
+class Controllers:
+    """The controllers of a world's workloads."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self._world = world
+        self._rng = rng
+        self._lives = 0
+        self._rejected = RejectedPods(world.clock)
+        self._to_make: dict[Key, deque[Make]] = {}
+        """Pods of StatefulSets that wait for those before them, by the set's key."""
+        self._starting: dict[Key, set[Key]] = {}
+        """Pods of such sets that were made and do not run yet."""
+        self.on_replaced: Callable[[Pod, Pod], None] = lambda old, new: None
+        """Told of a pod that comes in another's place."""
+
+    @property
+    def not_made(self) -> int:
+        """Pods that are asked for and wait for those before them."""
+        return sum(map(len, self._to_make.values()))
+
+    # -- pods that go -------------------------------------------------------------------------------------------------
+
+    def replace(self, pod: Pod, why: str) -> Successor | None:
+        """A pod goes, with the claims that are its own, and its successor comes; None when it has none."""
+        found = self._world.get(Pod, pod.key)
+        if found is None or found.uid != pod.uid:
+            return None
+        claims = self._leave(found, why)
+        if is_daemon(found) and self._world.get(Node, found.spec.node_name) is None:
+            return None  # it served that node
+        return self._follow(found, claims)
+
+    def another(self, pod: Pod) -> Successor | None:
+        """Make a pod in the place of one that is on its way out and still there; its claims stay with it."""
+        claims = {}
+        for name in ephemeral_claim_names(pod):
+            claim = self._world.get(PersistentVolumeClaim, f"{pod.namespace}/{name}")
+            if claim is not None:
+                claims[name] = claim
+        return self._follow(pod, claims)
+
+    def end(self, pod: Pod, why: str) -> None:
+        """A pod goes with the claims that are its own, and nobody comes in its place."""
+        self._leave(pod, why)
+        self.pod_ended(pod)
+
+    def _leave(self, pod: Pod, why: str) -> dict[str, PersistentVolumeClaim]:
+        """The pod goes; its own claims, which go with it."""
+        claims = {}
+        for name in ephemeral_claim_names(pod):
+            claim = self._world.get(PersistentVolumeClaim, f"{pod.namespace}/{name}")
+            if claim is not None:
+                claims[name] = claim
+        self._world.evict(pod, why)
+        for name in claims:
+            self._world.remove(PersistentVolumeClaim, f"{pod.namespace}/{name}")
+        return claims
+
+    def _follow(self, pod: Pod, claims: dict[str, PersistentVolumeClaim]) -> Successor | None:
+        self._lives += 1
+        successor = successor_of(pod, claims, self._lives, self._free_name)
+        if successor is None:
+            return None
+        owner = self._ordered_owner(pod)
+        if owner:
+            self._starting.setdefault(owner, set()).add(successor.pod.key)
+        self.on_replaced(pod, successor.pod)
+        for each in (*successor.claims, successor.pod):
+            self._world.put(each)
+        return successor
+
+    def _free_name(self, namespace: str, make: Callable[[random.Random], str]) -> str:
+        while self._world.get(Pod, f"{namespace}/{(name := make(self._rng))}") is not None:
+            pass
+        return name
+
+    def pod_rejected(self, pod: Pod) -> None:
+        """A pod was failed by its node before it ran: another is made, after an interval if that did not help."""
+        controller = pod.metadata.controller
+        if controller is None:
+            return
+        owner = f"{pod.namespace}/{controller.name}"
+        pods = [each for each in self._world.pods() if each.metadata.controller == controller]
+        self._rejected.observe(owner, pods)
+        waits_s = self._rejected.next_check_s(owner) if pod.name in self._rejected.held_back(owner) else 0.0
+        self._world.agenda.after(waits_s or 0.0, lambda: self.replace(pod, "rejected"))
+
+    # -- StatefulSets -------------------------------------------------------------------------------------------------
+
+    def make(self, owner: StatefulSet, make: Make) -> None:
+        """Make the next pod of a StatefulSet, when its turn has come."""
+        if owner.spec.pod_management_policy == "Parallel":
+            make()
+            return
+        self._to_make.setdefault(owner.key, deque()).append(make)
+        self._make_next(owner.key)
+
+    def _make_next(self, owner: Key) -> None:
+        starting, to_make = self._starting.setdefault(owner, set()), self._to_make.get(owner)
+        starting &= {key for key in starting if self._world.get(Pod, key) is not None}
+        if to_make and not starting:
+            made = to_make.popleft()()
+            if made is not None:
+                starting.add(made.key)
+
+    def pod_runs(self, pod: Pod) -> None:
+        owner = self._ordered_owner(pod)
+        if owner:
+            self._starting.get(owner, set()).discard(pod.key)
+            self._make_next(owner)
+
+    def pod_ended(self, pod: Pod) -> None:
+        """A pod is gone for good: nobody waits for it."""
+        self.pod_runs(pod)
+
+    def _ordered_owner(self, pod: Pod) -> Key:
+        """The StatefulSet whose next pod waits for this one; empty for pods of others."""
+        controller = pod.metadata.controller
+        if controller is None or controller.kind != "StatefulSet":
+            return ""
+        owner = f"{pod.namespace}/{controller.name}"
+        return owner if owner in self._to_make or owner in self._starting else ""

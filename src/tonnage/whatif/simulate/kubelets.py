@@ -1,0 +1,209 @@
+"""Nodes: volumes are brought to them, then pods run. A node without a slot for a volume fails the pod (KEP-4876).
+
+    bound ──► each volume: a slot? ──attach──► all there ──start latency──► Running
+                             └─ none, and the driver's limit is kept up to date: CSINode is corrected, the pod Failed
+                                with VolumeAttachmentLimitExceeded, and its controller makes another
+                             └─ none, and it is not: the pod waits for a slot
+
+What a driver really takes may differ from what its CSINode says (`attachSlots`); where the CSIDriver asks for updates,
+the CSINode is also corrected once a period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Node, PersistentVolume, Pod
+from tonnage.objects.core_v1.pod import PodCondition, PodStatus
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeNodeResources
+from tonnage.scheduling.cluster.pod_info import PodInfo
+
+if TYPE_CHECKING:
+    from tonnage.whatif.simulate.world import World
+
+Slot = tuple[str, str]
+"""(node, driver)."""
+
+
+class Kubelets:
+    """The nodes of a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._missing: dict[str, int] = {}
+        """How many volumes a bound pod still waits for, by uid."""
+        self._attached: dict[Slot, dict[str, set[str]]] = {}
+        """The volumes that take a slot, each with the uids of the pods that use it."""
+        self._used: dict[str, list[tuple[Slot, str]]] = {}
+        """The same by the uid of the pod."""
+        self._waiting: dict[Slot, list[tuple[Pod, str]]] = {}
+        """Pods that wait for a slot for a volume."""
+        self.rejected = 0
+        """How many pods were failed for want of a slot."""
+
+    def open(self) -> None:
+        """What runs at the start has its slots; CSINodes are corrected from then on, once a period."""
+        for pod in self._world.pods():
+            if pod.spec.node_name and not pod.is_terminal:
+                for volume in self._volumes(pod):
+                    self._take_slot(pod, volume)
+                if pod.status.phase != "Running":
+                    self._world.agenda.after(0.0, lambda pod=pod: self.pod_came(pod))  # type: ignore[misc]
+        for driver in self._world.all(CSIDriver):
+            if period_s := self._period_s(driver.name):
+                self._world.agenda.after(period_s, lambda name=driver.name: self._tick(name), is_alarm=True)  # type: ignore[misc]
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def pod_came(self, pod: Pod) -> None:
+        """A pod was bound: bring its volumes, then start it."""
+        if not self._is_there(pod):
+            return
+        if self._world.get(Node, pod.spec.node_name) is None:
+            self._world.controllers.replace(pod, "its node is gone")
+            return
+        volumes = list(self._volumes(pod))
+        self._missing[pod.uid] = len(volumes)
+        if not volumes:
+            self._start(pod)
+        for volume in volumes:
+            self._attach(pod, volume)
+
+    def pod_gone(self, pod: Pod) -> None:
+        """Its slots are free, and those who wait for one look again."""
+        self._missing.pop(pod.uid, None)
+        for slot, volume in self._used.pop(pod.uid, ()):
+            users = self._attached[slot][volume]
+            users.discard(pod.uid)
+            if users:
+                continue
+            del self._attached[slot][volume]
+            for waiting, name in self._waiting.pop(slot, ()):
+                self._world.agenda.after(0.0, lambda pod=waiting, name=name: self._attach_again(pod, name))  # type: ignore[misc]
+
+    def _volumes(self, pod: Pod) -> Iterator[PersistentVolume]:
+        for key in PodInfo(pod).claim_keys:
+            if (volume := self._world.volume_of(key)) is not None:
+                yield volume
+
+    def _is_there(self, pod: Pod) -> bool:
+        found = self._world.get(Pod, pod.key)
+        return found is not None and found.uid == pod.uid
+
+    def _start(self, pod: Pod) -> None:
+        self._world.agenda.after(self._world.settings.start_latency_s, lambda: self._runs(pod))
+
+    def _runs(self, pod: Pod) -> None:
+        now = self._world.get(Pod, pod.key)
+        if now is None or now.uid != pod.uid or now.status.phase == "Running" or now.metadata.is_terminating:
+            return
+        self._missing.pop(pod.uid, None)
+        replace, at = msgspec.structs.replace, self._world.clock.now()
+        ready = PodCondition(type="Ready", status="True", last_transition_time=at)
+        conditions = (*(each for each in now.status.conditions if each.type != "Ready"), ready)
+        status = replace(now.status, phase="Running", conditions=conditions, start_time=at)
+        running = self._world.put(replace(now, metadata=replace(now.metadata, resource_version=""), status=status))
+        if isinstance(running, Pod):
+            self._world.watcher.running(running, self._world.born_s.get(pod.uid, 0.0))
+            self._world.controllers.pod_runs(running)
+
+    # -- volumes ------------------------------------------------------------------------------------------------------
+
+    def _attach(self, pod: Pod, volume: PersistentVolume) -> None:
+        node = self._world.get(Node, pod.spec.node_name)
+        if node is None:
+            return
+        if not self._take_slot(pod, volume):
+            latency_s = self._world.storage.attach_latency_s(_driver(volume))
+            self._world.agenda.after(latency_s, lambda: self._no_slot(pod, volume))
+            return
+        self._world.storage.attach(pod, node, volume, lambda: self._volume_came(pod))
+
+    def _attach_again(self, pod: Pod, volume_name: str) -> None:
+        volume = self._world.get(PersistentVolume, volume_name)
+        if volume is not None and self._is_there(pod):
+            self._attach(pod, volume)
+
+    def _volume_came(self, pod: Pod) -> None:
+        if pod.uid in self._missing:
+            self._missing[pod.uid] -= 1
+            if not self._missing[pod.uid]:
+                self._start(pod)
+
+    # -- slots --------------------------------------------------------------------------------------------------------
+
+    def _take_slot(self, pod: Pod, volume: PersistentVolume) -> bool:
+        """Whether the node has a slot for the volume; it is taken then."""
+        driver = _driver(volume)
+        slot = (pod.spec.node_name, driver)
+        taken = self._attached.setdefault(slot, {})
+        known, limit = self._world.get(CSIDriver, driver), self._slots(*slot)
+        is_attached = known is None or known.spec.attach_required
+        if volume.name not in taken and is_attached and limit is not None and len(taken) >= limit:
+            return False
+        users = taken.setdefault(volume.name, set())
+        if pod.uid not in users:
+            users.add(pod.uid)
+            self._used.setdefault(pod.uid, []).append((slot, volume.name))
+        return True
+
+    def _slots(self, node: str, driver: str) -> int | None:
+        """How many volumes of a driver a node really takes; None for any number."""
+        true = self._world.storage.attach_slots(driver)
+        if true is not None:
+            return true
+        found = self._world.get(CSINode, node)
+        entry = found.driver(driver) if found is not None else None
+        return entry.allocatable.count if entry is not None else None
+
+    def _no_slot(self, pod: Pod, volume: PersistentVolume) -> None:
+        """The driver answered ResourceExhausted."""
+        if not self._is_there(pod):
+            return
+        slot = (pod.spec.node_name, _driver(volume))
+        if not self._period_s(slot[1]):
+            self._waiting.setdefault(slot, []).append((pod, volume.name))
+            return
+        self._correct(*slot)
+        now = self._world.get(Pod, pod.key)
+        if now is None:
+            return
+        self.rejected += 1
+        replace = msgspec.structs.replace
+        told = f"volume {volume.name} cannot be attached: {slot[0]} has no slot left for {slot[1]}"
+        status = PodStatus(phase="Failed", reason=VOLUME_ATTACHMENT_LIMIT_EXCEEDED, message=told)
+        failed = self._world.put(replace(now, metadata=replace(now.metadata, resource_version=""), status=status))
+        if isinstance(failed, Pod):
+            self.pod_gone(failed)  # what it held on the node is free; the pod itself stays to be looked at
+            self._world.controllers.pod_rejected(failed)
+
+    def _period_s(self, driver: str) -> int:
+        found = self._world.get(CSIDriver, driver)
+        if found is None or not self._world.settings.updates_attach_limits:
+            return 0
+        return found.spec.node_allocatable_update_period_seconds or 0
+
+    def _tick(self, driver: str) -> None:
+        for each in self._world.all(CSINode):
+            self._correct(each.name, driver)
+        if period_s := self._period_s(driver):
+            self._world.agenda.after(period_s, lambda: self._tick(driver), is_alarm=True)
+
+    def _correct(self, node: str, driver: str) -> None:
+        """Write what the driver really takes into its CSINode entry."""
+        found, true = self._world.get(CSINode, node), self._world.storage.attach_slots(driver)
+        entry = found.driver(driver) if found is not None else None
+        if found is None or entry is None or true is None or entry.allocatable.count == true:
+            return
+        replace = msgspec.structs.replace
+        corrected = replace(entry, allocatable=VolumeNodeResources(count=true))
+        drivers = (*(each for each in found.spec.drivers if each.name != driver), corrected)
+        metadata = replace(found.metadata, resource_version="")
+        self._world.put(replace(found, metadata=metadata, spec=replace(found.spec, drivers=drivers)))
+
+
+def _driver(volume: PersistentVolume) -> str:
+    return volume.spec.csi.driver if volume.spec.csi is not None else ""

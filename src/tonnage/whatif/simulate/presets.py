@@ -1,0 +1,53 @@
+"""Schedulers that a simulation knows by name, to be compared without writing a file.
+
+kube-scheduler   1.36's rules: none of our enhancements, each claim judged by itself, nothing kept back
+kep              KEP-5925 to the letter: a capacity object is kept back whole, one without pools is one pool
+default          ours: promised bytes are kept in a ledger, what runs today is not turned away
+guaranteed       the same, and a node must hold the volumes whichever pools its driver picks
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tonnage.gates import Gates
+from tonnage.scheduling.configuration.plugin_args import GROUP_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What stands in its place as a file, and which gates it sets on top of those that were given."""
+
+    args: str
+    gates: dict[str, bool]
+    meaning: str
+
+    def text(self) -> str:
+        """A KubeSchedulerConfiguration."""
+        head = f"apiVersion: {GROUP_VERSION}\nkind: KubeSchedulerConfiguration\n"
+        if not self.args:
+            return head
+        kind = "apiVersion: tonnage.dev/v1alpha1, kind: StorageCapacityArgs"
+        entry = f"{{name: StorageCapacity, args: {{{kind}, {self.args}}}}}"
+        return f"{head}profiles:\n- pluginConfig:\n  - {entry}\n"
+
+
+_SCHEDULER_GATES: Final = (
+    "CSIStorageCapacityV2",
+    "StorageCapacityScoring",
+    "NominatedNodeNameForExpectation",
+    "VolumeLimitScaling",
+)
+"""The gates that change what a scheduler decides; others are the API server's, the nodes' and the drivers'."""
+
+PRESETS: Final = {
+    "kube-scheduler": Preset("", dict.fromkeys(_SCHEDULER_GATES, False), "kube-scheduler 1.36's rules"),
+    "kep": Preset("reservation: Object, legacyPools: Strict", {}, "KEP-5925 to the letter"),
+    "default": Preset("", {}, "Tonnage's defaults"),
+    "guaranteed": Preset("poolFit: Guaranteed", {}, "only where every choice of pools holds the volumes"),
+}
+
+
+def preset_gates(preset: Preset, gates: Gates) -> Gates:
+    return gates.with_(**preset.gates) if preset.gates else gates

@@ -1,0 +1,208 @@
+"""The scheduler's loop and its bindings on virtual time: pods are tried, bound, preempted and put back.
+
+The live scheduler does the same with tasks and a real API (`scheduler/loop.py`, `scheduler/binding_cycle.py`); both
+drive one engine, and the plugins' own PreBind and Bind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tonnage.errors import NotFound
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Key
+from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.attempt import Attempt, PostFilterOutcome, Stage
+from tonnage.scheduling.framework import Code, Status
+from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.whatif.evictions import with_true_status
+from tonnage.whatif.simulate.bindings import Binding, WorldApi
+
+if TYPE_CHECKING:
+    from tonnage.whatif.simulate.world import World
+
+PREEMPTED_AFTER_S: Final = 1.0
+"""How long a victim of a preemption takes to go."""
+
+
+class SchedulerLoop:
+    """Works off the queue of a world's engine."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._engine = world.engine
+        self.attempts = 0
+        """How many there were; the number of the next."""
+        self.why: dict[str, str] = {}
+        """Why each pod that waits does, by uid, as its last attempt told."""
+        self._api = WorldApi(world.put, self._bound, self._is_gone)
+        self._bindings: dict[str, Binding] = {}
+        """Those that stand still, by the uid of their pod."""
+        self._waiting: dict[Key, set[str]] = {}
+        """Who looks again when a claim or a node changes: by its key, the uids."""
+
+    @property
+    def on_their_way(self) -> int:
+        """How many bindings stand still now."""
+        return len(self._bindings)
+
+    def schedule(self, queued: QueuedPod) -> None:
+        """One attempt for a pod that was popped, and what follows from it."""
+        engine = self._engine
+        if queued.pod.metadata.is_terminating or queued.uid in engine.assumed:
+            engine.done(queued.pod)
+            return
+        number = self.attempts
+        self.attempts += 1
+        attempt = engine.attempt(queued, explains=number in self._world.settings.explains)
+        if attempt.exception is not None:
+            raise attempt.exception
+        self._world.watcher.decided(number, attempt)
+        if attempt.placement is not None:
+            self.why.pop(queued.uid, None)
+            engine.done(queued.pod)
+            binding = Binding(queued, attempt.placement, self._api)
+            if attempt.waits:
+                self._held_back(binding, attempt)
+                return
+            binding.start()
+            self._moved_on(binding)
+        elif attempt.stage is Stage.DECIDE:
+            self._not_placed(queued, attempt)
+        else:
+            decision = attempt.decision
+            self._came_back(queued, attempt.status, decision.node if decision is not None else "")
+
+    def _held_back(self, binding: Binding, attempt: Attempt) -> None:
+        """Permit plugins want the pod to wait. Nobody here allows it, and after their time it counts as rejected."""
+        plugin, seconds = min(attempt.waits.items(), key=lambda item: item[1])
+        status = Status(Code.UNSCHEDULABLE, (f"rejected due to timeout after waiting {seconds:g}s",), plugin)
+
+        def rejected() -> None:
+            self._engine.withdraw(binding.placement)
+            self._came_back(binding.queued, status, binding.placement.node)
+
+        self._world.agenda.after(seconds, rejected)
+
+    # -- pods that are not placed -------------------------------------------------------------------------------------
+
+    def _not_placed(self, queued: QueuedPod, attempt: Attempt) -> None:
+        diagnosis = attempt.decision.diagnosis if attempt.decision is not None else None
+        self.why[queued.uid] = diagnosis.message() if diagnosis is not None else attempt.status.message
+        newest = self._newest(queued)
+        if diagnosis is None:
+            self._engine.requeue(queued, newest)
+            return
+        self._count_budgets()
+        outcome = self._engine.post_filter(attempt)
+        plugins = diagnosis.rejecting_plugins()
+        if outcome is None or outcome.plugin is None:
+            self._engine.requeue(queued, newest, plugins=plugins)
+            return
+        self._preempt(queued, outcome, plugins)
+
+    def _count_budgets(self) -> None:
+        """Preemption reads the statuses of budgets, which their controller keeps true."""
+        budgets = self._world.all(PodDisruptionBudget)
+        pods = self._world.pods() if budgets else []
+        for each in budgets:
+            self._world.put(with_true_status(each, pods, self._world.find, self._world.clock.now()))
+
+    def _preempt(self, queued: QueuedPod, outcome: PostFilterOutcome, plugins: Iterable[str]) -> None:
+        """Victims go; the pod is nominated to their node, and held back until they are gone."""
+        plugin, found, engine = outcome.plugin, outcome.result, self._engine
+        if plugin is None:
+            return
+        victims = [each for each in found.victims if not each.is_terminating]
+        if victims:
+            plugin.preemption_begins(queued.info)
+        nomination = found.nominated_node or None
+        if not engine.requeue(queued, self._newest(queued), plugins=plugins, nomination=nomination):
+            plugin.preemption_ends(queued.info)
+            return
+        engine.queue.release(found.nominated_node, below=queued.info.priority)
+
+        def go() -> None:
+            for victim in victims:
+                self._world.controllers.replace(victim.pod, "preempted")
+            plugin.preemption_ends(queued.info)
+            engine.queue.gate_opened(queued.pod, plugin.name)
+
+        self._world.agenda.after(PREEMPTED_AFTER_S if victims else 0.0, go)
+
+    def _came_back(self, queued: QueuedPod, status: Status, node: str) -> None:
+        """A pod that had a node lost it again."""
+        self.why[queued.uid] = f"{node} failed it: {status.message}" if node else status.message
+        self._world.watcher.failed(queued.info, node, status)
+        self._engine.failed_on(queued, node, status.message)
+        plugins = (status.plugin,) if status.is_rejection and status.plugin else ()
+        self._engine.requeue(queued, self._newest(queued), plugins=plugins)
+
+    def _newest(self, queued: QueuedPod) -> Pod | None:
+        return self._world.get(Pod, queued.info.key)
+
+    # -- bindings -----------------------------------------------------------------------------------------------------
+
+    def look(self, about: Key) -> None:
+        """A claim or a node changed: bindings that wait for it look again."""
+        for uid in sorted(self._waiting.get(about, ())):
+            binding = self._bindings.get(uid)
+            if binding is not None and binding.look():
+                self._moved_on(binding)
+
+    def look_after(self, pod: Pod) -> None:
+        """A pod is gone; so is what was kept for it."""
+        self.why.pop(uid_of(pod), None)
+        binding = self._bindings.get(uid_of(pod))
+        if binding is not None and binding.look():
+            self._moved_on(binding)
+
+    def _moved_on(self, binding: Binding) -> None:
+        """A binding took a step: it waits for something else now, or is over."""
+        uid, wait = binding.queued.uid, binding.wait
+        topics = (*binding.placement.pod.claim_keys, binding.placement.node)
+        if wait is not None:
+            number = binding.number
+            self._bindings[uid] = binding
+            for key in topics:
+                self._waiting.setdefault(key, set()).add(uid)
+            # An alarm must not keep the binding, and all that was decided with it, for its ten minutes.
+            self._world.agenda.after(wait.timeout_s, lambda: self._overdue(uid, number), is_alarm=True)
+            return
+        if self._bindings.pop(uid, None) is not None:
+            for key in topics:
+                waiting = self._waiting.get(key, set())
+                waiting.discard(uid)
+                if not waiting:
+                    self._waiting.pop(key, None)
+        if binding.status.is_success:
+            self._engine.binding_finished(binding.placement)
+            return
+        self._engine.withdraw(binding.placement)
+        self._came_back(binding.queued, binding.status, binding.placement.node)
+
+    def _overdue(self, uid: str, number: int) -> None:
+        binding = self._bindings.get(uid)
+        if binding is not None and binding.number == number:
+            binding.give_up()
+            self._moved_on(binding)
+
+    def _is_gone(self, pod: PodInfo) -> bool:
+        found = self._world.get(Pod, pod.key)
+        return found is None or uid_of(found) != pod.uid
+
+    def _bound(self, info: PodInfo, node_name: str) -> None:
+        """The binding is written: the pod has its node, and its volumes are brought there."""
+        pod = self._world.get(Pod, info.key)
+        if pod is None or uid_of(pod) != info.uid:
+            raise NotFound(f'pods "{info.key}" not found')
+        replace = msgspec.structs.replace
+        status = replace(pod.status, nominated_node_name="") if pod.status.nominated_node_name else pod.status
+        metadata, spec = replace(pod.metadata, resource_version=""), replace(pod.spec, node_name=node_name)
+        now = self._world.put(replace(pod, metadata=metadata, spec=spec, status=status))
+        if isinstance(now, Pod):
+            self._world.agenda.after(0.0, lambda: self._world.kubelets.pod_came(now))

@@ -1,0 +1,115 @@
+"""The PV binder: claims and volumes that are there are bound to one another, by its own rules.
+
+A claim whose class waits for its consumer gets the volume that the scheduler chose for it, which it finds by the
+volume's `claimRef`. Any other claim takes the smallest that suits as soon as there is one, before anybody knows its
+node; where none does and its class has a provisioner, the driver makes one (`storage_model`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED
+from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.meta import Key
+from tonnage.objects.requirements import InvalidSelector
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.objects.volume_matching import AVAILABLE, find_matching_volume, is_bound_to_claim, mismatch
+
+if TYPE_CHECKING:
+    from tonnage.whatif.simulate.world import World
+
+_PENDING: Final = ("", "Pending")
+
+
+class VolumeBinder:
+    """Binds what is there. It acts a moment after a change, when that has been seen by everybody."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._unbound: dict[Key, None] = {}
+        """Claims that wait for a volume to be there, whoever makes it."""
+
+    def open(self) -> None:
+        """Volumes that nobody has are available."""
+        for volume in self._world.all(PersistentVolume):
+            if volume.spec.claim_ref is None and volume.status.phase in _PENDING:
+                self._world.put(_available(volume))
+
+    def claim_changed(self, claim: PersistentVolumeClaim) -> None:
+        if claim.is_bound and claim.spec.volume_name:
+            self._unbound.pop(claim.key, None)
+        elif claim.spec.volume_name or self._is_ours(claim):
+            self._unbound[claim.key] = None
+            self._world.agenda.after(0.0, lambda: self._serve(claim.key))
+
+    def volume_changed(self, volume: PersistentVolume) -> None:
+        owner = volume.spec.claim_ref
+        if owner is not None:
+            claim = self._world.get(PersistentVolumeClaim, owner.key)
+            is_its = claim is not None and not claim.spec.volume_name and is_bound_to_claim(volume, claim)
+            if is_its and volume.status.phase != "Bound":
+                self._world.agenda.after(0.0, lambda: self._bind(owner.key, volume.name))
+            self._world.scheduler.look(owner.key)
+        elif volume.status.phase in _PENDING:
+            self._world.put(_available(volume))
+        elif volume.status.phase == AVAILABLE:
+            for key in tuple(self._unbound):
+                self._world.agenda.after(0.0, lambda key=key: self._serve(key))  # type: ignore[misc]
+
+    def _is_ours(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether a volume that is there may be bound without a scheduler's word."""
+        found = self._world.get(StorageClass, claim.class_name or "")
+        return found is None or not found.waits_for_consumer
+
+    def _serve(self, key: Key) -> None:
+        claim = self._world.get(PersistentVolumeClaim, key)
+        if claim is None or claim.is_bound:
+            self._unbound.pop(key, None)
+            return
+        if claim.spec.volume_name:
+            wanted = self._world.get(PersistentVolume, claim.spec.volume_name)
+            is_free = wanted is not None and (wanted.spec.claim_ref is None or is_bound_to_claim(wanted, claim))
+            if wanted is not None and is_free and not mismatch(wanted, claim):
+                self._bind(key, wanted.name)
+            return
+        try:
+            found = find_matching_volume(claim, self._world.all(PersistentVolume), is_delayed=not self._is_ours(claim))
+        except InvalidSelector:
+            return
+        if found is not None:
+            self._bind(key, found.name)
+
+    def _bind(self, key: Key, volume_name: str) -> None:
+        """Write the volume's half, then the claim's."""
+        claim, volume = self._world.get(PersistentVolumeClaim, key), self._world.get(PersistentVolume, volume_name)
+        if claim is None or volume is None or claim.is_bound or claim.spec.volume_name not in ("", volume_name):
+            return
+        replace = msgspec.structs.replace
+        owner = ObjectReference(
+            api_version="v1", kind="PersistentVolumeClaim", namespace=claim.namespace, name=claim.name, uid=claim.uid
+        )
+        spec, status = replace(volume.spec, claim_ref=owner), replace(volume.status, phase="Bound")
+        self._world.put(
+            replace(volume, metadata=replace(volume.metadata, resource_version=""), spec=spec, status=status)
+        )
+        self._world.put(bound_claim(claim, volume_name))
+        self._unbound.pop(key, None)
+
+
+def _available(volume: PersistentVolume) -> PersistentVolume:
+    replace = msgspec.structs.replace
+    metadata, status = replace(volume.metadata, resource_version=""), replace(volume.status, phase=AVAILABLE)
+    return replace(volume, metadata=metadata, status=status)
+
+
+def bound_claim(claim: PersistentVolumeClaim, volume_name: str) -> PersistentVolumeClaim:
+    """A claim as it is when its binding is complete."""
+    replace = msgspec.structs.replace
+    annotations = {**claim.metadata.annotations, BIND_COMPLETED: "yes"}
+    metadata = replace(claim.metadata, annotations=annotations, resource_version="")
+    spec, status = replace(claim.spec, volume_name=volume_name), replace(claim.status, phase="Bound")
+    return replace(claim, metadata=metadata, spec=spec, status=status)
