@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tonnage.apiserver import request_errors
 from tonnage.documents.api_errors import UnknownReason
-from tonnage.documents.validation.metadata import validate_field_manager
+from tonnage.documents.validation.metadata import FIELD_MANAGER_MAX_BYTES, validate_field_manager
 from tonnage.errors import BadRequest
 from tonnage.objects import field_errors
 from tonnage.objects.field_rules import unsupported
@@ -52,10 +52,18 @@ def write_options(verb: str, query: Mapping[str, str], user_agent: str, *, is_ap
         errors.append(field_errors.forbidden("force", "may not be specified for non-apply patch"))
     if errors:
         raise request_errors.invalid_options(_OPTIONS_KIND[verb], errors)
-    # Without a manager upstream takes the program's name from its User-Agent: "kubectl/v1.32.4 (linux…)" -> "kubectl".
-    return WriteOptions(
-        bool(dry_run), manager or user_agent.partition("/")[0][:128] or "unknown", validation, bool(force)
-    )
+    return WriteOptions(bool(dry_run), manager or _manager_of(user_agent) or "unknown", validation, bool(force))
+
+
+def _manager_of(user_agent: str) -> str:
+    """Without a manager upstream takes the program's name: "kubectl/v1.32.4 (linux…)" -> "kubectl".
+
+    Mirrors prefixFromUserAgent: what cannot be printed is left out, and what is longer than a manager may be. Bytes
+    that are no text, which the HTTP library hands on as half surrogate pairs, become U+FFFD as in Go.
+    """
+    program = user_agent.partition("/")[0].encode(errors="surrogateescape").decode(errors="replace")
+    printable = "".join(filter(str.isprintable, program))
+    return printable.encode()[:FIELD_MANAGER_MAX_BYTES].decode(errors="ignore")
 
 
 def dry_run_errors(asked: list[str]) -> field_errors.Errors:

@@ -33,7 +33,7 @@ ANNOTATIONS_MAX_BYTES = 256 * 1024
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
 _STANDARD_FINALIZERS = frozenset({"kubernetes", _ORPHAN, _FOREGROUND})
 _SUBRESOURCE_MAX_BYTES = 256
-_MANAGER_MAX_BYTES = 128
+FIELD_MANAGER_MAX_BYTES = 128
 
 
 def validate_object_meta(doc: Doc, *, namespaced: bool, name_rule: NameRule) -> Errors:
@@ -191,8 +191,8 @@ def _validate_managed_fields(entries: list[Doc]) -> Errors:
 def validate_field_manager(manager: str, path: str) -> Errors:
     """The name a writer gives itself, in managedFields and in the query of a write: printable, at most 128 bytes."""
     errors: list[FieldError] = []
-    if len(manager.encode()) > _MANAGER_MAX_BYTES:
-        errors.append(too_long(path, _MANAGER_MAX_BYTES))
+    if len(manager.encode()) > FIELD_MANAGER_MAX_BYTES:
+        errors.append(too_long(path, FIELD_MANAGER_MAX_BYTES))
     at = 0
     for char in manager:
         if not char.isprintable():
