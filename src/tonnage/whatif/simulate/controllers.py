@@ -16,6 +16,7 @@ from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.templates.rejected_pods import RejectedPods
+from tonnage.objects.templates.stateful_identity import ordinal_of
 from tonnage.whatif.simulate.successors import Successor, ephemeral_claim_names, is_daemon, successor_of
 
 if TYPE_CHECKING:
@@ -37,13 +38,15 @@ class Controllers:
         """Pods of StatefulSets that wait for those before them, by the set's key."""
         self._starting: dict[Key, set[Key]] = {}
         """Pods of such sets that were made and do not run yet."""
+        self._held: dict[Key, dict[int, tuple[Pod, dict[str, PersistentVolumeClaim]]]] = {}
+        """Pods that went and are made again when all before them run, by the set's key and their ordinal."""
         self.on_replaced: Callable[[Pod, Pod], None] = lambda old, new: None
         """Told of a pod that comes in another's place."""
 
     @property
     def not_made(self) -> int:
         """Pods that are asked for and wait for those before them."""
-        return sum(map(len, self._to_make.values()))
+        return sum(map(len, (*self._to_make.values(), *self._held.values())))
 
     # -- pods that go -------------------------------------------------------------------------------------------------
 
@@ -84,6 +87,49 @@ class Controllers:
         return claims
 
     def _follow(self, pod: Pod, claims: dict[str, PersistentVolumeClaim]) -> Successor | None:
+        """Make the pod that comes after another, now or when its turn has come."""
+        owner = self._one_by_one(pod)
+        if owner is None:
+            return self._made(pod, claims)
+        self._held.setdefault(owner.key, {})[ordinal_of(pod.name)] = (pod, claims)
+        return self._release(owner.key).get(pod.name)
+
+    def _one_by_one(self, pod: Pod) -> StatefulSet | None:
+        """The StatefulSet of a pod, if it makes a pod only when all before it run."""
+        controller = pod.metadata.controller
+        if controller is None or controller.kind != "StatefulSet":
+            return None
+        owner = self._world.get(StatefulSet, f"{pod.namespace}/{controller.name}")
+        return owner if owner is not None and owner.spec.pod_management_policy != "Parallel" else None
+
+    def _release(self, owner: Key) -> dict[str, Successor]:
+        """Make those whose turn has come, by their ordinals, until one has to run first."""
+        made: dict[str, Successor] = {}
+        held = self._held.get(owner, {})
+        for ordinal in sorted(held):
+            pod, claims = held[ordinal]
+            if self.waits_for(pod):
+                break
+            del held[ordinal]
+            successor = self._made(pod, claims)
+            if successor is not None:
+                made[pod.name] = successor
+        return made
+
+    def waits_for(self, pod: Pod) -> Key:
+        """The pod of a StatefulSet that has to run before this one is made again; empty when there is none."""
+        owner = self._one_by_one(pod)
+        if owner is None:
+            return ""
+        held, first = self._held.get(owner.key, {}), owner.spec.ordinals.start
+        for ordinal in range(first, min(ordinal_of(pod.name), first + owner.spec.replicas)):
+            key = f"{owner.key}-{ordinal}"
+            before = self._world.get(Pod, key)
+            if ordinal in held or (before is not None and not _is_up(before)):
+                return key
+        return ""
+
+    def _made(self, pod: Pod, claims: dict[str, PersistentVolumeClaim]) -> Successor | None:
         self._lives += 1
         successor = successor_of(pod, claims, self._lives, self._free_name)
         if successor is None:
@@ -131,6 +177,9 @@ class Controllers:
                 starting.add(made.key)
 
     def pod_runs(self, pod: Pod) -> None:
+        controller = pod.metadata.controller
+        if controller is not None and controller.kind == "StatefulSet":
+            self._release(f"{pod.namespace}/{controller.name}")
         owner = self._ordered_owner(pod)
         if owner:
             self._starting.get(owner, set()).discard(pod.key)
@@ -147,3 +196,9 @@ class Controllers:
             return ""
         owner = f"{pod.namespace}/{controller.name}"
         return owner if owner in self._to_make or owner in self._starting else ""
+
+
+def _is_up(pod: Pod) -> bool:
+    """Running and ready, and not on its way out."""
+    ready = pod.condition("Ready")
+    return pod.status.phase == "Running" and not pod.metadata.is_terminating and (ready is None or ready.is_true)

@@ -18,7 +18,7 @@ from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSINode
 from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE, Taint, find_untolerated
 from tonnage.whatif.evictions import eviction_refusal
-from tonnage.whatif.simulate.successors import is_daemon
+from tonnage.whatif.simulate.successors import is_daemon, is_mirror
 from tonnage.whatif.simulate.world import World
 
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -103,7 +103,7 @@ class NodeEvents:
             return
         refused = False
         for pod in self.pods_on(name):
-            if is_daemon(pod) or pod.is_terminal:
+            if stays(pod):
                 continue
             if self._may_go(pod):
                 self._world.controllers.replace(pod, "evicted")
@@ -173,6 +173,11 @@ class NodeEvents:
         )
         metadata = msgspec.structs.replace(node.metadata, resource_version="")
         self._world.put(msgspec.structs.replace(node, metadata=metadata, spec=spec))
+
+
+def stays(pod: Pod) -> bool:
+    """Whom a drain leaves alone: pods that belong to their node, that have ended, or that are on their way out."""
+    return is_daemon(pod) or is_mirror(pod) or pod.is_terminal or pod.metadata.is_terminating
 
 
 def _stays_s(pod: Pod, taint: Taint) -> float | None:

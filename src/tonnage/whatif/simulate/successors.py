@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,7 @@ from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, REBUILD_TA
 from tonnage.objects.core_v1.pod import PodStatus
 from tonnage.objects.templates.pod_templates import generated_name
 
+MIRROR: Final = "kubernetes.io/config.mirror"
 _OF_THE_OLD_VOLUME = (BIND_COMPLETED, SELECTED_NODE, REBUILD_TARGET)
 
 
@@ -36,6 +38,12 @@ def is_managed(pod: Pod) -> bool:
 def is_daemon(pod: Pod) -> bool:
     """A pod of a DaemonSet serves its node and shares its fate: no drain moves it."""
     return pod.metadata.controller is not None and pod.metadata.controller.kind == "DaemonSet"
+
+
+def is_mirror(pod: Pod) -> bool:
+    """A static pod, which its node runs from a file: the API server has only its image, and cannot evict it."""
+    controller = pod.metadata.controller
+    return MIRROR in pod.metadata.annotations or (controller is not None and controller.kind == "Node")
 
 
 def ephemeral_claim_names(pod: Pod) -> tuple[str, ...]:

@@ -170,9 +170,16 @@ class World:
         return self.get(PersistentVolume, claim.spec.volume_name)
 
     def _home(self, volume: PersistentVolume) -> Node | None:
-        """The one node that a volume can be used on, if it is one."""
+        """The one node that a volume can be used on, if it is one.
+
+        A volume that is free to move, because its node was cordoned, is still on the node that was selected for it.
+        """
         if volume.spec.node_affinity.required is None:
-            return None
+            owner = volume.spec.claim_ref
+            claim = self.get(PersistentVolumeClaim, owner.key) if owner is not None else None
+            if claim is None or not claim.selected_node or not self.storage.rebuilds(volume):
+                return None
+            return self.get(Node, claim.selected_node)
         admits = volume.spec.node_affinity.admits
         homes = [each for each in self.nodes() if admits(each.name, each.metadata.labels)]
         return homes[0] if len(homes) == 1 else None
