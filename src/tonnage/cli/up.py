@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from tonnage.cli.driver.pool_options import COUNT, POOLS, by_node, pools_by_node
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
-from tonnage.cli.pool_options import COUNT, POOLS, by_node, pools_by_node
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.driver.per_node import PerNode

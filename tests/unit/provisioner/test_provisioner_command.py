@@ -7,8 +7,8 @@ from typing import cast
 import click
 import pytest
 
-from tonnage.cli.provisioner import provisioner
-from tonnage.cli.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
+from tonnage.cli.provisioning.provisioner import provisioner
+from tonnage.cli.provisioning.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
 from tonnage.provisioner.capacity.controller import CapacitySettings
 from tonnage.provisioner.options import NodeDeployment, Options
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
+from tonnage.cli.driver.pool_options import by_node, max_volumes_option, pools_by_node, pools_option
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import say
-from tonnage.cli.pool_options import by_node, max_volumes_option, pools_by_node, pools_option
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.clients import Clients
 from tonnage.client.config.connection import Connection

@@ -41,7 +41,8 @@ class Counted:
     refusal: Explanation | None = None
     refused: Replica | None = None
     is_cut: bool = False
-    """Somebody ended it before its time: at least so many fit."""
+    """It was ended before its time, by --max or by somebody: at least so many fit."""
+    is_interrupted: bool = False
 
     @property
     def count(self) -> int:
@@ -134,5 +135,5 @@ def count(
                 break
             step(1)
     except KeyboardInterrupt:
-        counted.is_cut = True
+        counted.is_cut = counted.is_interrupted = True
     return counted

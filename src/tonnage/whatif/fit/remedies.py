@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, VolumeNodeResources
 from tonnage.quantity import Quantity
@@ -155,9 +155,10 @@ class Remedies:
                     yield Remedy(2, fewest, node.name, "slots", f"{slots} for {driver.name} on {node.name}")
 
     def _pools(self) -> Iterator[Remedy]:
-        wanted = self._claimed_bytes()
-        if not wanted:
+        if not any(self._claims()):
             return
+        # Room for all that is promised and asked for: whatever the driver does with the promises, this is enough.
+        wanted = sum(claim.requested_size.value() for claim in self._of(PersistentVolumeClaim))
         for node in self._refused_by("VolumeBinding"):
             for capacity in self._capacities(node):
                 smallest = self._least(wanted, lambda size, c=capacity: [with_more_room(c, size, as_pool=True)])  # type: ignore[misc]
@@ -199,6 +200,10 @@ class Remedies:
             and (not classes or each.storage_class_name in classes)
         ]
 
+    def capacities_of(self, node_name: str) -> list[CSIStorageCapacity]:
+        """The objects that tell of room for the pod on a node."""
+        return self._capacities(self._nodes[node_name])
+
     def _claims(self) -> Iterator[Any]:
         for key in PodInfo(self._pod).claim_keys:
             found = self._cluster.replay.objects.get("PersistentVolumeClaim", key)
@@ -207,9 +212,6 @@ class Remedies:
 
     def _classes(self) -> set[str]:
         return {claim.class_name for claim in self._claims()}
-
-    def _claimed_bytes(self) -> int:
-        return sum(claim.requested_size.value() for claim in self._claims())
 
 
 def _renewed(found: Object) -> Object:

@@ -9,7 +9,7 @@ from typing import Final, TypedDict
 
 import click
 
-from tonnage.cli.provisioner_gates import ProvisionerGates
+from tonnage.cli.provisioning.provisioner_gates import ProvisionerGates
 from tonnage.provisioner.capacity.controller import CapacitySettings
 from tonnage.provisioner.options import NodeDeployment, Options
 

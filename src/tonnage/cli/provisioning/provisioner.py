@@ -15,8 +15,8 @@ import click
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import logging_options, start_logging
 from tonnage.cli.output import echo, say
-from tonnage.cli.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
-from tonnage.cli.provisioner_gates import ProvisionerGatesType
+from tonnage.cli.provisioning.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
+from tonnage.cli.provisioning.provisioner_gates import ProvisionerGatesType
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.clients import Clients, lease_timeout_s
 from tonnage.client.http import Client

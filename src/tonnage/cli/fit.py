@@ -1,0 +1,115 @@
+"""`tonnage fit`: how many more replicas of something fit, where, what stops the next one, and what would let it in."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+
+import click
+
+from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
+from tonnage.cli.output import say, written, written_json
+from tonnage.cli.progress import INTERRUPTED, progress
+from tonnage.whatif.expansion import Replica
+from tonnage.whatif.fit import report
+from tonnage.whatif.fit.answer import FitAnswer
+from tonnage.whatif.fit.asking import asked_template, asked_workload, node_template
+from tonnage.whatif.fit.counting import MOST, FitCluster, count
+from tonnage.whatif.fit.growth import nodes_needed
+from tonnage.whatif.fit.remedies import Remedies
+from tonnage.whatif.sources import ClusterState
+
+
+@click.command()
+@cluster_options
+@click.option("--workload", metavar="KIND/NS/NAME", help="A workload of the cluster: StatefulSet/shop/db.")
+@click.option(
+    "--template",
+    "template_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A workload or a pod that is not there.",
+)
+@click.option("--max", "most", type=click.IntRange(0), default=MOST, show_default=True, help="Count no further.")
+@click.option(
+    "--node-template",
+    "node_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A Node, with its CSINode and its capacity objects; goes with --nodes-needed.",
+)
+@click.option(
+    "--nodes-needed", "wants_nodes", is_flag=True, help="How many such nodes the workload's own replicas ask for."
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def fit(
+    cluster: ClusterQuestion,
+    workload: str | None,
+    template_file: Path | None,
+    most: int,
+    node_file: Path | None,
+    wants_nodes: bool,
+    output: str,
+) -> None:
+    """Tell how many more replicas of a workload fit, by node and zone.
+
+    Replicas are made as their controller would make them, with their claims, and placed one after the other by the
+    scheduler's own code, each after those before it are assumed, until one fits nowhere. Then what stops that one is
+    counted by reason, and the least that would let it in is found by trying. Nothing is written to any cluster.
+    """
+    if (workload is None) == (template_file is None):
+        raise click.UsageError("give --workload KIND/NS/NAME or --template FILE, one of the two")
+    if wants_nodes != (node_file is not None):
+        raise click.UsageError("--nodes-needed goes with --node-template FILE")
+    configuration = cluster.configuration
+    state = cluster.state(user_agent="tonnage-fit", with_workloads=True)
+    _say_who_waits(state)
+    creation = cluster.creation
+    if template_file is not None:
+        asked = asked_template(state, creation, template_file)
+    else:
+        asked = asked_workload(state, creation, workload or "", cluster.namespace)
+
+    def fresh() -> FitCluster:
+        is_default = cluster.config_file is None
+        made = FitCluster(state.objects, configuration.profiles, foreign=cluster.foreign, takes_any_pod=is_default)
+        made.apply(asked.made)
+        return made
+
+    needed, replicas = None, asked.replicas
+    if node_file is not None:
+        template, wanted = node_template(creation, node_file), list(islice(asked.replicas, asked.wanted))
+        with progress("adding nodes"):
+            needed = nodes_needed(fresh, wanted, template)
+        replicas = chain(wanted, asked.replicas)
+    answer = _counted(asked.name, replicas, fresh(), most)
+    answer = dataclasses.replace(answer, needed=needed)
+    if output == "json":
+        written_json(answer.document())
+    else:
+        written(lambda: report.show(answer, sys.stdout))
+    if answer.counted.is_interrupted:
+        sys.exit(INTERRUPTED)
+
+
+def _counted(name: str, replicas: Iterator[Replica], cluster: FitCluster, most: int) -> FitAnswer:
+    """Count, and look for what would let the next one in; Ctrl-C leaves what is known by then."""
+    with progress(f"placing replicas of {name}") as step:
+        counted = count(cluster, replicas, most, step)
+    if counted.refusal is None or counted.refused is None:
+        return FitAnswer(name, counted)
+    pod = cluster.replay.pod(counted.refused.pod.key)
+    try:
+        with progress("looking for what would let the next one in"):
+            return FitAnswer(name, counted, tuple(Remedies(cluster, pod, counted.refusal).found()))
+    except KeyboardInterrupt:
+        counted.is_interrupted = True
+        return FitAnswer(name, counted)
+
+
+def _say_who_waits(state: ClusterState) -> None:
+    waiting = [each for each in state.pods.values() if not each.spec.node_name and not each.is_terminal]
+    if waiting:
+        pods = "1 pod waits" if len(waiting) == 1 else f"{len(waiting):,} pods wait"
+        say("note", f"{pods} for a node already and {'is' if len(waiting) == 1 else 'are'} not placed first")

@@ -1,0 +1,51 @@
+"""The answer of `fit` for people: where replicas go, what stops the next one, what would let it in."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from tonnage.printable import text
+from tonnage.whatif.fit.answer import FitAnswer
+from tonnage.whatif.page import Column, FittedTable, Page
+
+_NODES_SHOWN = 40
+
+
+def show(answer: FitAnswer, out: TextIO) -> None:
+    """Write the answer."""
+    page, counted = Page(out), answer.counted
+    some = "at least " if counted.is_cut else ""
+    page.say(text(f"{answer.workload}: {some}{counted.count:,} more {'fits' if counted.count == 1 else 'fit'}", "bold"))
+    if counted.by_node:
+        page.blank()
+        page.table(_places(answer))
+    if counted.stops:
+        page.blank()
+        table = FittedTable([Column("NODES", is_number=True), Column("WHAT STOPS THE NEXT ONE")])
+        for stop in counted.stops:
+            table.add(f"{stop.nodes:,}", stop.reason)
+        page.table(table)
+    if answer.remedies:
+        page.blank()
+        page.say(text("The least that would let it in:"))
+        for each in answer.shown_remedies():
+            page.say(text(each.text), indent=2)
+    if answer.needed is not None:
+        page.blank()
+        nodes = "1 node" if answer.needed.nodes == 1 else f"{answer.needed.nodes:,} nodes"
+        page.say(text(f"{nodes} like {answer.needed.template} for {answer.needed.pods:,} pods"))
+
+
+def _places(answer: FitAnswer) -> FittedTable:
+    """Nodes with their share, the largest first."""
+    counted = answer.counted
+    has_zones = any(counted.zone_of.get(node) for node in counted.by_node)
+    columns = [Column("NODE", is_whole=True), *([Column("ZONE")] if has_zones else []), Column("MORE", is_number=True)]
+    table = FittedTable(columns)
+    ordered = sorted(counted.by_node.items(), key=lambda each: (-each[1], each[0]))
+    for node, count in ordered[:_NODES_SHOWN]:
+        zone = [counted.zone_of.get(node, "")] if has_zones else []
+        table.add(node, *zone, f"{count:,}")
+    if left := ordered[_NODES_SHOWN:]:
+        table.add(f"and {len(left):,} more", *([""] if has_zones else []), f"{sum(count for _, count in left):,}")
+    return table

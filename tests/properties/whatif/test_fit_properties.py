@@ -1,0 +1,127 @@
+"""`fit` against brute force: its number is the largest that replay places one by one, and nothing less would help."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tonnage.gates import Gates
+from tonnage.objects import codec
+from tonnage.objects.meta import Object
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.configuration.configuration import default_configuration
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.whatif.expansion import Replica
+from tonnage.whatif.fit.counting import FitCluster, count
+from tonnage.whatif.fit.remedies import Remedies, Remedy
+from tonnage.whatif.node_copies import with_more_room
+from tonnage.whatif.replay import Replay
+
+PROFILES = default_configuration(gates=Gates()).profiles
+GI = 1 << 30
+
+
+def typed(found: Any) -> Any:
+    return codec.decode_doc(found) if isinstance(found, dict) else found
+
+
+def cluster_of(pools: list[list[int]], cpu: int) -> list[Object]:
+    docs: list[Any] = [storage_class(), driver()]
+    for number, free in enumerate(pools):
+        name = f"n{number}"
+        docs += [
+            node(name, cpu=str(cpu)),
+            capacity("fast", name, f"{sum(free)}Gi", pools=[f"{each}Gi" for each in free]),
+        ]
+    return [typed(each) for each in docs]
+
+
+def replicas(sizes: list[int]):
+    for number in range(1000):
+        claims = [typed(claim(f"c{number}-{place}", f"{size}Gi")) for place, size in enumerate(sizes)]
+        pod = typed(pod_with(f"p{number}", *(each.name for each in claims)))
+        yield Replica(pod, tuple(claims))
+
+
+scenes = st.tuples(
+    st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=3), min_size=1, max_size=4),
+    st.lists(st.integers(1, 9), min_size=1, max_size=3),
+    st.integers(1, 3),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(scenes)
+def test_the_number_is_the_largest_that_replay_places_one_by_one(scene: tuple[list[list[int]], list[int], int]):
+    pools, sizes, cpu = scene
+    objects = cluster_of(pools, cpu * 100)
+    counted = count(FitCluster(objects, PROFILES), replicas(sizes), most=60)
+    replay, placed = Replay(objects, PROFILES, takes_any_pod=True), 0
+    for replica in islice(replicas(sizes), 60):
+        for each in (*replica.claims, replica.pod):
+            replay.apply(each)
+        if not replay.schedule(replica.pod.key).schedulable:
+            break
+        placed += 1
+    assert counted.count == placed
+
+
+@settings(max_examples=15, deadline=None)
+@given(scenes)
+def test_nothing_less_than_the_least_pool_would_let_the_next_one_in(scene: tuple[list[list[int]], list[int], int]):
+    pools, sizes, _ = scene
+    cluster = FitCluster(cluster_of(pools, 1000), PROFILES)
+    counted = count(cluster, replicas(sizes), most=60)
+    if counted.refusal is None or counted.refused is None:
+        return
+    pod = cluster.replay.pod(counted.refused.pod.key)
+    remedies = Remedies(cluster, pod, counted.refusal)
+    found = remedies.found()
+    told = {each.node: each for each in found if each.kind == "pool"}
+    assert set(told) == {f"n{number}" for number in range(len(pools))}, "every node is helped by a pool for all claims"
+    for each in told.values():
+        assert_least(remedies, each, sizes)
+
+
+def assert_least(remedies: Remedies, remedy: Remedy, sizes: list[int]) -> None:
+    (object_,) = (each for each in remedies.capacities_of(remedy.node))
+    assert isinstance(object_, CSIStorageCapacity)
+
+    def fits(size_bytes: int) -> bool:
+        return remedies.fits([with_more_room(object_, size_bytes, as_pool=True)])
+
+    assert fits(remedy.amount)
+    # Claims are whole gibibytes, and so is every pool: of a smaller pool each whole one is tried, and one byte less.
+    assert not any(fits(each * GI) for each in range(1, remedy.amount // GI))
+    assert not fits(remedy.amount - 1)
+
+
+def test_trying_leaves_the_cluster_as_it_was():
+    cluster = FitCluster(cluster_of([[10], [10]], 1000), PROFILES)
+    counted = count(cluster, replicas([6]), most=60)
+    assert counted.refusal is not None and counted.refused is not None
+    before = {(type(each).__name__, each.key): stripped(each) for each in cluster.replay.objects}
+    pod = cluster.replay.pod(counted.refused.pod.key)
+    first = Remedies(cluster, pod, counted.refusal).found()
+    assert {(type(each).__name__, each.key): stripped(each) for each in cluster.replay.objects} == before
+    assert Remedies(cluster, pod, counted.refusal).found() == first
+
+
+def stripped(found: Object) -> Object:
+    """Without the version, which counts tries."""
+    return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, resource_version=""))
+
+
+def test_the_order_of_objects_does_not_matter():
+    objects = cluster_of([[10, 4], [8], [3, 3, 3]], 1000)
+    counts = set()
+    for seed in range(3):
+        random.Random(seed).shuffle(objects)
+        counts.add(count(FitCluster(objects, PROFILES), replicas([3]), most=60).count)
+    assert len(counts) == 1

@@ -1,0 +1,217 @@
+"""`fit`: counting, stops, remedies, templates and nodes needed, through the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tonnage.cli.fit import fit
+from tonnage.errors import TonnageError
+
+CLUSTER = """
+apiVersion: v1
+kind: NodeList
+items:
+- metadata: {name: a, labels: {kubernetes.io/hostname: a, topology.kubernetes.io/zone: east}}
+  status: {allocatable: {cpu: "8", memory: 32Gi, pods: "110"}}
+- metadata: {name: b, labels: {kubernetes.io/hostname: b, topology.kubernetes.io/zone: west}}
+  spec: {unschedulable: false}
+  status: {allocatable: {cpu: "8", memory: 32Gi, pods: "110"}}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast}
+provisioner: pools.tonnage.dev
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIDriver
+metadata: {name: pools.tonnage.dev}
+spec: {storageCapacity: true}
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIStorageCapacity
+metadata: {name: cap-a, namespace: kube-system}
+storageClassName: fast
+capacity: 200Gi
+availableCapacities: [100Gi, 100Gi]
+nodeTopology: {matchLabels: {kubernetes.io/hostname: a}}
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIStorageCapacity
+metadata: {name: cap-b, namespace: kube-system}
+storageClassName: fast
+capacity: 100Gi
+availableCapacities: [100Gi]
+nodeTopology: {matchLabels: {kubernetes.io/hostname: b}}
+---
+"""
+DB = """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db, namespace: shop}
+spec:
+  replicas: 9
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 500m}}}]}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 60Gi}}, storageClassName: fast}
+"""
+POD = """
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 60Gi}}, storageClassName: fast}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db}
+spec:
+  containers: [{name: c, image: x}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+"""
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: big, labels: {kubernetes.io/hostname: big}}
+status: {allocatable: {cpu: "8", memory: 32Gi, pods: "110"}}
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIStorageCapacity
+metadata: {name: cap-big, namespace: kube-system}
+storageClassName: fast
+availableCapacities: [130Gi]
+nodeTopology: {matchLabels: {kubernetes.io/hostname: big}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(cluster: str, *arguments: str) -> Result:
+    Path("cluster.yaml").write_text(cluster)
+    return CliRunner().invoke(fit, ["-f", "cluster.yaml", *arguments], standalone_mode=False)
+
+
+def answer(cluster: str, *arguments: str) -> dict[str, Any]:
+    result = run(cluster, *arguments, "-o", "json")
+    assert result.exception is None, result.exception
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_replicas_are_counted_by_node_and_zone_and_what_stops_the_next_is_told():
+    found = answer(CLUSTER + DB, "--workload", "sts/shop/db")
+    assert found["count"] == 3
+    assert found["byNode"] == {"a": 2, "b": 1}
+    assert found["byZone"] == {"east": 2, "west": 1}
+    assert found["stops"] == [{"reason": "node(s) did not have enough free storage", "nodes": 2}]
+    assert found["wouldHelp"][0].startswith("one more pool of 60Gi of class fast on ")
+    assert "one more node like a" in found["wouldHelp"]
+
+
+def test_the_table_says_the_same():
+    lines = run(CLUSTER + DB, "--workload", "StatefulSet/shop/db").stdout.splitlines()
+    assert lines[0] == "StatefulSet shop/db: 3 more fit"
+    assert "    2  node(s) did not have enough free storage" in lines
+
+
+def test_counting_ends_where_it_is_told_to():
+    found = answer(CLUSTER + DB, "--workload", "sts/shop/db", "--max", "2")
+    assert (found["count"], found["partial"], found["stops"]) == (2, True, [])
+
+
+def test_a_cordoned_node_is_a_remedy_that_costs_nothing():
+    found = answer(CLUSTER.replace("unschedulable: false", "unschedulable: true") + DB, "--workload", "sts/shop/db")
+    assert found["count"] == 2
+    assert found["wouldHelp"][0] == "uncordon b"
+
+
+def test_attach_slots_that_are_missing_are_counted():
+    slots = """
+---
+apiVersion: storage.k8s.io/v1
+kind: CSINode
+metadata: {name: a}
+spec: {drivers: [{name: pools.tonnage.dev, nodeID: a, topologyKeys: [], allocatable: {count: 1}}]}
+---
+apiVersion: storage.k8s.io/v1
+kind: CSINode
+metadata: {name: b}
+spec: {drivers: [{name: pools.tonnage.dev, nodeID: b, topologyKeys: [], allocatable: {count: 1}}]}
+"""
+    found = answer(CLUSTER + DB + slots, "--workload", "sts/shop/db")
+    assert found["count"] == 2
+    assert found["wouldHelp"][0] == "1 more attach slot for pools.tonnage.dev on a"
+
+
+def test_what_a_node_lacks_of_a_resource_is_told():
+    large = DB.replace("cpu: 500m", 'cpu: "5"').replace("60Gi", "1Gi")
+    found = answer(CLUSTER + large, "--workload", "sts/shop/db")
+    assert found["count"] == 2
+    assert [each["text"] for each in found["remedies"] if each["kind"] == "resource"] == [
+        "2 more cpu on a",
+        "2 more cpu on b",
+    ]
+
+
+def test_a_template_that_is_not_in_the_cluster_is_counted_with_its_own_claims():
+    Path("pod.yaml").write_text(POD)
+    assert answer(CLUSTER, "--template", "pod.yaml")["count"] == 3
+    Path("set.yaml").write_text(DB)
+    assert answer(CLUSTER, "--template", "set.yaml")["count"] == 3
+
+
+def test_the_fewest_nodes_of_a_kind_that_hold_a_workload():
+    Path("node.yaml").write_text(NODE)
+    found = answer(CLUSTER + DB, "--workload", "sts/shop/db", "--node-template", "node.yaml", "--nodes-needed")
+    assert found["nodesNeeded"] == {"nodes": 3, "pods": 9, "template": "big"}
+    assert found["count"] == 3
+
+
+def test_a_node_that_is_too_small_even_when_empty_is_an_error():
+    Path("node.yaml").write_text(NODE.replace("130Gi", "50Gi"))
+    result = run(CLUSTER + DB, "--workload", "sts/shop/db", "--node-template", "node.yaml", "--nodes-needed")
+    assert isinstance(result.exception, TonnageError)
+    assert "does not fit on an empty node like big either: node(s) did not have enough free storage" in str(
+        result.exception.message
+    )
+
+
+def test_pods_that_wait_already_are_said():
+    result = run(CLUSTER + DB + "---" + POD, "--workload", "sts/shop/db")
+    assert "note: 1 pod waits for a node already and is not placed first" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "--workload KIND/NS/NAME or --template FILE"),
+        (("--workload", "sts/shop/db", "--template", "x"), "one of the two"),
+        (("--workload", "sts/shop/db", "--nodes-needed"), "--nodes-needed goes with --node-template"),
+    ],
+)
+def test_wrong_usage(arguments: tuple[str, ...], message: str):
+    result = run(CLUSTER + DB, *arguments)
+    assert isinstance(result.exception, click.UsageError) and message in result.exception.message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(DB + "---" + POD, "holds 1 workloads and 1 pods"), (NODE, "holds 0 workloads and 0 pods")],
+)
+def test_a_template_is_one_workload_or_one_pod(text: str, message: str):
+    Path("template.yaml").write_text(text)
+    result = run(CLUSTER, "--template", "template.yaml")
+    assert isinstance(result.exception, TonnageError) and message in result.exception.message
