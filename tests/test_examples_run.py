@@ -20,7 +20,7 @@ SHOWN = [
     (str(readme.parent.name), command, output)
     for readme in sorted(EXAMPLES.glob("*/README.md"))
     for command, output in re.findall(
-        r"^```\n\./tonnage ((?:explain|replay) [^\n]+)\n```\n\n```\n(.+?)^```$",
+        r"^```\n\./tonnage ((?:explain|replay|fit|drain-preview|simulate|doctor) [^\n]+)\n```\n\n```\n(.+?)^```$",
         readme.read_text(),
         re.MULTILINE | re.DOTALL,
     )
