@@ -290,6 +290,8 @@ def _first_step(path: str) -> str:
 
 def _failed(error: ApiError) -> Response:
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
+    # Bytes of a header that are no text, which the library hands on as half surrogate pairs, are told as U+FFFD.
+    error.message = error.message.encode(errors="surrogatepass").decode(errors="replace")
     return Response(encode(status.failure(error)), error.code, headers=headers)
 
 
