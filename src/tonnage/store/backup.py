@@ -39,13 +39,13 @@ def back_up(folder: Path, target: Path, find_problem: FindProblem | None = None)
     if os.path.lexists(target):
         raise BackupExists(target)
     draft = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    with reading(folder) as source:
+    with reading(folder) as reader:
         try:
             os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         except OSError as exc:
             raise translated(exc, target) from exc
         try:
-            report = _copied(source, draft, find_problem)
+            report = _copied(reader.connection, draft, find_problem)
             report.path = target
             if not report.is_readable:
                 raise StoreCorrupt(folder, f"its copy cannot be read: {report.problems[-1]}")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tonnage.store.database import judged_version, translated
 from tonnage.store.errors import StoreCorrupt, StoreMissing
@@ -21,6 +22,7 @@ from tonnage.store.folder import LOG_FILE
 from tonnage.store.loading import Scan, Seal
 from tonnage.store.log import ALL_ROWS, read_seal
 from tonnage.store.migration import FindProblem
+from tonnage.store.write_ahead_log import lost_commits, wal_of
 
 MAX_TOLD = 100
 """Problems told by name; the rest are counted."""
@@ -52,10 +54,23 @@ class Report:
             self.problems.append(problem)
 
 
+class Reader(NamedTuple):
+    """A connection that only reads; `is_alone` while no server runs beside it."""
+
+    connection: sqlite3.Connection
+    is_alone: bool
+
+
 def check_folder(folder: Path, find_problem: FindProblem | None = None) -> Report:
     """Check the store in `folder`. Raises StoreError when there is none, or it is not ours."""
-    with reading(folder) as connection:
-        return check(connection, folder / LOG_FILE, find_problem)
+    path = folder / LOG_FILE
+    with reading(folder) as reader:
+        report = check(reader.connection, path, find_problem)
+        # A server that runs is writing it; it has looked at its start.
+        lost = lost_commits(wal_of(path)) if reader.is_alone else 0
+    if lost:
+        report.add(f"the write-ahead log breaks off, and {lost} commits at its end are lost")
+    return report
 
 
 def check(connection: sqlite3.Connection, path: Path, find_problem: FindProblem | None) -> Report:
@@ -87,7 +102,7 @@ def check(connection: sqlite3.Connection, path: Path, find_problem: FindProblem 
 
 
 @contextmanager
-def reading(folder: Path) -> Iterator[sqlite3.Connection]:
+def reading(folder: Path) -> Iterator[Reader]:
     """A connection that only reads, beside a server or without one, and leaves nothing behind. Raises StoreError.
 
     SQLite wants two files of its own beside a database like ours. A running server has them. Without one, a file that
@@ -100,8 +115,9 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
     with ExitStack() as undo:
         try:
             options = "mode=ro"
-            if _is_free(folder, undo):
-                wal, shm = path.with_name(f"{LOG_FILE}-wal"), path.with_name(f"{LOG_FILE}-shm")
+            is_alone = _is_free(folder, undo)
+            if is_alone:
+                wal, shm = wal_of(path), path.with_name(f"{LOG_FILE}-shm")
                 if not wal.exists() or not wal.stat().st_size:
                     options = "mode=ro&immutable=1"
                 elif not shm.exists():
@@ -113,7 +129,7 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
             connection.execute("PRAGMA schema_version").fetchone()
         except (sqlite3.Error, OSError, UnicodeDecodeError) as exc:
             raise translated(exc, path) from exc
-        yield connection
+        yield Reader(connection, is_alone)
 
 
 def _is_free(folder: Path, undo: ExitStack) -> bool:

@@ -35,12 +35,16 @@ ENTRIES_MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The row of the compaction table; `is_sound` tells whether its checksum matches."""
+    """The row of the compaction table; `is_sound` tells whether its checksum matches.
+
+    `lost_commits` are those at the end of the write-ahead log that cannot be read any more.
+    """
 
     compacted: int
     rows: int
     sealed: int
     is_sound: bool = True
+    lost_commits: int = 0
 
 
 @dataclass(slots=True)
@@ -159,6 +163,12 @@ class Scan:
 
     def _judge_seal(self, loaded: Loaded) -> None:
         seal = self._seal
+        if seal.lost_commits:
+            # Clients may have heard of those revisions: none of them is given again, and nobody goes on from one.
+            loaded.revision += REVISION_LEAP
+            self._missing[loaded.revision] = ""
+            reason = f"the write-ahead log breaks off, and {seal.lost_commits} commits before this are lost"
+            loaded.damage.append(Damage("", loaded.revision, reason))
         if not seal.is_sound:
             # How far history goes and where the counter stood is not known: no history, and a counter well beyond.
             loaded.revision += REVISION_LEAP

@@ -15,6 +15,7 @@ import logging
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tonnage.store.database import BUSY_TIMEOUT_MS, open_writer, translated
 from tonnage.store.errors import StoreCorrupt, StoreError
 from tonnage.store.loading import ENTRIES_MASK, Loaded, Seal, StoredRow, scanned
 from tonnage.store.migration import FindProblem
+from tonnage.store.write_ahead_log import lost_commits, wal_of
 
 _logger = logging.getLogger(__name__)
 
@@ -56,6 +58,7 @@ class Log:
         self.path = path
         self._max_pages = max_pages
         with in_our_words(path):
+            lost = lost_commits(wal_of(path))  # before SQLite looks, and cuts it off
             self._connection = open_writer(path, max_pages=max_pages, find_problem=find_problem)
         try:
             with in_our_words(path):
@@ -64,7 +67,7 @@ class Log:
         except BaseException:
             self._connection.close()
             raise
-        self._seal = seal
+        self._seal = replace(seal, lost_commits=lost)
         self.compacted = seal.compacted
         self.revision = max(newest, self.compacted)
         self._rows = seal.rows  # those at or before `compacted`

@@ -171,6 +171,7 @@ async def history_of(store: Store, prefix: str, marker: Record) -> list[Event]:
 
 async def check_folder(folder: Path, expected: Expectation, name: str, acknowledged: list[int]) -> None:
     store = await Store.open(folder)
+    assert store.health.damage == []
     assert store.revision >= expected.revision
     expected.check_records(store, name)
     expected.check_counter(store)

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import Damage, EventType, KeyDamaged, KeyMissing, Record, RevisionCompacted
+from tonnage.store import (
+    Damage,
+    EventType,
+    KeyDamaged,
+    KeyMissing,
+    Record,
+    RevisionCompacted,
+    Store,
+    check_folder,
+)
+from tonnage.store.write_ahead_log import lost_commits
 
 
 def says(text: str):
@@ -242,3 +252,38 @@ async def test_an_index_that_does_not_match_is_made_anew(open_store, folder: Pat
     assert store.health.damage == []
     await store.create("nodes/d", says("d"))
     assert [record.key for record in await store.list_at("nodes/", 6)] == ["nodes/a", "nodes/b"]
+
+
+@pytest.mark.parametrize("where", [10, 32 + 3, 32 + 4120 * 2 + 500, -4000])
+async def test_a_write_ahead_log_that_breaks_off_is_told_and_no_revision_comes_again(
+    open_store, folder: Path, tmp_path: Path, where: int
+):
+    store = await open_store()
+    for number in range(10):
+        await store.create(f"nodes/{number}", says("x"))
+    killed = tmp_path / "killed"
+    killed.mkdir(mode=0o700)
+    content = bytearray((folder / "log.sqlite3-wal").read_bytes())
+    content[where] ^= 8
+    for name, text in (("log.sqlite3", (folder / "log.sqlite3").read_bytes()), ("log.sqlite3-wal", bytes(content))):
+        (killed / name).write_bytes(text)
+        (killed / name).chmod(0o600)
+    report = check_folder(killed) if where == -4000 else None
+    if report is not None:
+        assert report.problems == ["the write-ahead log breaks off, and 1 commits at its end are lost"]
+    for _ in range(2):  # and it is told until history has passed it
+        again = await Store.open(killed)
+        assert again.health.damage_count >= 1
+        assert again.count("nodes/") < 10 or where == -4000
+        assert again.revision >= 1_000_000
+        assert again.compacted >= 1_000_000  # whoever knows of a lost revision lists again
+        await again.create(f"nodes/new-{again.revision}", says("x"))
+        await again.close()
+
+
+async def test_a_write_ahead_log_of_several_rounds_is_whole(open_store, folder: Path, tmp_path: Path):
+    store = await open_store()
+    record = await store.create("nodes/a", lambda revision: bytes(100_000))
+    for _ in range(60):  # 25 pages each: SQLite begins again at its front after 1,000 pages
+        record = await store.update("nodes/a", lambda revision: bytes(100_000), expected=record.revision)
+        assert lost_commits(folder / "log.sqlite3-wal") == 0
