@@ -1,57 +1,214 @@
-"""`tonnage explain`: which node a pod goes to and why, or why none, from files or from a live cluster.
+"""`tonnage explain`: which node a pod goes to and why, or why none, from files, a live cluster, or both.
 
-The decision is the scheduler's own code (whatif/explain.py drives its engine) on whatever is known: manifests as an API
-server would have stored them, or what a server lists. Nothing is written anywhere. The choice between equally good
-nodes is seeded, so that the same input gives the same answer.
+    --pod shop/web                 pods that are there, each decided on the cluster as it is
+    --workload sts/shop/db         the pods of a workload, present and to come, one after the other
+    --pending                      every pod that waits, one after the other, grouped by cause
+
+The decision is the scheduler's own code (whatif/ drives its engine) on whatever is known: manifests as an API server
+would have stored them, or what a server lists. Nothing is written anywhere. The choice between equally good nodes is
+seeded, so that the same input gives the same answer.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.output import say, written, written_json
+from tonnage.cli.progress import INTERRUPTED, progress
+from tonnage.errors import TonnageError
 from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
-from tonnage.whatif import explain_report
+from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.decision.explain import Explanation
+from tonnage.whatif.decision_sequence import DecisionSequence, PodAnswer, WorkloadAnswer, workloads_of_files
+from tonnage.whatif.expansion import Expander
 from tonnage.whatif.explain import explain_pod, find_pod, profile_for, remark_on
+from tonnage.whatif.explain_report import print_explanation
+from tonnage.whatif.page import Page
+from tonnage.whatif.pending.pending import PendingAnswer, PendingQuestion
+from tonnage.whatif.pending.pending_report import print_pending
+from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.workload_report import print_workloads
+from tonnage.whatif.workloads import WorkloadName, find_workload, workload_name
+
+DOES_NOT_FIT = 3
+"""The exit code of --exit-code when something that was asked about has no node to go to."""
+_USER_AGENT = "tonnage-explain"
+_WHAT = "--pod NS/NAME, --workload KIND/NS/NAME or --pending"
 
 
 @click.command()
 @cluster_options
 @click.argument("more_files", nargs=-1, metavar="[FILE]...")
-@click.option("--pod", "pod_key", required=True, metavar="NS/NAME", help="The pod to explain.")
+@click.option("--pod", "pod_keys", multiple=True, metavar="NS/NAME", help="A pod to explain; may be repeated.")
+@click.option(
+    "--workload",
+    "workload_names",
+    multiple=True,
+    metavar="KIND/NS/NAME",
+    help="A workload whose pods, present and to come, are decided one after the other; may be repeated.",
+)
+@click.option("--pending", is_flag=True, help="Every pod that waits, grouped by cause, with what would help most.")
+@click.option("--exit-code", is_flag=True, help=f"Exit {DOES_NOT_FIT} when something does not fit.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def explain(cluster: ClusterQuestion, pod_key: str, output: str) -> None:
+def explain(
+    cluster: ClusterQuestion,
+    pod_keys: tuple[str, ...],
+    workload_names: tuple[str, ...],
+    pending: bool,
+    exit_code: bool,
+    output: str,
+) -> None:
     """Tell which node a pod goes to and why, or why none.
 
     The cluster comes from manifests (-f, YAML or JSON, lists and `kubectl get -o yaml` included), from a live API
     server (--kubeconfig), or from both: then the manifests are laid over it. A live cluster's scheduler is asked for
-    what only it knows: capacity that it keeps back, and pods on their way. Nothing is changed. Exit 0 when there is an
-    answer, whatever it is.
+    what only it knows: capacity that it keeps back, and pods on their way. Nothing is changed.
+
+    Pods that do not exist yet are explained by their workload: a StatefulSet, Deployment, ReplicaSet,
+    ReplicationController, DaemonSet, Job or CronJob is expanded to the pods and claims that its controller would make.
+    With -f and neither --pod, --workload nor --pending, these are the workloads of the files.
+
+    Exit 0 when there is an answer, whatever it is; with --exit-code, 3 when something does not fit.
     """
-    namespace, name = _split(pod_key, cluster)
-    note = partial(say, "note")
-    configuration = cluster.configuration
-    state = cluster.state(user_agent="tonnage-explain")
-    pod = find_pod(state, f"{namespace}/{name}")
-    profile = profile_for(pod, configuration, is_default=cluster.config_file is None, note=note)
-    if remark := remark_on(pod, state.memory):
-        say("note", remark)
-    explanation = explain_pod(
-        pod, state.objects, profile, clock=state.clock, foreign=cluster.foreign, memory=state.memory, note=note
-    )
-    if output == "json":
-        written_json(explanation.document())
+    if (bool(pod_keys) + bool(workload_names) + pending) > 1:
+        raise click.UsageError(f"ask one thing at a time: {_WHAT}")
+    if pod_keys:
+        is_fit = _explain_pods(cluster, pod_keys, output)
+    elif pending:
+        is_fit = _explain_pending(cluster, output)
     else:
-        weights = {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
-        written(lambda: explain_report.show(explanation, weights, sys.stdout))
+        is_fit = _explain_workloads(cluster, workload_names, output)
+    if exit_code and not is_fit:
+        raise SystemExit(DOES_NOT_FIT)
 
 
-def _split(pod_key: str, cluster: ClusterQuestion) -> tuple[str, str]:
+# -- pods -------------------------------------------------------------------------------------------------------------
+
+
+def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str) -> bool:
+    keys = [_split(each, cluster) for each in pod_keys]
+    note, configuration = partial(say, "note"), cluster.configuration
+    state = cluster.state(user_agent=_USER_AGENT)
+    answers: list[tuple[Explanation, ResolvedProfile]] = []
+    for pod in [find_pod(state, key) for key in dict.fromkeys(keys)]:
+        profile = profile_for(pod, configuration, is_default=cluster.config_file is None, note=note)
+        if remark := remark_on(pod, state.memory):
+            say("note", remark)
+        found = explain_pod(
+            pod, state.objects, profile, clock=state.clock, foreign=cluster.foreign, memory=state.memory, note=note
+        )
+        answers.append((found, profile))
+    if output == "json":
+        documents = [each.document() for each, _ in answers]
+        written_json(documents if len(pod_keys) > 1 else documents[0])
+    else:
+        written(lambda: _print_explanations(answers, Page(sys.stdout)))
+    return all(each.schedulable for each, _ in answers)
+
+
+def _print_explanations(answers: Sequence[tuple[Explanation, ResolvedProfile]], page: Page) -> None:
+    for number, (explanation, profile) in enumerate(answers):
+        if number:
+            page.blank()
+        print_explanation(explanation, _weights(profile), page)
+
+
+def _split(pod_key: str, cluster: ClusterQuestion) -> str:
     namespace, _, name = pod_key.rpartition("/")
     if not name or "/" in namespace or pod_key.startswith("/"):
         raise click.UsageError(f'--pod "{pod_key}": write namespace/name')
-    return namespace or cluster.namespace, name
+    return f"{namespace or cluster.namespace}/{name}"
+
+
+def _weights(profile: ResolvedProfile) -> dict[str, int]:
+    return {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
+
+
+# -- workloads --------------------------------------------------------------------------------------------------------
+
+
+def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: str) -> bool:
+    if not names and not cluster.files:
+        raise click.UsageError(f"say what to explain: {_WHAT}")
+    wanted = [_named(each, cluster) for each in dict.fromkeys(names)]
+    configuration = cluster.configuration
+    state = cluster.state(user_agent=_USER_AGENT, with_workloads=True)
+    workloads = [find_workload(each, (*state.objects, *state.workloads), state.source) for each in wanted]
+    workloads = workloads or workloads_of_files(state)
+    if not workloads:
+        raise click.UsageError(f"the files hold no workloads; say what to explain: {_WHAT}")
+    sequence, was_interrupted = _sequence(cluster, state), False
+    warnings: list[str] = []
+    expander = Expander(state, cluster.creation, warnings)
+    answers: list[WorkloadAnswer] = []
+    try:
+        with progress("deciding", total=len(workloads)) as step:
+            for workload in workloads:
+                pods: list[PodAnswer] = []
+                answers.append(WorkloadAnswer(workload, pods))
+                for pod in sequence.answers(expander.expand(workload)):
+                    pods.append(pod)
+                step(1)
+    except KeyboardInterrupt:
+        was_interrupted = True
+    for warning in dict.fromkeys(warnings):
+        say("warning", warning)
+    if output == "json":
+        written_json([pod.document() for answer in answers for pod in answer.pods])
+    else:
+        written(lambda: print_workloads(answers, _weights(configuration.profiles[0]), Page(sys.stdout)))
+    if was_interrupted:
+        _end_early(f"{len(answers)} of {len(workloads)} workloads were looked at, the last not to its end")
+    return all(pod.fits for answer in answers for pod in answer.pods)
+
+
+def _named(text: str, cluster: ClusterQuestion) -> WorkloadName:
+    try:
+        return workload_name(text, cluster.namespace)
+    except TonnageError as exc:
+        raise click.UsageError(f"--{exc.message}; {exc.hint}") from exc
+
+
+def _sequence(cluster: ClusterQuestion, state: ClusterState) -> DecisionSequence:
+    return DecisionSequence(
+        state,
+        cluster.configuration,
+        is_default=cluster.config_file is None,
+        foreign=cluster.foreign,
+        note=partial(say, "note"),
+    )
+
+
+# -- pods that wait ---------------------------------------------------------------------------------------------------
+
+
+def _explain_pending(cluster: ClusterQuestion, output: str) -> bool:
+    state = cluster.state(user_agent=_USER_AGENT, with_workloads=True)
+    question = PendingQuestion(state, _sequence(cluster, state), explains_all=output == "json")
+    try:
+        with progress("deciding", total=question.count) as step:
+            question.decide(step)
+        with progress("trying what would help") as step:
+            question.try_changes(step)
+    except KeyboardInterrupt:
+        pass
+    answer: PendingAnswer = question.answer()
+    if output == "json":
+        written_json(answer.document())
+    else:
+        written(lambda: print_pending(answer, Page(sys.stdout)))
+    if answer.is_partial:
+        _end_early(
+            f"{len(answer.pods)} of {question.count} pending pods were decided on, and not all that may help tried"
+        )
+    return all(pod.fits for pod in answer.pods)
+
+
+def _end_early(how_far: str) -> None:
+    say("note", f"interrupted: the answer is partial; {how_far}")
+    raise SystemExit(INTERRUPTED)

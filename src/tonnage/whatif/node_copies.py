@@ -7,15 +7,16 @@ node by itself. What volumes on the node take now is free on its copy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Object
-from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorageCapacity
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorageCapacity, VolumeNodeResources
 from tonnage.objects.taints import Taint
 from tonnage.quantity import Quantity
-from tonnage.scheduling.volumes.capacity.pools import listed_pools
+from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools
 
 
 def own_objects(node: Node, objects: Iterable[Object]) -> list[Object]:
@@ -84,6 +85,33 @@ def with_more_room(capacity: CSIStorageCapacity, size_bytes: int, *, as_pool: bo
         changes["maximum_volume_size"] = Quantity.from_bytes(max(most, size_bytes, pools[0] if not is_listed else 0))
     metadata = msgspec.structs.replace(capacity.metadata, annotations=annotations, resource_version="")
     return msgspec.structs.replace(capacity, metadata=metadata, **changes)
+
+
+def with_more_slots(node: CSINode, driver: str, more: int) -> CSINode:
+    """A CSINode that lets so many more volumes of a driver be attached."""
+    drivers = tuple(
+        msgspec.structs.replace(each, allocatable=VolumeNodeResources(count=(each.allocatable.count or 0) + more))
+        if each.name == driver
+        else each
+        for each in node.spec.drivers
+    )
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, drivers=drivers))
+
+
+def shape_of(objects: Iterable[Object]) -> tuple[Any, ...]:
+    """What tells one kind of node from another: all but its names."""
+    found: list[Any] = []
+    for each in objects:
+        if isinstance(each, Node):
+            labels = {key: value for key, value in each.metadata.labels.items() if value != each.name}
+            amounts = {name: str(amount) for name, amount in each.status.allocatable.items()}
+            taints = sorted((taint.key, taint.effect) for taint in each.spec.taints)
+            found.append((sorted(labels.items()), sorted(amounts.items()), taints))
+        elif isinstance(each, CSIStorageCapacity):
+            found.append((each.storage_class_name, listed_pools(each), free_bytes(each)))
+        elif isinstance(each, CSINode):
+            found.append(sorted((driver.name, driver.allocatable.count or -1) for driver in each.spec.drivers))
+    return tuple(map(str, found))
 
 
 def _renamed(found: Object, like: str, name: str, taken: dict[str, int]) -> Object:

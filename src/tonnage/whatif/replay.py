@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
@@ -28,6 +29,7 @@ from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.whatif.replay_objects import ReplayObjects
+from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import clock_of
 
 
@@ -46,8 +48,8 @@ class Replay:
     """One cluster and one scheduler, moved by steps.
 
     `profiles` are the scheduler's; with `takes_any_pod`, pods that ask for another scheduler are placed by the first of
-    them. Ties are broken by `seed`, alike at every run. Time starts at the last instant the objects tell of, or else at
-    a fixed one.
+    them. Ties are broken by `seed`, alike at every run. Time starts at `starts_at`, else at the last instant that the
+    objects tell of, or else at a fixed one. `memory` is what a live scheduler of that cluster knows besides.
     """
 
     def __init__(
@@ -58,9 +60,11 @@ class Replay:
         foreign: ForeignPlugins | None = None,
         takes_any_pod: bool = False,
         seed: int = 0,
+        starts_at: datetime | None = None,
+        memory: SchedulerMemory | None = None,
     ) -> None:
         found = list(objects)
-        self.clock = clock_of(found)
+        self.clock = VirtualClock(starts_at) if starts_at is not None else clock_of(found)
         self.objects = ReplayObjects(self.clock)
         self.objects.load(found)
         self.profiles = profiles
@@ -68,6 +72,8 @@ class Replay:
         self._takes_any_pod = takes_any_pod
         self._seed = seed
         self._start()
+        if memory is not None:
+            memory.laid_into(self.engine, found)
 
     def _start(self) -> None:
         """A scheduler as it is after its start: it knows the objects and nothing else."""
@@ -146,6 +152,17 @@ class Replay:
         self.engine.failed_on(sent.queued, sent.placement.node, "its binding failed")
         self.engine.requeue(sent.queued, pod)
         return sent.placement.node
+
+    def withdraw(self, key: Key) -> None:
+        """Take a pod's last decision back as if it had not been made; no node is blamed for it."""
+        pod = self.pod(key)
+        sent = self._on_their_way[uid_of(pod)]
+        self._take_back(sent)
+        self.engine.requeue(sent.queued, pod)
+
+    def nominate(self, key: Key, node: str) -> None:
+        """Expect a pod that fits nowhere yet on a node where room is being made for it."""
+        self.engine.queue.nominate(self.pod(key), node)
 
     def _check_waiting(self, pod: Pod) -> None:
         sent = self._on_their_way.get(uid_of(pod))

@@ -110,10 +110,11 @@ class SchedulerMemory:
         """Modes in which the scheduler keeps capacity back and this engine does not: it is configured otherwise."""
         return sorted({each.mode for each in self.held} - engine.held.modes.keys())
 
-    def laid_into(self, engine: Engine, objects: Iterable[Object], asked: Pod) -> None:
+    def laid_into(self, engine: Engine, objects: Iterable[Object], asked: Pod | None = None) -> None:
         """Let an engine know it, but for what concerns the pod that is asked about: that one is decided as if new."""
         pods = {each.key: each for each in objects if isinstance(each, Pod)}
-        own_claims = self._own_claims(asked, pods)
+        own_claims = self._own_claims(asked, pods) if asked is not None else set()
+        asked_uid = asked.uid if asked is not None else None
         for claim in self.claims:
             if claim.claim not in own_claims:
                 _assume_claim(engine, claim)
@@ -122,7 +123,7 @@ class SchedulerMemory:
                 _assume_volume(engine, volume)
         for each in self.pods:
             known = pods.get(each.pod)
-            if known is None or known.uid != each.uid or known.spec.node_name or known.uid == asked.uid:
+            if known is None or known.uid != each.uid or known.spec.node_name or known.uid == asked_uid:
                 continue
             if engine.cluster.node_of(each.uid) is None:
                 engine.queue.pod_assumed(known, each.node)

@@ -21,14 +21,14 @@ import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
-from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, VolumeNodeResources
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
-from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools
+from tonnage.scheduling.volumes.capacity.pools import free_bytes
 from tonnage.whatif.fit.counting import FitCluster
-from tonnage.whatif.node_copies import copy_of, own_objects, volumes_on, with_more_room
+from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, volumes_on, with_more_room, with_more_slots
 
 NODES_TRIED: Final = 64
 """Of each kind of refusal; where there are more nodes, those with the most room."""
@@ -149,7 +149,7 @@ class Remedies:
             for driver in found.spec.drivers:
                 if driver.allocatable.count is None:
                     continue
-                fewest = self._least(_MOST_SLOTS, lambda more, d=driver.name, f=found: [_with_slots(f, d, more)])  # type: ignore[misc]
+                fewest = self._least(_MOST_SLOTS, lambda more, d=driver.name, f=found: [with_more_slots(f, d, more)])  # type: ignore[misc]
                 if fewest is not None:
                     slots = "1 more attach slot" if fewest == 1 else f"{fewest} more attach slots"
                     yield Remedy(2, fewest, node.name, "slots", f"{slots} for {driver.name} on {node.name}")
@@ -182,7 +182,7 @@ class Remedies:
         for node in sorted(self._nodes.values(), key=lambda each: each.name)[: NODES_TRIED * 4]:
             own = own_objects(node, self._objects.values())
             copied = copy_of(own, f"{node.name}-like", volumes_on(node, self._objects.values()))
-            shape = _shape(copied)
+            shape = shape_of(copied)
             if shape in seen or len(seen) >= NODES_TRIED:
                 continue
             seen.add(shape)
@@ -219,16 +219,6 @@ def _renewed(found: Object) -> Object:
     return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, resource_version=""))
 
 
-def _with_slots(node: CSINode, driver: str, more: int) -> CSINode:
-    drivers = tuple(
-        msgspec.structs.replace(each, allocatable=VolumeNodeResources(count=(each.allocatable.count or 0) + more))
-        if each.name == driver
-        else each
-        for each in node.spec.drivers
-    )
-    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, drivers=drivers))
-
-
 def _with_more(node: Node, resource: str, more: int) -> Node:
     added = Quantity.parse(f"{more}m") if resource == CPU else Quantity.from_bytes(more)
     allocatable = {**node.status.allocatable, resource: node.status.allocatable[resource] + added}
@@ -243,19 +233,3 @@ def _amount(resource: str, amount: int) -> str:
 
 def _size(size_bytes: int) -> str:
     return str(Quantity.from_bytes(size_bytes))
-
-
-def _shape(objects: Iterable[Object]) -> tuple[Any, ...]:
-    """What tells one kind of node from another: all but its names."""
-    found: list[Any] = []
-    for each in objects:
-        if isinstance(each, Node):
-            labels = {key: value for key, value in each.metadata.labels.items() if value != each.name}
-            amounts = {name: str(amount) for name, amount in each.status.allocatable.items()}
-            taints = sorted((taint.key, taint.effect) for taint in each.spec.taints)
-            found.append((sorted(labels.items()), sorted(amounts.items()), taints))
-        elif isinstance(each, CSIStorageCapacity):
-            found.append((each.storage_class_name, listed_pools(each), free_bytes(each)))
-        elif isinstance(each, CSINode):
-            found.append(sorted((driver.name, driver.allocatable.count or -1) for driver in each.spec.drivers))
-    return tuple(map(str, found))

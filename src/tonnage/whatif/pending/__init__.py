@@ -1,0 +1,1 @@
+"""Pods that wait: why, grouped by cause, and what would help the most of them at once."""

@@ -1,0 +1,202 @@
+"""What a pod waits for, read off its explanation, in a form that can be counted.
+
+    Cause("storage", "fast", "in zone b")      14 pods of 3 workloads wait for 2Ti of class fast in zone b
+    Cause("slots", "csi.example", "on n1")     2 pods of StatefulSet shop/db wait for 2 attach slots of csi.example
+    Cause("resources", "cpu", "")              5 pods of 2 workloads wait for 12500m cpu
+
+Nodes refuse a pod for different reasons. The one that counts is that of the nodes where it came furthest: filters are
+asked in order, so these nodes have everything else that was looked at. Where the pod itself wants to be (its selector,
+its volumes' places) is no cause as long as any node is left; it is told as the place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tonnage.objects.meta import Key
+from tonnage.quantity import Quantity
+from tonnage.scheduling.cluster.amounts import CPU, MEMORY
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
+from tonnage.scheduling.volumes.explain.account_entries import ClaimAccount, NodeAccount
+from tonnage.scheduling.volumes.explain.nearest_miss import amount
+from tonnage.scheduling.volumes.volume_fit import BIND_CONFLICT, NODE_CONFLICT, NOT_ENOUGH_SPACE
+
+FITS, ASSUMED, TERMINATING, FOREIGN, GATED = "fits", "assumed", "terminating", "scheduler", "gates"
+STORAGE, RESERVED, NO_CAPACITY, STATIC, SLOTS = "storage", "reserved", "capacity", "volumes", "slots"
+RESOURCES, TAINTS, CORDONED, OTHER = "resources", "taints", "cordoned", "reasons"
+
+_WISHES = frozenset(("NodeName", "NodeAffinity", "VolumeZone"))
+_CLOSED = {"TaintToleration": TAINTS, "NodeUnschedulable": CORDONED}
+_INSUFFICIENT, _RESOURCES = "Insufficient ", {"Too many pods": "pods"}
+_MEMORY_LIKE = (MEMORY, "ephemeral-storage", "hugepages-")
+
+
+class Cause(NamedTuple):
+    """Why pods wait; pods of the same cause wait together."""
+
+    kind: str
+    about: str = ""
+    where: str = ""
+
+    def document(self) -> dict[str, str]:
+        return {"kind": self.kind, "about": self.about, "where": self.where}
+
+
+class Refusals(NamedTuple):
+    """A pod's cause with what it is summed up from."""
+
+    cause: Cause
+    nodes: tuple[NodeAnswer, ...] = ()
+    """The nodes where it came furthest, the nearest miss first."""
+    needs: Mapping[str, int] = {}
+    """What it asks for: bytes by class, slots by driver, amounts by resource."""
+
+
+class Places(NamedTuple):
+    """Where nodes are."""
+
+    zone_of: Mapping[str, str]
+    """By node; empty for one that does not say."""
+    order: Mapping[str, int]
+    """By filter plugin, when it is asked."""
+
+
+def cause_of(pod: PodInfo, explanation: Explanation, class_of: Mapping[Key, str], places: Places) -> Refusals:
+    """The cause of a pod that was tried and fits nowhere. `class_of` are the classes of claims."""
+    refused = [each for each in explanation.nodes if not each.feasible]
+    if not refused:
+        return Refusals(Cause(OTHER, explanation.message))
+    furthest = max(_distance(each, places.order) for each in refused)
+    nodes = sorted((each for each in refused if _distance(each, places.order) == furthest), key=_nearness)
+    where = _place([each.name for each in refused if not _is_wish(each)], places.zone_of)
+    plugin = nodes[0].rejected_by
+    kind, needs = OTHER, {}
+    about = Counter(", ".join(each.reasons) for each in nodes).most_common(1)[0][0]
+    account = explanation.volumes.get(nodes[0].name)
+    if plugin == "NodeResourcesFit":
+        resources = [_RESOURCES.get(each, each.removeprefix(_INSUFFICIENT)) for each in about.split(", ")]
+        if resources:
+            kind, about = RESOURCES, " and ".join(resources)
+            needs = {each: pod.requests.get(each, 0) for each in resources}
+    elif plugin in _CLOSED:
+        kind = _CLOSED[plugin]
+    elif plugin == "NodeVolumeLimits" and isinstance(account, NodeAccount):
+        slots = {each.slots.driver: each.slots.new for each in account.claims if each.slots and each.slots.miss}
+        if slots:
+            kind, about, needs = SLOTS, " and ".join(sorted(slots)), slots
+    elif plugin == "VolumeBinding" and isinstance(account, NodeAccount):
+        kind, about, needs = _storage(nodes[0], account, class_of, about)
+    return Refusals(Cause(kind, about, where), tuple(nodes), needs)
+
+
+def _storage(
+    node: NodeAnswer, account: NodeAccount, class_of: Mapping[Key, str], about: str
+) -> tuple[str, str, dict[str, int]]:
+    lacking = [each for each in account.claims if each.miss is not None]
+    classes = " and ".join(sorted({class_of.get(each.claim, "") for each in lacking} - {""}))
+    if not classes:
+        return OTHER, about, {}
+    if BIND_CONFLICT in node.reasons:
+        return STATIC, classes, {}
+    if NOT_ENOUGH_SPACE not in node.reasons:
+        return OTHER, about, {}
+    if any(each.supply.reserved_by is not None for each in lacking):
+        return RESERVED, classes, {}
+    if all(each.supply.capacity is None for each in lacking):
+        return NO_CAPACITY, classes, {}
+    return STORAGE, classes, bytes_by_class(lacking, class_of)
+
+
+def bytes_by_class(claims: Sequence[ClaimAccount], class_of: Mapping[Key, str]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for each in claims:
+        found[class_of.get(each.claim, "")] += each.size or 0
+    return dict(found)
+
+
+def _is_wish(answer: NodeAnswer) -> bool:
+    """The pod does not want to be there, or its volumes are not."""
+    plugins = set(answer.rejected_by.split(", "))
+    return bool(plugins & _WISHES) or NODE_CONFLICT in answer.reasons
+
+
+def _distance(answer: NodeAnswer, order: Mapping[str, int]) -> tuple[int, int]:
+    """How far a pod came on a node before it was refused."""
+    if _is_wish(answer):
+        return 0, 0
+    if answer.rejected_by in _CLOSED:
+        return 1, 0
+    return 2, order.get(answer.rejected_by, -1)
+
+
+def _nearness(answer: NodeAnswer) -> tuple[bool, tuple[int, int], str]:
+    miss = answer.miss
+    return miss is None, (miss.rank, miss.lacking_bytes) if miss is not None else (0, 0), answer.name
+
+
+def _place(nodes: Sequence[str], zone_of: Mapping[str, str]) -> str:
+    """Where these of all nodes are, if that can be said in a word; empty when they are all there are."""
+    if not nodes or len(nodes) == len(zone_of):
+        return ""
+    if len(nodes) == 1:
+        return f"on {nodes[0]}"
+    zones = {zone_of[each] for each in nodes}
+    return f"in zone {zones.pop()}" if len(zones) == 1 and zones != {""} and len(set(zone_of.values())) > 1 else ""
+
+
+def common_place(refusals: Sequence[Refusals], zone_of: Mapping[str, str]) -> str:
+    """Where the pods of one cause came furthest, all of them together; what their cause says, if it says it."""
+    names = {each.name for one in refusals for each in one.nodes}
+    return refusals[0].cause.where or _place(sorted(names), zone_of)
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def sentence(cause: Cause, pods: int, owners: Sequence[str], needs: Mapping[str, int], where: str) -> str:
+    """What so many pods of these workloads wait for."""
+    who = "1 pod" if pods == 1 else f"{pods:,} pods"
+    if len(owners) == 1:
+        who += f" of {owners[0]}"
+    elif owners:
+        who += f" of {len(owners):,} workloads"
+    is_one, at = pods == 1, f" {where}" if where else ""
+    wait, are = ("waits", "is") if is_one else ("wait", "are")
+    words = {
+        FITS: f"{'fits' if is_one else 'fit'} now",
+        ASSUMED: f"{are} on {'its' if is_one else 'their'} way to a node",
+        TERMINATING: f"{are} being deleted; a scheduler passes {'it' if is_one else 'them'} over",
+        FOREIGN: f"{wait} for scheduler {cause.about}, which this configuration does not have",
+        GATED: f"{are} not tried: {cause.about}",
+        STORAGE: f"{wait} for {_amounts_of_classes(needs)}{at}",
+        RESERVED: f"{wait} for capacity of class {cause.about}{at} that is reserved for others",
+        NO_CAPACITY: f"{wait} for capacity of class {cause.about}: no capacity object reaches a node{at}",
+        STATIC: f"{wait} for a free volume of class {cause.about}{at}",
+        SLOTS: f"{wait} for {_slots(needs)}{at}",
+        RESOURCES: f"{wait} for {' and '.join(_resource(*each) for each in needs.items())}{at}",
+        TAINTS: f"{are} kept off by taints{at}",
+        CORDONED: f"{wait} for a cordoned node{at}",
+    }
+    return f"{who} {words.get(cause.kind, f'{wait}{at}: {cause.about}')}"
+
+
+def _amounts_of_classes(needs: Mapping[str, int]) -> str:
+    return " and ".join(f"{amount(size)} of class {name}" for name, size in sorted(needs.items()))
+
+
+def _slots(needs: Mapping[str, int]) -> str:
+    return " and ".join(
+        f"{count:,} attach slot{'' if count == 1 else 's'} of {driver}" for driver, count in sorted(needs.items())
+    )
+
+
+def _resource(name: str, number: int) -> str:
+    if name == "pods" or not number:  # every pod takes one of them, and no pod asks for it
+        return "room for more pods" if name == "pods" else name
+    if name == CPU:
+        quantity = Quantity.parse(f"{number}m") if number % 1000 else Quantity.from_int(number // 1000)
+        return f"{quantity} {name}"
+    return f"{amount(number) if name.startswith(_MEMORY_LIKE) else f'{number:,}'} {name}"

@@ -1,0 +1,275 @@
+"""What might help pods that wait: changes of the cluster, proposed by who refused them where. Trying is `trials.py`.
+
+    uncordon node-5
+    take taint dedicated=db:NoSchedule off node-db
+    remove scheduling gate example.com/quota from 3 pods
+    delete pod shop/old, which has claim shop/data for itself
+    6 more attach slots for csi.example on node-3
+    one more pool of 2Ti of class fast on node-b2
+    one more node like node-3
+
+A change of a size is first proposed as large as all who could use it ask for together; tried, it shrinks to what those
+take whom it lets in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key, Object
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
+from tonnage.objects.taints import UNSCHEDULABLE, Taint, find_untolerated
+from tonnage.scheduling.decision.explain import Explanation
+from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
+from tonnage.scheduling.volumes.explain.nearest_miss import amount
+from tonnage.whatif.node_copies import (
+    copy_of,
+    own_objects,
+    shape_of,
+    volumes_on,
+    with_more_room,
+    with_more_slots,
+)
+from tonnage.whatif.page import named
+
+MOST_OF_A_KIND: Final = 4
+"""So many places are tried for a change of one kind: those that the most pods were refused at."""
+_UNCORDON, _TAINT, _GATE, _DELETE, _SLOTS, _POOL, _NODE = range(7)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pod that waits, and why no node takes it."""
+
+    pod: Pod
+    explanation: Explanation
+    """Its own, or that of a pod that is alike."""
+
+    @property
+    def key(self) -> Key:
+        return self.pod.key
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of the cluster, of a size where it has one."""
+
+    rank: int
+    told: Callable[[int], str]
+    objects: Callable[[int], Sequence[Object]]
+    """What is applied, the cluster having been as it is."""
+    deleted: tuple[Pod, ...] = ()
+    size: int = 0
+    sizes: Mapping[Key, int] = field(default_factory=dict)
+    """What each pod takes of it, where it has a size."""
+    nodes: frozenset[str] = frozenset()
+    """Where that is taken."""
+
+
+def _of_no_size(rank: int, told: str, objects: Sequence[Object], deleted: tuple[Pod, ...] = ()) -> Change:
+    return Change(rank, lambda size: told, lambda size: objects, deleted)
+
+
+class Proposals:
+    """The changes that might help pods that wait in one cluster."""
+
+    def __init__(self, waiting: Sequence[Waiting], objects: Iterable[Object]) -> None:
+        self._waiting = waiting
+        self._objects = list(objects)
+        self._nodes = {each.name: each for each in self._objects if isinstance(each, Node)}
+        self._claims = {each.key: each for each in self._objects if isinstance(each, PersistentVolumeClaim)}
+
+    def all(self) -> list[Change]:
+        """The cheaper kinds first."""
+        return [
+            *self._uncordoned(),
+            *self._untainted(),
+            *self._ungated(),
+            *self._deleted(),
+            *self._slots(),
+            *self._pools(),
+            *self._more_nodes(),
+        ]
+
+    def _refused(self, plugin: str) -> Iterator[tuple[Waiting, str]]:
+        for each in self._waiting:
+            for answer in each.explanation.nodes:
+                if not answer.feasible and answer.rejected_by == plugin:
+                    yield each, answer.name
+
+    # -- nodes that are closed, pods that are held back ---------------------------------------------------------------
+
+    def _uncordoned(self) -> Iterator[Change]:
+        for name in _most(Counter(name for _, name in self._refused("NodeUnschedulable"))):
+            node = self._nodes[name]
+            spec = msgspec.structs.replace(
+                node.spec,
+                unschedulable=False,
+                taints=tuple(each for each in node.spec.taints if each.key != UNSCHEDULABLE),
+            )
+            yield _of_no_size(_UNCORDON, f"uncordon {name}", [msgspec.structs.replace(node, spec=spec)])
+
+    def _untainted(self) -> Iterator[Change]:
+        """A taint off every node that has it: who taints, taints by kind."""
+        counted: Counter[tuple[str, str, str]] = Counter()
+        for each, name in self._refused("TaintToleration"):
+            taint = find_untolerated(self._nodes[name].spec.taints, each.pod.spec.tolerations)
+            if taint is not None:
+                counted[_of_taint(taint)] += 1
+        for key, value, effect in _most(counted):
+            changed = [
+                msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=kept))
+                for node in self._nodes.values()
+                if (kept := tuple(each for each in node.spec.taints if _of_taint(each) != (key, value, effect)))
+                != node.spec.taints
+            ]
+            told = (
+                f"take taint {key}{f'={value}' if value else ''}:{effect} off {named([each.name for each in changed])}"
+            )
+            yield _of_no_size(_TAINT, told, changed)
+
+    def _ungated(self) -> Iterator[Change]:
+        by_gate: dict[str, list[Pod]] = defaultdict(list)
+        for each in self._waiting:
+            for gate in each.pod.spec.scheduling_gates:
+                by_gate[gate.name].append(each.pod)
+        for gate in _most(Counter({name: len(pods) for name, pods in by_gate.items()})):
+            changed = [_without_gate(pod, gate) for pod in by_gate[gate]]
+            pods = changed[0].key if len(changed) == 1 else f"{len(changed):,} pods"
+            yield _of_no_size(_GATE, f"remove scheduling gate {gate} from {pods}", changed)
+
+    def _deleted(self) -> Iterator[Change]:
+        """Whoever has a claim that only one pod may have."""
+        wanted: Counter[Key] = Counter()
+        for each in self._waiting:
+            if any(answer.rejected_by == "VolumeRestrictions" for answer in each.explanation.nodes):
+                wanted.update(key for key in _claim_keys(each.pod) if key in self._claims)
+        for key in _most(wanted):
+            if "ReadWriteOncePod" not in self._claims[key].spec.access_modes:
+                continue
+            for pod in self._objects:
+                if isinstance(pod, Pod) and pod.spec.node_name and not pod.is_terminal and key in _claim_keys(pod):
+                    told = f"delete pod {pod.key}, which has claim {key} for itself"
+                    yield _of_no_size(_DELETE, told, [], (pod,))
+
+    # -- room ---------------------------------------------------------------------------------------------------------
+
+    def _slots(self) -> Iterator[Change]:
+        taken: dict[tuple[str, str], dict[Key, int]] = defaultdict(dict)
+        for each, name in self._refused("NodeVolumeLimits"):
+            account = each.explanation.volumes.get(name)
+            for claim in account.claims if isinstance(account, NodeAccount) else ():
+                if claim.slots is not None and claim.slots.miss is not None:
+                    taken[name, claim.slots.driver][each.key] = claim.slots.new
+        limits = {each.name: each for each in self._objects if isinstance(each, CSINode)}
+        for place in _most(Counter({place: len(pods) for place, pods in taken.items()})):
+            (name, driver), sizes = place, taken[place]
+            if name in limits:
+                yield _slots_change(limits[name], name, driver, sizes)
+
+    def _pools(self) -> Iterator[Change]:
+        """More room in one capacity object; of those for a group of classes that share their pools, in all of them."""
+        asked: dict[Key, dict[Key, int]] = defaultdict(dict)
+        known = {each.key: each for each in self._objects if isinstance(each, CSIStorageCapacity)}
+        for each, name in self._refused("VolumeBinding"):
+            account = each.explanation.volumes.get(name)
+            of_pod: Counter[Key] = Counter()
+            for claim in account.claims if isinstance(account, NodeAccount) else ():
+                if claim.miss is not None and claim.supply.capacity is not None:
+                    of_pod[claim.supply.capacity.key] += claim.size or 0
+            for key, size in of_pod.items():
+                if key in known:
+                    asked[key][each.key] = size
+        counted = Counter({key: len(pods) for key, pods in asked.items()})
+        by_class: Counter[str] = Counter()
+        for key in sorted(counted, key=lambda key: (-counted[key], key)):
+            capacity = known[key]
+            by_class[capacity.storage_class_name] += 1
+            if by_class[capacity.storage_class_name] <= MOST_OF_A_KIND:
+                yield self._pool_change(capacity, [*self._sharing(capacity, known.values())], asked[key])
+
+    def _sharing(
+        self, capacity: CSIStorageCapacity, known: Iterable[CSIStorageCapacity]
+    ) -> Iterator[CSIStorageCapacity]:
+        groups = {each.name: each.capacity_group for each in self._objects if isinstance(each, StorageClass)}
+        group = groups.get(capacity.storage_class_name, "")
+        for each in known:
+            in_group = group and groups.get(each.storage_class_name) == group
+            if each is capacity or (in_group and each.node_topology == capacity.node_topology):
+                yield each
+
+    def _pool_change(
+        self,
+        capacity: CSIStorageCapacity,
+        sharing: Sequence[CSIStorageCapacity],
+        sizes: Mapping[Key, int],
+    ) -> Change:
+        reaches = [name for name, node in self._nodes.items() if _reaches(capacity, node)]
+        classes = " and ".join(sorted({each.storage_class_name for each in sharing}))
+        where = f"on {reaches[0]}" if len(reaches) == 1 else f"for {named(sorted(reaches))}"
+        return Change(
+            _POOL,
+            lambda size: f"one more pool of {amount(size)} of class {classes} {where}",
+            lambda size: [with_more_room(each, size, as_pool=True) for each in sharing],
+            size=sum(sizes.values()),
+            sizes=sizes,
+            nodes=frozenset(reaches),
+        )
+
+    def _more_nodes(self) -> Iterator[Change]:
+        """One more of a kind that is there; an empty one, with what volumes take there now free."""
+        wanted = Counter(
+            answer.name
+            for each in self._waiting
+            for answer in each.explanation.nodes
+            if not answer.feasible and not each.explanation.held_back
+        )
+        seen: set[Any] = set()
+        for name in sorted(wanted, key=lambda name: (-wanted[name], name)):
+            if len(seen) >= MOST_OF_A_KIND:
+                return
+            node = self._nodes[name]
+            copied = copy_of(own_objects(node, self._objects), f"{name}-like", volumes_on(node, self._objects))
+            shape = shape_of(copied)
+            if shape not in seen:
+                seen.add(shape)
+                yield _of_no_size(_NODE, f"one more node like {name}", copied)
+
+
+def _slots_change(csi_node: CSINode, name: str, driver: str, sizes: Mapping[Key, int]) -> Change:
+    return Change(
+        _SLOTS,
+        lambda size: f"{size:,} more attach slot{'' if size == 1 else 's'} for {driver} on {name}",
+        lambda size: [with_more_slots(csi_node, driver, size)],
+        size=sum(sizes.values()),
+        sizes=sizes,
+        nodes=frozenset((name,)),
+    )
+
+
+def _reaches(capacity: CSIStorageCapacity, node: Node) -> bool:
+    return capacity.node_topology is not None and capacity.node_topology.matches(node.metadata.labels)
+
+
+def _claim_keys(pod: Pod) -> list[Key]:
+    return [f"{pod.namespace}/{name}" for name in pod.claim_names()]
+
+
+def _of_taint(taint: Taint) -> tuple[str, str, str]:
+    return taint.key, taint.value, taint.effect
+
+
+def _without_gate(pod: Pod, gate: str) -> Pod:
+    kept = tuple(each for each in pod.spec.scheduling_gates if each.name != gate)
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduling_gates=kept))
+
+
+def _most(counted: Counter[Any]) -> list[Any]:
+    """Those that the most pods were refused at."""
+    return sorted(counted, key=lambda each: (-counted[each], each))[:MOST_OF_A_KIND]

@@ -1,0 +1,242 @@
+"""Every pod of a cluster that waits, decided in the queue's order, grouped by cause, with what would help the most.
+
+    question = PendingQuestion(state, sequence)
+    question.decide(step)          one after the other, each after those before it are assumed
+    question.try_changes(step)     what might help, tried
+    question.answer()              at any time: what is known so far
+
+A pod that was tried and fits nowhere is explained node by node. On a large cluster that costs far more than the
+decision, so a pod of the same workload, with the same requests, claims and refusals as one before it, shares its
+explanation; for JSON, which tells all of each, nobody shares.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from tonnage.objects.apps_v1 import ReplicaSet
+from tonnage.objects.batch_v1 import Job
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1.topology_labels import BETA_ZONE, ZONE
+from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.explain import Explanation
+from tonnage.whatif.decision_sequence import DecisionSequence, PodState
+from tonnage.whatif.pending import causes
+from tonnage.whatif.pending.causes import Cause, Places, Refusals, cause_of
+from tonnage.whatif.pending.changes import Proposals, Waiting
+from tonnage.whatif.pending.trials import Help, Trials
+from tonnage.whatif.sources import ClusterState
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_NEVER_TRIED = frozenset((causes.FITS, causes.ASSUMED, causes.TERMINATING, causes.FOREIGN))
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPod:
+    """One pod that has no node yet."""
+
+    pod: Pod
+    workload: str
+    """Whose pod it is, as it is asked for; empty for one that nobody made."""
+    state: PodState
+    refusals: Refusals
+    node: str = ""
+    """Where it goes, or is on its way to."""
+    explanation: Explanation | None = None
+    """Its own, or that of a pod that is alike; None for one that fits, or that nobody tries."""
+
+    @property
+    def key(self) -> Key:
+        return self.pod.key
+
+    @property
+    def cause(self) -> Cause:
+        return self.refusals.cause
+
+    @property
+    def fits(self) -> bool:
+        return self.cause.kind in (causes.FITS, causes.ASSUMED, causes.TERMINATING)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pods that wait for the same."""
+
+    cause: Cause
+    pods: tuple[PendingPod, ...]
+    message: str
+    helps: tuple[Help, ...]
+    """What lets some of them in, the most of them first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAnswer:
+    """What is known of the pods that wait."""
+
+    pods: Sequence[PendingPod]
+    """In the order in which they were decided on."""
+    groups: Sequence[Group]
+    """The largest first; every pod is in one of them."""
+    helps: Sequence[Help]
+    """What lets pods in, the most first."""
+    is_partial: bool = False
+
+    def document(self) -> list[dict[str, Any]]:
+        """One entry for each pod, as `explain` has it, with its cause and what would let it in."""
+        group_of = {each.key: group for group in self.groups for each in group.pods}
+        return [self._entry(each, group_of[each.key]) for each in self.pods]
+
+    def _entry(self, each: PendingPod, group: Group) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "pod": each.key,
+            "schedulable": bool(each.node),
+            "node": each.node or None,
+            "message": group.message if not each.node else f"is on its way to {each.node}",
+            "nodes": [],
+            "volumes": {},
+        }
+        if each.explanation is not None:
+            found = each.explanation.document()
+        return {
+            **found,
+            "state": each.state.value,
+            "workload": each.workload or None,
+            "cause": {**group.cause.document(), "message": group.message},
+            "wouldHelp": [help_.document() for help_ in self.helps if each.key in help_.pods],
+        }
+
+
+@dataclass(slots=True)
+class PendingQuestion:
+    """Asks about the pods of one cluster that wait. Any step may be interrupted."""
+
+    state: ClusterState
+    sequence: DecisionSequence
+    explains_all: bool = False
+    _decided: list[PendingPod] = field(default_factory=list)
+    _helps: list[Help] = field(default_factory=list)
+    _alike: dict[Hashable, PendingPod] = field(default_factory=dict)
+    _is_whole: bool = False
+
+    @property
+    def count(self) -> int:
+        return len(self._waiting())
+
+    def _waiting(self) -> list[Pod]:
+        """In the order of the queue: the most important first, of equals the oldest."""
+        found = [each for each in self.state.pods.values() if not each.spec.node_name and not each.is_terminal]
+        found.sort(key=lambda pod: (pod.metadata.creation_timestamp or _EPOCH, pod.key))
+        sort_key = next(iter(self.sequence.replay.engine.profiles.values())).sort_key
+        return sorted(found, key=lambda pod: sort_key(PodInfo(pod), 0.0))
+
+    # -- deciding -----------------------------------------------------------------------------------------------------
+
+    def decide(self, step: Callable[[float], object] = lambda amount: None) -> None:
+        """Decide on every pod that waits; `step` is told of each."""
+        owners = _Owners(self.state)
+        places = self._places()
+        classes = {each.key: each.class_name for each in self.state.objects if isinstance(each, PersistentVolumeClaim)}
+        for pod in self._waiting():
+            self._decided.append(self._decided_on(pod, owners.of(pod), classes, places))
+            step(1)
+
+    def _decided_on(self, pod: Pod, workload: str, classes: dict[Key, str], places: Places) -> PendingPod:
+        state, node = self.sequence.state_of(pod)
+        if state is PodState.ASSUMED:
+            return PendingPod(pod, workload, state, Refusals(Cause(causes.ASSUMED)), node)
+        if state is PodState.TERMINATING:
+            return PendingPod(pod, workload, state, Refusals(Cause(causes.TERMINATING)))
+        if not self.sequence.is_ours(pod):
+            return PendingPod(pod, workload, state, Refusals(Cause(causes.FOREIGN, pod.spec.scheduler_name)))
+        if held_back := self.sequence.held_back(pod):
+            return PendingPod(
+                pod, workload, state, Refusals(Cause(causes.GATED, held_back)), explanation=self.sequence.decide(pod)
+            )
+        if not self.explains_all:
+            sent_to, message = self.sequence.quickly_decide(pod)
+            if sent_to:
+                return PendingPod(pod, workload, state, Refusals(Cause(causes.FITS)), sent_to)
+            alike = self._alike.get(known := self._likeness(pod, workload, message))
+            if alike is not None:
+                return PendingPod(pod, workload, state, alike.refusals, explanation=alike.explanation)
+        found = self.sequence.decide(pod)
+        if found.node:
+            return PendingPod(pod, workload, state, Refusals(Cause(causes.FITS)), found.node, found)
+        made = PendingPod(pod, workload, state, cause_of(PodInfo(pod), found, classes, places), explanation=found)
+        if not self.explains_all and workload and found.preemption is None:
+            self._alike[known] = made
+        return made
+
+    def _likeness(self, pod: Pod, workload: str, message: str) -> Hashable:
+        info, claims = PodInfo(pod), self.sequence.replay.engine.cluster.storage.claims
+        mounted = [claims.get(key) for key in info.claim_keys]
+        sizes = [(each.class_name, str(each.requested), each.spec.volume_name) for each in mounted if each is not None]
+        return workload, message, info.ordered_requests, info.node_constraints, info.priority, tuple(sizes)
+
+    def _places(self) -> Places:
+        nodes = [each for each in self.state.objects if isinstance(each, Node)]
+        zones = {each.name: each.metadata.labels.get(ZONE) or each.metadata.labels.get(BETA_ZONE, "") for each in nodes}
+        profile = next(iter(self.sequence.replay.engine.profiles.values()))
+        return Places(zones, {each.name: number for number, each in enumerate(profile.pipeline.filter)})
+
+    # -- helping ------------------------------------------------------------------------------------------------------
+
+    def try_changes(self, step: Callable[[float], object] = lambda amount: None) -> None:
+        """Try what might help the pods that wait; `step` is told of each try."""
+        tried = [each for each in self._decided if each.cause.kind not in _NEVER_TRIED]
+        waiting = [Waiting(each.pod, each.explanation) for each in tried if each.explanation is not None]
+        trials = Trials(self.sequence, [each.key for each in waiting])
+        for change in Proposals(waiting, self.sequence.replay.objects).all():
+            found = trials.tried(change)
+            if found is not None:
+                self._helps.append(found)
+            step(1)
+        self._is_whole = True
+
+    # -- answering ----------------------------------------------------------------------------------------------------
+
+    def answer(self) -> PendingAnswer:
+        """What is known by now."""
+        helps = sorted(self._helps, key=lambda each: (-len(each.pods), each.rank, each.change))
+        by_cause: dict[Cause, list[PendingPod]] = {}
+        for each in self._decided:
+            by_cause.setdefault(each.cause, []).append(each)
+        groups = [self._group(cause, pods, helps) for cause, pods in by_cause.items()]
+        groups.sort(key=lambda group: (group.pods[0].fits, -len(group.pods), group.message))
+        return PendingAnswer(self._decided, groups, helps, is_partial=not self._is_whole)
+
+    def _group(self, cause: Cause, pods: Sequence[PendingPod], helps: Sequence[Help]) -> Group:
+        needs: Counter[str] = Counter()
+        for each in pods:
+            needs.update(each.refusals.needs)
+        owners = list(dict.fromkeys(each.workload for each in pods if each.workload))
+        is_owned = all(each.workload for each in pods)
+        where = causes.common_place([each.refusals for each in pods], self._places().zone_of)
+        message = causes.sentence(cause, len(pods), owners if is_owned else (), needs, where)
+        keys = {each.key for each in pods}
+        ordered = [
+            help_
+            for help_ in sorted(helps, key=lambda each: -len(keys.intersection(each.pods)))
+            if keys.intersection(help_.pods)
+        ]
+        return Group(cause._replace(where=where), tuple(pods), message, tuple(ordered))
+
+
+class _Owners:
+    """Whose a pod is: of sets and jobs that somebody made, it is his."""
+
+    def __init__(self, state: ClusterState) -> None:
+        known = (*state.objects, *state.workloads)
+        self._made = {each.uid: each for each in known if isinstance(each, ReplicaSet | Job)}
+
+    def of(self, pod: Object) -> str:
+        owner = next((each for each in pod.metadata.owner_references if each.controller), None)
+        if owner is None:
+            return ""
+        made = self._made.get(owner.uid)
+        return (made is not None and self.of(made)) or f"{owner.kind}/{pod.namespace}/{owner.name}"

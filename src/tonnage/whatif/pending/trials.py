@@ -1,0 +1,98 @@
+"""Changes tried on the engine: how many of the pods that wait would be placed, were the cluster so.
+
+The pods that fit as it is stay where they were sent. The others are tried again in their order, and afterwards
+everything is as before: decisions are taken back, objects put back, and capacity is kept back for whom it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.whatif.decision_sequence import DecisionSequence
+from tonnage.whatif.pending.changes import Change
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """A change that was tried, and the pods it lets in."""
+
+    change: str
+    pods: tuple[Key, ...]
+    rank: int
+
+    def document(self) -> dict[str, Any]:
+        return {"change": self.change, "pods": len(self.pods)}
+
+
+class Trials:
+    """Tries changes on a sequence whose pods have been decided on."""
+
+    def __init__(self, sequence: DecisionSequence, waiting: Sequence[Key]) -> None:
+        self._sequence = sequence
+        self._replay = sequence.replay
+        self._waiting = waiting
+
+    def tried(self, change: Change) -> Help | None:
+        """What a change helps, at the size that is enough for that; None when it helps nobody."""
+        size, placed = change.size, self._placed(change, change.size)
+        if not placed:
+            return None
+        taken = sum(change.sizes.get(key, 0) for key, node in placed.items() if node in change.nodes)
+        if 0 < taken < size:
+            again = self._placed(change, taken)
+            if len(again) >= len(placed):
+                size, placed = taken, again
+        return Help(change.told(size), tuple(placed), change.rank)
+
+    def _placed(self, change: Change, size: int) -> dict[Key, str]:
+        """By pod that fits with the change, its node."""
+        placed: dict[Key, str] = {}
+        with self._changed(change.objects(size), change.deleted):
+            try:
+                for key in self._waiting:
+                    if self._sequence.held_back(self._replay.pod(key)):
+                        continue
+                    attempt = self._replay.attempt(key)
+                    if attempt.placement is not None:
+                        placed[key] = attempt.placement.node
+            finally:
+                for key in reversed(placed):
+                    self._replay.withdraw(key)
+        return placed
+
+    @contextmanager
+    def _changed(self, objects: Sequence[Object], deleted: Sequence[Pod]) -> Iterator[None]:
+        replay = self._replay
+        held = replay.engine.held
+        holds = {mode: view.holds() for mode, view in held.modes.items()}
+        pods = {each.key: PodInfo(each) for each in replay.objects if isinstance(each, Pod)}
+        before = [(each, replay.objects.get(type(each).__name__, each.key)) for each in objects]
+        try:
+            for pod in deleted:
+                replay.delete("Pod", pod.namespace, pod.name)
+            for each in objects:
+                replay.apply(_renewed(each))
+            held.agree_with(holds, pods)  # news of an object may end a hold; here it is our own doing
+            yield
+        finally:
+            for each, old in reversed(before):
+                if old is None:
+                    replay.delete(type(each).__name__, each.namespace, each.name)
+                else:
+                    replay.apply(_renewed(old))
+            for pod in deleted:
+                replay.apply(pod)
+            held.agree_with(holds, pods)
+
+
+def _renewed(found: Object) -> Object:
+    """The same object as a newer version of itself: whoever keeps it numbers it."""
+    return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, resource_version=""))
