@@ -198,3 +198,17 @@ def test_many_objects_in_every_form(cluster: Cluster) -> None:
         query = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&labelSelector=!x"
         events = cluster.watch(PODS + query, 2_000, accept=TABLE)
     assert len(events) == 2_000
+
+
+@pytest.mark.slow
+def test_new_claims_beside_classes_of_a_megabyte_each(cluster: Cluster) -> None:
+    """Admission looks at every StorageClass for every new claim."""
+    labels = {f"n{i}": "v" * 60 for i in range(15_000)}
+    for i in range(40):
+        body = {"metadata": {"name": f"large-{i}", "labels": labels}, "provisioner": "a.example"}
+        cluster.create("/apis/storage.k8s.io/v1/storageclasses", body)
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    with probing(cluster):
+        codes = at_once(lambda i: cluster.post(claims, {"metadata": {"name": f"c{i}"}, "spec": spec}), 8)
+    assert set(codes) == {201}

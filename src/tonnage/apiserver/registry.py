@@ -26,7 +26,7 @@ from tonnage.apiserver.quota_admission import Charge, QuotaAdmission
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import Clock, rfc3339
 from tonnage.documents import api_errors
-from tonnage.documents.admission import Admission
+from tonnage.documents.admission import Admission, objects_read_for
 from tonnage.documents.compilation import compile_schemas
 from tonnage.documents.creation import Creator
 from tonnage.documents.deletion import is_deletable, judge_deletion
@@ -132,6 +132,7 @@ class Registry:
             meta.pop("namespace", None)
         if meta.get("resourceVersion", "") not in ("", "0"):
             raise api_errors.UnknownReason("resourceVersion should not be set on objects to be created")
+        is_large = is_large or self._admission_reads_much(resource, namespace)
         for _ in range(_NAME_TRIES if generate else 1):
             attempt = copy(doc) if generate else doc
             if generate:
@@ -149,6 +150,14 @@ class Registry:
                 existing = exc.existing
         is_terminating = "deletionTimestamp" in decode(existing.document)["metadata"]
         raise api_errors.already_exists(resource, attempt["metadata"]["name"], is_terminating=is_terminating)
+
+    def _admission_reads_much(self, resource: Resource, namespace: str) -> bool:
+        """Are the objects that admission looks at for a new one of this kind, all of them, together large?"""
+        size = 0
+        for other in objects_read_for(resource):
+            prefix = f"{other.store_prefix}{namespace}/" if other.namespaced else other.store_prefix
+            size += sum(len(record.document) for record in self.store.list(prefix))
+        return size > workers.LARGE_ADMISSION_BYTES
 
     def _make(self, resource: Resource, doc: Doc, options: WriteOptions, is_tracked: bool) -> Sequence[str]:
         self._creator.create(resource, doc, manager=options.manager if is_tracked else "")

@@ -44,6 +44,18 @@ _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
 _SYSTEM_PRIORITY_CLASS_NAMES = frozenset(each["metadata"]["name"] for each in SYSTEM_PRIORITY_CLASSES)
 
 
+_READ_FOR = {
+    "Pod": (_PRIORITY_CLASSES, _LIMIT_RANGES),
+    "PersistentVolumeClaim": (_STORAGE_CLASSES, _LIMIT_RANGES),
+    "PriorityClass": (_PRIORITY_CLASSES,),
+}
+
+
+def objects_read_for(resource: Resource) -> tuple[Resource, ...]:
+    """Of which kinds all objects, or all of the namespace, are looked at for a new object."""
+    return _READ_FOR.get(resource.kind, ())
+
+
 class Lister(Protocol):
     """The objects there are: by name of kinds without a namespace, all of a kind, or those of one namespace."""
 

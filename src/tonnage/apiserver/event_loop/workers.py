@@ -32,6 +32,8 @@ LARGE_PROTOBUF_BYTES: Final = 8 * 1024
 """Protobuf has no commas to count; a pod of a controller has 2 or 3 KiB. What comes out is counted in any case."""
 LARGE_LIST_BYTES: Final = 4 * 1024 * 1024
 """Documents that are joined as they are stored: a gigabyte a second, in round numbers."""
+LARGE_ADMISSION_BYTES: Final = 1024 * 1024
+"""Other objects that are read for a new one: a megabyte takes five to ten milliseconds."""
 THREADS: Final = 2
 MAX_UNDER_WAY: Final = 64
 """Large requests that are worked on or wait. Well below the requests that may be under way at all, of which the small
