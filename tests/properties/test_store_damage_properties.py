@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -139,7 +140,7 @@ async def judge_events(written: Written, store: Store, prefix: str) -> None:
     except RevisionCompacted:
         return
     wanted = [key for key in written.rows if key[0].startswith(prefix) and key[1] > store.compacted]
-    seen = []
+    seen: list[Any] = []
     try:
         while len(seen) < len(wanted) and not store.health.damage:
             async with asyncio.timeout(10):

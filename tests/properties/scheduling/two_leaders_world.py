@@ -82,9 +82,9 @@ class World:
     def add_pods(self, count: int, *, priority: int, with_volume: bool) -> None:
         for _ in range(count):
             self._started += 1
-            name, claims = f"p{self._started}", ()
+            name, claims = f"p{self._started}", list[str]()
             if with_volume:
-                claims = (f"c{self._started}",)
+                claims = [f"c{self._started}"]
                 self.put(claim(claims[0]))
             self.put(pod_with(name, *claims, cpu="1", priority=priority))
 
@@ -139,7 +139,8 @@ class World:
                 raise LookupError(409, "Conflict")
         parts = path.strip("/").split("/")
         namespace, kind, name = parts[3], parts[4], parts[5]
-        cls = {"pods": Pod, "persistentvolumeclaims": PersistentVolumeClaim}[kind]
+        kinds: dict[str, Any] = {"pods": Pod, "persistentvolumeclaims": PersistentVolumeClaim}
+        cls = kinds[kind]
         known = self.objects.get((cls, f"{namespace}/{name}"))
         if known is None:
             raise LookupError(404, "NotFound")
@@ -328,7 +329,7 @@ class Machine:
 
     def _learn(self, engine: Engine, new: Any) -> None:
         if isinstance(new, Gone):
-            gone = self.known.pop(tuple(new), None)
+            gone = self.known.pop((new[0], new[1]), None)
             if gone is not None:
                 engine.delete(gone)
             return

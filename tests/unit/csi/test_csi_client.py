@@ -227,7 +227,7 @@ async def test_what_changes_something_asks_first_and_what_only_looks_does_not(fo
             (client.delete_snapshot, csi.DeleteSnapshotRequest(snapshot_id="s")),
         ):
             with pytest.raises(TonnageError, match="another leads"):
-                await call(request)  # type: ignore[operator]
+                await call(request)  # type: ignore[arg-type]
     assert {path.rpartition("/")[2] for path in asked} == CHANGING_CALLS
 
 

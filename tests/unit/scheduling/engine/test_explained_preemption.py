@@ -41,6 +41,7 @@ def test_what_is_told_changes_no_decision_after_it():
         engine = engine_of(*nodes, *lesser, urgent, later)
         for each in (urgent, later):
             queued = engine.queue.take_nowait(each)
+            assert queued is not None
             attempt = engine.attempt(queued, explains=explains)
         chosen.add(attempt.placement.node)
     assert len(chosen) == 1
