@@ -413,6 +413,8 @@ class SchedulingQueue:
 
     def cluster_changed(self, old: Object | None, new: Object | None) -> None:
         """An object that is not a waiting pod was added (`old` is None), changed, or deleted (`new` is None)."""
+        if not len(self._queues.pool) and not len(self._in_flight):
+            return  # nobody whom it could help, and nobody in flight to keep it for
         for change in changes_of(old, new):
             self.move_all_to_active_or_backoff(*change)
 

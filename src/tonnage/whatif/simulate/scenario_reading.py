@@ -51,7 +51,11 @@ def read_scenario(path: Path) -> Scenario:
         data = path.read_bytes()
     except OSError as exc:
         raise TonnageError(f"{path}: cannot be read: {exc.strerror}", hint="name a scenario with --scenario") from exc
-    documents = [each for each in documents_of(data, str(path), []) if each is not None]
+    twice: list[str] = []
+    documents = [each for each in documents_of(data, str(path), twice) if each is not None]
+    if twice:
+        told = twice[0].removeprefix(f"{path}, ").removesuffix("; the last counts")
+        raise BrokenScenario(str(path), "", told, "write it once")
     if len(documents) != 1:
         found = f"holds {len(documents)} documents" if documents else "is empty"
         hint = f"a scenario is one document: apiVersion: {API_VERSION}, kind: {KIND}, events: […]"
