@@ -2,63 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import pytest
+from simulated import typed, world_of
 
-from tonnage.gates import Gates
-from tonnage.objects import codec
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.configuration.configuration import default_configuration
-from tonnage.scheduling.engine.attempt import Attempt
-from tonnage.scheduling.framework import Status
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.simulate.node_events import NodeEvents
-from tonnage.whatif.simulate.storage_settings import DriverSettings, StorageSettings
-from tonnage.whatif.simulate.world import World, WorldSettings
-
-
-class Seen:
-    """What a run did."""
-
-    def __init__(self) -> None:
-        self.decisions: list[tuple[str, str]] = []
-        self.ran: dict[str, float] = {}
-        self.came_back: list[tuple[str, str, str]] = []
-        self.world: World | None = None
-
-    def decided(self, number: int, attempt: Attempt) -> None:
-        self.decisions.append((attempt.pod.key, attempt.placement.node if attempt.placement is not None else ""))
-
-    def running(self, pod: Pod, since_s: float) -> None:
-        assert self.world is not None
-        self.ran[pod.key] = self.world.agenda.now_s - since_s
-
-    def gone(self, pod: Pod, why: str) -> None:
-        pass
-
-    def failed(self, pod: PodInfo, node: str, status: Status) -> None:
-        self.came_back.append((pod.key, node, status.message))
-
-
-def typed(docs: Iterable[Any]) -> list[Object]:
-    return [codec.decode_doc(each) if isinstance(each, dict) else each for each in docs]
-
-
-def world_of(*docs: Any, **settings: Any) -> tuple[World, Seen]:
-    seen = Seen()
-    profiles = default_configuration(gates=Gates()).profiles
-    world = World(
-        typed(docs), profiles, seen, settings=WorldSettings(takes_any_pod=True, storage=StorageSettings(**settings))
-    )
-    seen.world = world
-    return world, seen
-
+from tonnage.whatif.simulate.storage_settings import DriverSettings
 
 CLUSTER = (storage_class(), driver(), node("a"), node("b"))
 
