@@ -1,0 +1,219 @@
+"""One cluster on virtual time whose nodes are drained: nobody else comes or goes, and what happened is read off.
+
+    settle ──► note who is where ──► drain ──► until nothing moves ──► read off ──► (one by one: back in use, settle)
+
+What a pod comes to is read from the objects: a node that it or its successor runs on, or the scheduler's last word.
+Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.whatif.drain.adoption import as_in_a_cluster
+from tonnage.whatif.drain.lineages import Lineages
+from tonnage.whatif.drain.outcome import BlockingBudget, LostPod, Move, Outcome, Stuck, VolumeMove
+from tonnage.whatif.drain.places import Place, Places, places_of, workload_of
+from tonnage.whatif.drain.tied_data import left_behind
+from tonnage.whatif.evictions import guards
+from tonnage.whatif.simulate.node_events import NodeEvents, stays
+from tonnage.whatif.simulate.successors import is_managed
+from tonnage.whatif.simulate.world import World, WorldSettings
+from tonnage.whatif.sources import ClusterState
+
+LONGEST_S: Final = 30 * 24 * 3600.0
+"""A drain that is not over then never is."""
+RETRY_S: Final = 6.0
+"""A little longer than it takes until refused evictions are tried again."""
+
+
+class _Every(frozenset[int]):
+    """All numbers."""
+
+    def __contains__(self, number: object) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """In which cluster nodes are drained, and how its scheduler is configured."""
+
+    state: ClusterState
+    profiles: Sequence[ResolvedProfile]
+    foreign: ForeignPlugins | None = None
+    takes_any_pod: bool = True
+    updates_attach_limits: bool = True
+    """Whether CSINodes follow their drivers (KEP-4876)."""
+    seed: int = 0
+
+
+class Rehearsal:
+    """One cluster, and what is done to it. `explains` finds out which nodes were equally good, at some cost."""
+
+    def __init__(self, scene: Scene, *, explains: bool = False) -> None:
+        self.outcome = Outcome(())
+        self._lineages = Lineages()
+        self._stuck_pods: list[Pod] = []
+        """The pods of `outcome.stuck`, as they were before."""
+        self.world = World(
+            as_in_a_cluster(scene.state.objects),
+            scene.profiles,
+            self._lineages,
+            foreign=scene.foreign,
+            settings=WorldSettings(
+                seed=scene.seed,
+                takes_any_pod=scene.takes_any_pod,
+                updates_attach_limits=scene.updates_attach_limits,
+                explains=_Every() if explains else frozenset(),
+            ),
+            workloads=scene.state.workloads,
+        )
+        self.world.controllers.on_replaced = self._lineages.replaced
+        self.events = NodeEvents(self.world)
+        self.settle()
+        waiting = (pod.key for pod in self.world.pods() if not pod.spec.node_name and not pod.is_terminal)
+        self.outcome.waiting_before = sorted(waiting)
+
+    def settle(self) -> None:
+        """Live on until nothing moves any more; evictions that a budget refuses are tried for as long as that helps."""
+        while True:
+            self.world.run_until_idle(LONGEST_S)
+            gone_count = self._lineages.gone_count
+            if not self.events.refused or self.world.agenda.now_s >= LONGEST_S:
+                return
+            self.world.run_until(self.world.agenda.now_s + RETRY_S)
+            if self._lineages.gone_count == gone_count:
+                return
+
+    # -- what is done -------------------------------------------------------------------------------------------------
+
+    def drain_together(self, nodes: Sequence[str]) -> Outcome:
+        self.outcome.drained = (*self.outcome.drained, *nodes)
+        self._read(self._drain(nodes), "")
+        return self.outcome
+
+    def drain_one_by_one(
+        self, nodes: Sequence[str], *, gives_up: Callable[[Outcome], bool] = lambda outcome: False
+    ) -> Outcome:
+        """Each node is drained, comes back when all is quiet, and then it is the next one's turn."""
+        for name in nodes:
+            self.drain_next(name)
+            if gives_up(self.outcome):
+                break
+            self.bring_back(name)
+        return self.outcome
+
+    def drain_next(self, name: str) -> None:
+        """The next of several, one after the other."""
+        self.outcome.drained = (*self.outcome.drained, name)
+        self._read(self._drain((name,)), name)
+
+    def bring_back(self, name: str) -> None:
+        """The node takes pods again; whoever waited for it is noted."""
+        self.events.uncordon(name)
+        self.events.refused.clear()
+        self.settle()
+        by_uid = self._by_uid()
+        for number, (pod, each) in enumerate(zip(self._stuck_pods, self.outcome.stuck, strict=True)):
+            if each.step == name and not self._lineages.last(pod, self.world, by_uid)[1]:
+                self.outcome.stuck[number] = replace(each, comes_back=True)
+
+    def lose(self, name: str) -> list[Stuck]:
+        """A node is gone for good: who ran before and does not run now."""
+        before = places_of(self.world, self.events, (name,))
+        self.events.remove(name)
+        self.settle()
+        by_uid, found = self._by_uid(), []
+        for place in before.places:
+            if place.pod.status.phase != "Running" or stays(place.pod) or not is_managed(place.pod):
+                continue
+            _, message = self._lineages.last(place.pod, self.world, by_uid)
+            if message:
+                found.append(self._stuck(before, place, message, "", is_evicted=True))
+        return found
+
+    def _drain(self, nodes: Sequence[str]) -> Places:
+        before = places_of(self.world, self.events, nodes)
+        self.outcome.left_behind += left_behind(self.world, nodes)
+        for name in nodes:
+            self.events.cordon(name)
+        for name in nodes:
+            self.events.drain(name)
+        self.settle()
+        return before
+
+    def _by_uid(self) -> dict[str, Pod]:
+        return {pod.uid: pod for pod in self.world.pods()}
+
+    # -- reading off --------------------------------------------------------------------------------------------------
+
+    def _read(self, before: Places, step: str) -> None:
+        """Tell of everybody who was on the nodes, and of those elsewhere who had to make room."""
+        by_uid = self._by_uid()
+        for place in before.places:
+            is_drained = place.node in before.nodes
+            if is_drained and stays(place.pod):
+                self.outcome.daemons.append((place.pod.key, place.node))
+            elif self._lineages.is_gone(place.pod):
+                self._read_gone(before, place, step, by_uid, is_preempted=not is_drained)
+            elif is_drained:
+                refused = self.events.refused.get(place.pod.key, "") or "its eviction was not allowed"
+                self._add_stuck(before, place, refused, step, is_evicted=False)
+        self._read_budgets(before)
+
+    def _read_gone(
+        self, before: Places, place: Place, step: str, by_uid: dict[str, Pod], *, is_preempted: bool
+    ) -> None:
+        outcome = self.outcome
+        outcome.lost_data += place.lost_data
+        if not is_managed(place.pod):
+            outcome.lost.append(LostPod(place.pod.key, place.node, is_preempted))
+            return
+        last, message = self._lineages.last(place.pod, self.world, by_uid)
+        if message or last is None:
+            told = f"preempted by a pod that had to move; {message}" if is_preempted else message
+            self._add_stuck(before, place, told, step, is_evicted=True)
+            return
+        move = self._move(before, place, last, step)
+        (outcome.preempted if is_preempted else outcome.moves).append(move)
+
+    def _move(self, before: Places, place: Place, last: Pod, step: str) -> Move:
+        target, volumes = last.spec.node_name, []
+        for claim, volume in place.volumes:
+            home = before.homes.get(volume.name, "")
+            is_rebuilt = home not in ("", target) and self.world.storage.rebuilds(volume)
+            is_first = volume.name not in before.told
+            before.told.add(volume.name)
+            action: VolumeMove = VolumeMove(
+                claim, "rebuild" if is_rebuilt and is_first else "reattach", volume.size.value(), home
+            )
+            volumes.append(action)
+        workload, others = workload_of(self.world, place.pod), self._lineages.equally_good(last)
+        return Move(place.pod.key, workload, place.node, target, tuple(volumes), others, step)
+
+    def _add_stuck(self, before: Places, place: Place, message: str, step: str, *, is_evicted: bool) -> None:
+        self._stuck_pods.append(place.pod)
+        self.outcome.stuck.append(self._stuck(before, place, message, step, is_evicted=is_evicted))
+
+    def _stuck(self, before: Places, place: Place, message: str, step: str, *, is_evicted: bool) -> Stuck:
+        volumes = tuple(
+            VolumeMove(claim, "stays", volume.size.value(), before.homes.get(volume.name, ""))
+            for claim, volume in place.volumes
+        )
+        workload = workload_of(self.world, place.pod)
+        return Stuck(place.pod.key, workload, place.node, message, is_evicted, volumes, step)
+
+    def _read_budgets(self, before: Places) -> None:
+        pods = [pod for name in before.nodes for pod in self.world.pods_on(name) if pod.key in self.events.refused]
+        for budget in self.world.all(PodDisruptionBudget):
+            keys = [each.key for each in pods if each.namespace == budget.namespace and guards(budget, each)]
+            if keys:
+                self.outcome.budgets.append(
+                    BlockingBudget(budget.key, tuple(sorted(keys)), self.events.refused[keys[0]])
+                )
