@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "provisioner": "tonnage.cli.provisioning.provisioner:provisioner",
     "replay": "tonnage.cli.replay:replay",
     "scheduler": "tonnage.cli.scheduler:scheduler",
+    "shadow": "tonnage.cli.shadow:shadow",
     "simulate": "tonnage.cli.simulate:simulate",
     "status": "tonnage.cli.status:status",
     "up": "tonnage.cli.up:up",

@@ -1,0 +1,137 @@
+"""A proxy in front of an API server that writes down every request: what a program asks of a cluster, and nothing else.
+
+    with RecordingProxy(cluster) as proxy:
+        run("shadow", "--kubeconfig", str(proxy.kubeconfig(folder / "kubeconfig")))
+    assert {method for method, _ in proxy.requests} == {"GET"}
+
+It shows the server's own certificate to programs, and speaks TLS to the server, so that it reads what passes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import select
+import socket
+import ssl
+import threading
+from pathlib import Path
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+from tonnage.testing.processes import Cluster
+
+_CHUNK_BYTES: Final = 1 << 16
+_REQUEST: Final = re.compile(rb"(?:^|\r\n\r\n|\n)([A-Z]+) (/\S*) HTTP/1\.[01]\r\n")
+
+
+class RecordingProxy:
+    """Listens on a free port of loopback; use it as a context manager. `requests` are (method, path with query)."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.requests: list[tuple[str, str]] = []
+        self._original = cluster.kubeconfig
+        url = urlsplit(cluster.url)
+        self._target = (str(url.hostname), int(url.port or 443))
+        self._tls = ssl.create_default_context(cafile=str(cluster.folder / "pki" / "ca.crt"))
+        self._shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._shown.load_cert_chain(cluster.folder / "pki" / "apiserver.crt", cluster.folder / "pki" / "apiserver.key")
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def kubeconfig(self, copy: Path) -> Path:
+        """A kubeconfig by which the server is reached through here."""
+        text, changes = re.subn(r"server: \S+", f"server: https://127.0.0.1:{self.port}", self._original.read_text())
+        assert changes == 1, text
+        copy.touch(mode=0o600)
+        copy.write_text(text)
+        return copy
+
+    def cut(self) -> None:
+        """End all connections; new ones are made as before."""
+        with self._lock:
+            sockets, self._sockets = self._sockets, set()
+        for each in sockets:
+            _end(each)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._connect, args=(near,), daemon=True).start()
+
+    def _connect(self, plain: socket.socket) -> None:
+        try:
+            plain.settimeout(10)
+            near = self._shown.wrap_socket(plain, server_side=True)
+            far = self._tls.wrap_socket(
+                socket.create_connection(self._target, timeout=10), server_hostname=self._target[0]
+            )
+        except OSError:
+            plain.close()
+            return
+        with self._lock:
+            self._sockets |= {near, far}
+        with contextlib.suppress(OSError, ValueError):
+            self._pass_on(near, far)
+        with self._lock:
+            self._sockets -= {near, far}
+        _end(near)
+        _end(far)
+
+    def _pass_on(self, near: ssl.SSLSocket, far: ssl.SSLSocket) -> None:
+        """Both ways in one thread: a TLS connection is not to be read and written at the same time."""
+        near.setblocking(False)
+        far.setblocking(False)
+        kept = b""
+        while True:
+            select.select([near, far], [], [])
+            for source, sink in ((near, far), (far, near)):
+                while (data := _received(source)) is not None:
+                    if not data:
+                        return
+                    kept = self._noted(kept + data) if source is near else kept
+                    _sent(sink, data)
+
+    def _noted(self, data: bytes) -> bytes:
+        """Write down the requests in this; what is left may be the beginning of one."""
+        for found in _REQUEST.finditer(data):
+            self.requests.append((found[1].decode(), found[2].decode()))
+        return b"" if data.endswith(b"\r\n\r\n") else data[data.rfind(b"\r\n\r\n") + 1 :]
+
+
+def _received(source: ssl.SSLSocket) -> bytes | None:
+    """What is there to be read; None for nothing yet, b"" at the end."""
+    try:
+        return source.recv(_CHUNK_BYTES)
+    except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        return None
+
+
+def _sent(sink: ssl.SSLSocket, data: bytes) -> None:
+    while data:
+        try:
+            data = data[sink.send(data) :]
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            select.select([], [sink], [], 1.0)
+
+
+def _end(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):
+        connected.close()

@@ -1,0 +1,338 @@
+"""The other scheduler's decisions, read off the objects it writes; each is judged before it is applied. No I/O.
+
+A scheduler shows a decision in several places, and which of them a watch brings first is chance:
+
+    selected-node on a claim of the pod     this node, and a volume is to be made there now
+    a volume kept for a claim of the pod    the decision is made; its node is not told yet
+    spec.nodeName of the pod                the pod is there
+
+At the first of them Tonnage decides, on the state before it: once the claims are written they leave no choice. A node
+that is told later is compared with that answer. The pod then counts where it was sent (`Judge.follow`).
+
+    waits ──first sign──► under way ──bound, Running──► forgotten
+                             └──its volumes cannot be made──► counted; what follows is another decision
+
+That volumes could not be made, or attached, is seen by: selected-node taken back; ProvisioningFailed with
+ResourceExhausted; FailedAttachVolume, other than for a volume that is still on its way from another node; attachError;
+a pod that failed with VolumeAttachmentLimitExceeded; and a claim that stays without a volume, after `stuck_after_s`, or
+at the end where Tonnage's account of the node says so too.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tonnage import logs
+from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key, Object
+from tonnage.objects.storage_v1 import VolumeAttachment
+from tonnage.scheduling.decision.explain import Explanation
+from tonnage.scheduling.engine.attempt import Placement
+from tonnage.scheduling.queue.queued_pod import uid_of
+from tonnage.scheduling.volumes.pod_claims import is_delayed
+from tonnage.whatif.shadow.judging import Judge, Verdict, verdict_of
+from tonnage.whatif.shadow.tally import Tally
+
+STUCK_AFTER_S: Final = 120.0
+"""A claim that has no volume so long after its pod was sent somewhere. Disks of clouds take up to a minute."""
+_SETTLED_S: Final = 5.0
+"""A younger decision is not counted at the end, whatever its volumes look like."""
+_MOST_ENDED: Final = 1000
+"""Pods that are through and may still be told something about."""
+
+PROVISIONING_FAILED, FAILED_ATTACH = "ProvisioningFailed", "FailedAttachVolume"
+LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded"
+TOLD_BY_EVENTS: Final = (PROVISIONING_FAILED, FAILED_ATTACH)
+"""Reasons of the events that matter here."""
+
+_log = logs.logger("tonnage.shadow")
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A pod for which the other scheduler has decided."""
+
+    pod: Pod
+    explanation: Explanation | None
+    since_s: float
+    verdict: Verdict | None = None
+    """None while their node is not told."""
+    placement: Placement | None = None
+    is_refused: bool = False
+    awaits_event: bool = False
+    """Its volumes were refused, and the event that says so has not come yet."""
+
+
+class Shadow:
+    """Follows one cluster. Objects come in by `changed`, events by `told`; `open` when the state is known."""
+
+    def __init__(self, judge: Judge, tally: Tally, *, stuck_after_s: float = STUCK_AFTER_S) -> None:
+        self.judge, self.tally = judge, tally
+        self._engine, self._clock = judge.engine, judge.engine.clock
+        self._storage = judge.engine.cluster.storage
+        self._stuck_after_s = stuck_after_s
+        self._is_open = False
+        self._waiting: dict[str, Pod] = {}
+        self._under_way: dict[str, _UnderWay] = {}
+        self._ended: OrderedDict[str, _UnderWay] = OrderedDict()
+        self._users: dict[Key, dict[str, None]] = {}  # the uids of pods that wait or are under way, by claim
+        self._begun: set[str] = set()  # pods whose decision is older than we are
+
+    def open(self) -> None:
+        """The state is known: what comes from now on is news. Decisions that are under way now are not judged."""
+        self._engine.open()
+        self._is_open = True
+        for uid, pod in self._waiting.items():
+            if any(claim.selected_node and not claim.is_bound for claim in self._claims(pod)):
+                self._begun.add(uid)
+
+    # -- objects in ---------------------------------------------------------------------------------------------------
+
+    def changed(self, old: Object | None, new: Object | None) -> None:
+        """An object came, changed or went. It is judged first and applied then, whatever becomes of the judgement."""
+        try:
+            if self._is_open:
+                self._judge(old, new)
+        except Exception:  # a fault of ours, or of a plugin: what comes next has to be judged on the right state
+            about = new or old
+            _log.exception("A decision could not be judged", object=about.key if about is not None else "")
+        if new is None:
+            if old is not None:
+                self._engine.delete(old)
+        elif old is None:
+            self._engine.add(new)
+        else:
+            self._engine.update(old, new)
+        if isinstance(new or old, Pod):
+            self._keep_waiting(old, new)
+
+    def _judge(self, old: Object | None, new: Object | None) -> None:
+        if isinstance(new, Pod):
+            if new.spec.node_name:
+                self._placed_or_runs(old if isinstance(old, Pod) else None, new)
+        elif isinstance(old, Pod):
+            self._gone(old)
+        elif isinstance(new, PersistentVolumeClaim):
+            self._claim_changed(old if isinstance(old, PersistentVolumeClaim) else None, new)
+        elif isinstance(new, PersistentVolume):
+            self._volume_changed(old if isinstance(old, PersistentVolume) else None, new)
+        elif isinstance(new, VolumeAttachment):
+            self._attachment_changed(new)
+
+    def _keep_waiting(self, old: Object | None, new: Object | None) -> None:
+        pod = new or old
+        assert isinstance(pod, Pod)
+        uid = uid_of(pod)
+        if new is not None and not pod.spec.node_name and not pod.is_terminal:
+            self._waiting[uid] = pod
+            for key in _claim_keys(pod):
+                self._users.setdefault(key, {})[uid] = None
+        elif self._waiting.pop(uid, None) is not None and uid not in self._under_way:
+            self._forget_claims(pod)
+
+    def _forget_claims(self, pod: Pod) -> None:
+        for key in _claim_keys(pod):
+            users = self._users.get(key, {})
+            users.pop(uid_of(pod), None)
+            if not users:
+                self._users.pop(key, None)
+
+    def _claims(self, pod: Pod) -> Iterator[PersistentVolumeClaim]:
+        found = (self._storage.claims.get(key) for key in _claim_keys(pod))
+        return (each for each in found if each is not None)
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _placed_or_runs(self, old: Pod | None, new: Pod) -> None:
+        uid = uid_of(new)
+        if old is None or uid_of(old) != uid:
+            self.tally.unseen += not new.is_terminal  # created with a node, or bound while nobody looked
+        elif not old.spec.node_name:
+            self._placed(old, new)
+        under_way = self._under_way.get(uid)
+        if under_way is None or not new.spec.node_name:
+            return
+        if new.is_terminal:
+            self.failed(new)
+        if new.is_terminal or new.status.phase == "Running" or not any(_claim_keys(new)):
+            self._end(under_way)
+
+    def _placed(self, waited: Pod, new: Pod) -> None:
+        uid, node = uid_of(new), new.spec.node_name
+        if uid in self._begun:
+            self._begun.discard(uid)
+            self.tally.unseen += 1
+            return
+        under_way = self._under_way.get(uid)
+        if under_way is not None and under_way.verdict is not None and under_way.verdict.theirs == node:
+            return
+        if under_way is None or under_way.verdict is not None:
+            under_way = self._decide(waited)
+        self._conclude(under_way, node)
+
+    def _gone(self, old: Pod) -> None:
+        uid = uid_of(old)
+        self._begun.discard(uid)
+        under_way = self._under_way.get(uid)
+        if under_way is not None:
+            if any(not claim.is_bound for claim in self._claims(old)):
+                self.judge.let_go(under_way.placement)
+            self._end(under_way)
+
+    def failed(self, pod: Pod) -> None:
+        """A pod has ended in failure; its node may have found that it cannot attach one volume more."""
+        if pod.status.reason == LIMIT_EXCEEDED:
+            self._refused(uid_of(pod), pod.spec.node_name, f"{LIMIT_EXCEEDED}: {pod.status.message}".rstrip(": "))
+
+    # -- storage ------------------------------------------------------------------------------------------------------
+
+    def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> None:
+        if old is not None and old.uid != new.uid:
+            old = None
+        before, now = (old.selected_node if old is not None else ""), new.selected_node
+        if before and before != now and not new.is_bound:
+            self._taken_back(new, before)
+        if now and now != before:
+            self._sign(new.key, now)
+        elif new.spec.volume_name and not (old is not None and old.spec.volume_name) and is_delayed(new, self._storage):
+            self._sign(new.key, "")
+
+    def _taken_back(self, claim: PersistentVolumeClaim, node: str) -> None:
+        """The provisioner gives a claim back to the scheduler: its volume cannot be made on this node."""
+        is_one_meant = False
+        for uid in tuple(self._users.get(claim.key, ())):
+            self._begun.discard(uid)
+            under_way = self._under_way.get(uid)
+            if under_way is None or uid not in self._waiting:
+                continue
+            if under_way.verdict is None and not is_one_meant:  # of pods that share the claim one was sent there
+                self._conclude(under_way, node)
+                is_one_meant = True
+            was_told = under_way.is_refused
+            self._refused(uid, node, f"selected-node {node} was taken back from claim {claim.name}")
+            under_way.awaits_event = not was_told
+            self.judge.let_go(under_way.placement, self._waiting[uid])
+            self._end(under_way)
+
+    def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume) -> None:
+        owner = new.spec.claim_ref
+        if owner is None or (old is not None and old.spec.claim_ref is not None):
+            return
+        key = f"{owner.namespace}/{owner.name}"
+        claim = self._storage.claims.get(key)
+        if claim is not None and not claim.is_bound and is_delayed(claim, self._storage):
+            self._sign(key, "")
+
+    def _attachment_changed(self, new: VolumeAttachment) -> None:
+        error = new.status.attach_error
+        volume = self._storage.volumes.get(new.spec.source.persistent_volume_name)
+        if error is None or new.status.attached or volume is None or volume.spec.claim_ref is None:
+            return
+        key = f"{volume.spec.claim_ref.namespace}/{volume.spec.claim_ref.name}"
+        for uid in tuple(self._users.get(key, ())):
+            self._refused(uid, new.spec.node_name, f"attachError of volume {volume.name}: {error.message}")
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def told(self, event: Event) -> None:
+        """Somebody reports that a volume could not be made or attached."""
+        if not self._is_open:
+            return
+        about, seen_by = event.involved_object, f"{event.reason}: {event.message}"
+        if event.reason == FAILED_ATTACH and about.kind == "Pod" and "Multi-Attach" not in event.message:
+            under_way = self._under_way.get(about.uid) or self._ended.get(about.uid)
+            if under_way is not None and under_way.verdict is not None:
+                self._refused(about.uid, under_way.verdict.theirs, seen_by)
+        elif event.reason == PROVISIONING_FAILED and "ResourceExhausted" in event.message:
+            self._provisioning_failed(f"{about.namespace}/{about.name}", seen_by)
+
+    def _provisioning_failed(self, key: Key, seen_by: str) -> None:
+        for uid in tuple(self._users.get(key, ())):
+            before = self._ended.get(uid)
+            if before is not None and before.awaits_event:  # the word of a refusal that was counted when it happened
+                before.awaits_event = False
+                continue
+            under_way, claim = self._under_way.get(uid), self._storage.claims.get(key)
+            if under_way is not None and under_way.verdict is not None and claim is not None and not claim.is_bound:
+                self._refused(uid, under_way.verdict.theirs, seen_by)
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def _sign(self, claim: Key, node: str) -> None:
+        """A claim shows that its pod is decided about, and for which node if that is told."""
+        waiting = [uid for uid in self._users.get(claim, ()) if uid in self._waiting and uid not in self._begun]
+        for uid in waiting:
+            under_way = self._under_way.get(uid)
+            if under_way is not None and under_way.verdict is not None:
+                if node in ("", under_way.verdict.theirs):
+                    continue  # another claim of the same decision
+                self.judge.let_go(under_way.placement, self._waiting[uid])
+                under_way = None
+            if under_way is None:
+                under_way = self._decide(self._waiting[uid])
+            if node and len(waiting) == 1:  # of several pods that share a claim, their nodes tell who was meant
+                self._conclude(under_way, node)
+
+    def _decide(self, pod: Pod) -> _UnderWay:
+        found = _UnderWay(pod, self.judge.decide(pod), self._clock.monotonic())
+        self._under_way[uid_of(pod)] = found
+        return found
+
+    def _conclude(self, under_way: _UnderWay, node: str) -> None:
+        assert under_way.explanation is not None
+        under_way.verdict = verdict = verdict_of(under_way.explanation, node)
+        under_way.explanation = None  # it is as large as the cluster
+        self.tally.decided(verdict)
+        under_way.placement = self.judge.follow(under_way.pod, verdict)
+
+    def _refused(self, uid: str, node: str, seen_by: str) -> None:
+        under_way = self._under_way.get(uid) or self._ended.get(uid)
+        if under_way is None or under_way.is_refused or under_way.verdict is None or under_way.verdict.theirs != node:
+            return
+        under_way.is_refused = True
+        self.tally.volumes_refused(under_way.verdict, seen_by)
+
+    def _end(self, under_way: _UnderWay) -> None:
+        uid = uid_of(under_way.pod)
+        self._under_way.pop(uid, None)
+        self._ended.pop(uid, None)
+        self._ended[uid] = under_way
+        under_way.placement = under_way.explanation = None
+        if len(self._ended) > _MOST_ENDED:
+            self._ended.popitem(last=False)
+        if uid not in self._waiting:
+            self._forget_claims(under_way.pod)
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Once a second: what ends by the clock, and who is stuck."""
+        now_s = self._clock.monotonic()
+        self._engine.tick(now_s)
+        for under_way in self._under_way.values():
+            if now_s - under_way.since_s >= self._stuck_after_s and not under_way.is_refused:
+                self._stuck(under_way, f"after {self._stuck_after_s:g} s")
+
+    def close(self) -> None:
+        """The end: pods without their volumes count as stuck where Tonnage's account of the node says so too."""
+        now_s = self._clock.monotonic()
+        for under_way in self._under_way.values():
+            verdict = under_way.verdict
+            if verdict is not None and verdict.by_storage and now_s - under_way.since_s >= _SETTLED_S:
+                self._stuck(under_way, "at the end")
+
+    def _stuck(self, under_way: _UnderWay, when: str) -> None:
+        late = next((each.name for each in self._claims(under_way.pod) if not each.is_bound), "")
+        if late and under_way.verdict is not None:
+            seen_by = f"claim {late} is still without a volume {when}"
+            self._refused(uid_of(under_way.pod), under_way.verdict.theirs, seen_by)
+
+
+def _claim_keys(pod: Pod) -> Iterator[Key]:
+    for volume in pod.spec.volumes:
+        name = volume.claim_name(pod.name)
+        if name is not None:
+            yield f"{pod.namespace}/{name}"
