@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 
 from shadow_feed import Feed, disks
@@ -10,6 +11,7 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.testing.builders import node, pod
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import attachment, capacity, claim, pod_with, volume
+from tonnage.whatif.shadow import report
 
 REFUSED = "node(s) did not have enough free storage"
 
@@ -258,3 +260,30 @@ def test_a_scheduler_that_ignores_storage_is_told_apart_from_one_that_heeds_it()
     told = feed.document()["volumesRefused"]
     assert refusals > 3
     assert (told["theirs"], told["wouldHaveBeenAvoided"]) == (refusals, refusals)
+
+
+def test_the_report_tells_agreement_differences_and_refusals():
+    feed = Feed(*disks(a="10Gi", b="50Gi"))
+    feed.put(claim("data", "20Gi"), pod_with("db", "data"))
+    feed.put(claim("data", "20Gi", selected_node="a"))
+    feed.put(claim("data", "20Gi"))
+    feed.clock.advance(3725)
+    out = io.StringIO()
+    report.show(feed.tally, feed.clock.now(), out)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "1 decision in 1h2m: 0 agreed; 1 differed"
+    assert lines[2].split() == ["POD", "THEIRS", "OURS", "WHY"]
+    assert lines[3].startswith("default/db  a       b     a is refused by VolumeBinding: ")
+    assert lines[5] == (
+        "The other scheduler sent 1 pod where volumes could not be made; Tonnage would not have sent 1 of them there"
+    )
+    assert lines[8].endswith("selected-node a was taken back from claim data  would have sent it to b")
+
+
+def test_names_from_the_cluster_are_made_printable_in_the_report():
+    feed = Feed(node("a", cpu="1"), node("b"))
+    feed.put(pod("web\x1b[31m", cpu="2"))
+    feed.put(pod("web\x1b[31m", cpu="2", on="a"))
+    out = io.StringIO()
+    report.show(feed.tally, feed.clock.now(), out)
+    assert "\x1b" not in out.getvalue()
