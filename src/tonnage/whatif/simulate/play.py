@@ -18,7 +18,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import DaemonSet, StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.meta import Object
+from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.creation import Creation
@@ -196,6 +196,8 @@ class Play:
         self._replicas: dict[str, Iterator[Replica]] = {}
         self._spans_s: dict[str, float] = {}
         """How long pods run that do not run for ever, by uid."""
+        self._owners: dict[str, tuple[str, Key]] = {}
+        """The workload of each pod that came, by uid."""
         self._daemons = {each.key: each for each in state.workloads if isinstance(each, DaemonSet)}
         self._last_s = 0.0
         for event in self._scenario.events:
@@ -275,8 +277,16 @@ class Play:
                 if type(each).__name__ in _READ_KINDS and self.world.get(type(each), each.key) is None:
                     self.world.put(each)
         for replica in islice(self._replicas[name], 1):
+            place = (type(workload).__name__, workload.key)
+            self._owners[replica.pod.uid] = place
+            self.world.sizes[place] = self.world.sizes.get(place, self._present(workload)) + 1
             return self._come(replica, span_s)
         return None
+
+    def _present(self, workload: Workload) -> int:
+        """How many pods a workload had at the beginning."""
+        found = pods_of(workload, (*self._player.state.objects, *self._player.state.workloads))
+        return sum(not pod.is_terminal for pod in found)
 
     def _come(self, replica: Replica, span_s: float | None = None) -> Pod:
         for each in (*replica.claims, replica.pod):
@@ -294,6 +304,8 @@ class Play:
 
     def _replaced(self, old: Pod, new: Pod) -> None:
         """Who comes in another's place begins its life anew."""
+        if place := self._owners.pop(old.uid, None):
+            self._owners[new.uid] = place
         span_s = self._spans_s.pop(old.uid, None)
         if span_s is not None:
             self._spans_s[new.uid] = span_s
@@ -304,6 +316,8 @@ class Play:
         self._spans_s.pop(pod.uid, None)
         if found is None or found.uid != pod.uid or found.metadata.is_terminating:
             return
+        if place := self._owners.pop(found.uid, None):
+            self.world.sizes[place] -= 1
         self.world.evict(found, "done")
         self.world.controllers.pod_ended(found)
         for name in found.claim_names():

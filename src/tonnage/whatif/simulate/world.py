@@ -20,9 +20,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar, cast
 
+import msgspec
+
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects.templates.disruption_plan import Sized
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.engine.attempt import Attempt
@@ -97,6 +100,8 @@ class World:
         self.objects.load(found)
         self._workloads = {(type(each).__name__, each.key): each for each in workloads}
         """What makes pods and is not looked at by decisions: budgets ask for the size of it."""
+        self.sizes: dict[tuple[str, Key], int] = {}
+        """How many pods are wanted of workloads whose pods came and went, whatever they said at the beginning."""
         self.watcher = watcher
         self.is_stopped = is_stopped
         self.born_s: dict[str, float] = {}
@@ -142,8 +147,12 @@ class World:
         return cast("T | None", self.objects.get(kind.__name__, key))
 
     def find(self, kind: type[Object], key: Key) -> Object | None:
-        """The same, workloads that no decision looks at included."""
-        return self.objects.get(kind.__name__, key) or self._workloads.get((kind.__name__, key))
+        """The same, workloads that no decision looks at included, each as large as it is by now."""
+        place = (kind.__name__, key)
+        found, size = self.objects.get(*place) or self._workloads.get(place), self.sizes.get(place)
+        if size is None or not isinstance(found, Sized):
+            return found
+        return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, replicas=size))
 
     def workload(self, kind: str, key: Key) -> Object | None:
         """A workload that no decision looks at, by its kind's name."""
