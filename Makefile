@@ -59,5 +59,6 @@ perf: setup  ## measure API server and scheduler; prints tables
 	$(PY) perf/preemption.py
 	$(PY) perf/csinode_updates.py
 	$(PY) perf/cluster.py
+	$(PY) perf/simulate.py
 
 ci: check test  ## what the pipeline runs

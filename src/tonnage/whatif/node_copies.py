@@ -122,7 +122,11 @@ def _renamed(found: Object, like: str, name: str, taken: dict[str, int]) -> Obje
     metadata = replace(found.metadata, name=own, uid="", resource_version="", creation_timestamp=None, labels=labels)
     if isinstance(found, CSIStorageCapacity) and found.node_topology is not None:
         matched = {key: name if value == like else value for key, value in found.node_topology.match_labels.items()}
-        topology = replace(found.node_topology, match_labels=matched)
+        ruled = tuple(
+            replace(each, values=tuple(name if value == like else value for value in each.values))
+            for each in found.node_topology.match_expressions
+        )
+        topology = replace(found.node_topology, match_labels=matched, match_expressions=ruled)
         copied = replace(found, metadata=metadata, node_topology=topology)
         given_back = taken.get(found.storage_class_name, 0)
         return with_more_room(copied, given_back, as_pool=False) if given_back else copied

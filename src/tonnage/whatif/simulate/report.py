@@ -6,29 +6,25 @@
     utilisation           71% ▁▂▃▄▅▆▆▇▇▇▇▇          73% ▁▂▃▄▅▆▇▇▇▇██
 
 Small lines show a figure over the time of the run. On a terminal there are colours and its width is kept to; in a pipe
-there are neither colours nor broken lines.
+there are neither colours nor broken lines (`whatif/page.py`).
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TextIO
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tonnage.durations import format_duration
-from tonnage.printable import assembled, text
+from tonnage.printable import assembled, printable, text
 from tonnage.scheduling.volumes.explain.nearest_miss import amount
+from tonnage.whatif.page import Column, FittedTable, Page
 from tonnage.whatif.simulate.comparison import Comparison
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _LINE: Final = 16
 """The characters of a line that shows a figure over time."""
-_UNBROKEN: Final = 10_000
 _GROUPS: Final = 5
 """Reasons of waiting pods that are shown of each run."""
 _NAMES: Final = 3
@@ -37,13 +33,21 @@ Document = Mapping[str, Any]
 
 
 def show(comparison: Comparison, out: TextIO) -> None:
-    """Write the runs as a table."""
-    if Console(file=out).is_terminal:
-        _print(comparison, Console(file=out, highlight=False))
+    """Write the runs as a page."""
+    page = Page(out)
+    documents = {name: result.document for name, result in comparison.results.items()}
+    if comparison.is_partial:
+        page.say(text("PARTIAL: cut short; the figures tell of what happened until then", style="bold yellow"))
+    if not documents:
         return
-    page = io.StringIO()
-    _print(comparison, Console(file=page, highlight=False, width=_UNBROKEN, force_terminal=False))
-    out.writelines(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
+    first = next(iter(documents.values()))
+    span = format_duration(max(float(each["seconds"]) for each in documents.values()))
+    page.say(text(f"seed {comparison.seed}, {first['arrived']:,} pods in {span} of virtual time"))
+    page.blank()
+    _print_figures(documents, page)
+    _print_waiting(documents, page)
+    _print_losses(documents, page)
+    _print_differences(comparison.differences, page)
 
 
 def sparkline(values: Sequence[float], highest: float | None = None, width: int = _LINE) -> str:
@@ -57,35 +61,16 @@ def sparkline(values: Sequence[float], highest: float | None = None, width: int 
     return "".join(_BARS[max(0, min(steps, round(steps * value / top)))] if top else _BARS[0] for value in picked)
 
 
-def _print(comparison: Comparison, console: Console) -> None:
-    documents = {name: result.document for name, result in comparison.results.items()}
-    if comparison.is_partial:
-        console.print(text("PARTIAL: cut short; the figures tell of what happened until then", style="bold yellow"))
-    if not documents:
-        return
-    first = next(iter(documents.values()))
-    span = format_duration(max(float(each["seconds"]) for each in documents.values()))
-    console.print(text(f"seed {comparison.seed}, {first['arrived']:,} pods in {span} of virtual time"))
-    console.print()
-    _print_figures(documents, console)
-    _print_waiting(documents, console)
-    _print_losses(documents, console)
-    _print_differences(comparison.differences, console)
-
-
 # -- figures ----------------------------------------------------------------------------------------------------------
 
 
-def _print_figures(documents: Mapping[str, Document], console: Console) -> None:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for name in documents:
-        table.add_column(text(name), justify="right", no_wrap=True)
+def _print_figures(documents: Mapping[str, Document], page: Page) -> None:
     runs = list(documents.values())
+    table = FittedTable([Column("", is_whole=True), *(Column(printable(name), is_number=True) for name in documents)])
     for label, cell, is_shown in _rows(runs):
         if is_shown:
-            table.add_row(label, *(cell(run) for run in runs))
-    console.print(table)
+            table.add(label, *(cell(run) for run in runs))
+    page.table(table)
 
 
 def _rows(runs: Sequence[Document]) -> Iterable[tuple[str, Callable[[Document], Text], bool]]:
@@ -134,19 +119,19 @@ def _over_time(field: str, highest: float) -> Callable[[Document], Text]:
 # -- who waits --------------------------------------------------------------------------------------------------------
 
 
-def _print_waiting(documents: Mapping[str, Document], console: Console) -> None:
+def _print_waiting(documents: Mapping[str, Document], page: Page) -> None:
     for name, run in documents.items():
         groups = run["waitingPods"]
         if not groups:
             continue
-        console.print()
-        console.print(text(f"WAITING in {name}" if len(documents) > 1 else "WAITING", style="bold"))
+        page.blank()
+        page.say(text(f"WAITING in {name}" if len(documents) > 1 else "WAITING", style="bold"))
         for group in groups[:_GROUPS]:
-            console.print(text(f"  {group['count']:,}  {_named(group)}"))
-            console.print(text(f"     {group['reason']}", style="dim"))
+            page.say(text(f"{group['count']:,}  {_named(group)}"), indent=2)
+            page.say(text(f"{group['reason']}", style="dim"), indent=5)
         if len(groups) > _GROUPS:
             rest = sum(group["count"] for group in groups[_GROUPS:])
-            console.print(text(f"  {rest:,} more, for {len(groups) - _GROUPS} other reasons (-o json)", style="dim"))
+            page.say(text(f"{rest:,} more, for {len(groups) - _GROUPS} other reasons (-o json)", style="dim"), indent=2)
 
 
 def _named(group: Document) -> str:
@@ -154,40 +139,40 @@ def _named(group: Document) -> str:
     return f"{shown}, …" if group["count"] > _NAMES else shown
 
 
-def _print_losses(documents: Mapping[str, Document], console: Console) -> None:
+def _print_losses(documents: Mapping[str, Document], page: Page) -> None:
     for name, run in documents.items():
         where = f" in {name}" if len(documents) > 1 else ""
         for title, field in ((f"GONE FOR GOOD{where}", "lost"), (f"EVICTIONS REFUSED{where}", "blockedEvictions")):
             if run[field]:
-                console.print()
-                console.print(text(title, style="bold"))
+                page.blank()
+                page.say(text(title, style="bold"))
                 for each in run[field][:_GROUPS]:
-                    console.print(text(f"  {each['pod']}: {each['why']}"))
+                    page.say(text(f"{each['pod']}: {each['why']}"), indent=2)
                 if len(run[field]) > _GROUPS:
-                    console.print(text(f"  {len(run[field]) - _GROUPS:,} more (-o json)", style="dim"))
+                    page.say(text(f"{len(run[field]) - _GROUPS:,} more (-o json)", style="dim"), indent=2)
 
 
 # -- where runs part --------------------------------------------------------------------------------------------------
 
 
-def _print_differences(differences: Sequence[Document], console: Console) -> None:
+def _print_differences(differences: Sequence[Document], page: Page) -> None:
     if not differences:
         return
-    console.print()
-    console.print(text("WHERE THEY PART", style="bold"))
+    page.blank()
+    page.say(text("WHERE THEY PART", style="bold"))
     for each in differences:
         one, other = each["between"]
         parting = each["parting"]
         if parting is None:
-            console.print(text(f"  {one}, {other}: nowhere; all decisions are the same"))
+            page.say(text(f"{one}, {other}: nowhere; all decisions are the same"), indent=2)
             continue
         at = format_duration(parting["at"])
-        console.print(text(f"  {one}, {other}: decision {parting['decision'] + 1:,}, at {at}"))
+        page.say(text(f"{one}, {other}: decision {parting['decision'] + 1:,}, at {at}"), indent=2)
         for name, side in parting["sides"].items():
-            console.print(text(f"     {name}: {_decided(side)}"))
+            page.say(text(f"{name}: {_decided(side)}"), indent=5)
         for name, waits in each["waitOnlyIn"].items():
             if waits["count"]:
-                console.print(text(f"     at the end {waits['count']:,} wait in {name} alone: {_named(waits)}"))
+                page.say(text(f"at the end {waits['count']:,} wait in {name} alone: {_named(waits)}"), indent=5)
 
 
 def _decided(side: Document) -> str:
