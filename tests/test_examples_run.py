@@ -42,7 +42,8 @@ def test_a_command_prints_what_its_readme_shows(example, command, output):
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    # What doctor finds is in its exit code.
+    assert done.returncode in ((0, 4, 5) if command.startswith("doctor ") else (0,)), done.stderr
     *parts, last = output.split(ELIDED)
     printed = done.stdout
     for part in parts:  # the first from the start, each of the others somewhere after the one before

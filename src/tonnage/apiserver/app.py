@@ -77,7 +77,9 @@ class Application:
         self._registry = registry
         self._tokens = [token.encode() for token in tokens]
         self._collector_registry = collector_registry
-        self.metrics = RequestMetrics(collector_registry, lambda resource: registry.store.count(resource.store_prefix))
+        self.metrics = RequestMetrics(
+            collector_registry, lambda resource: registry.store.count(resource.store_prefix), registry.gates
+        )
         self.metrics.large_requests.set_function(lambda: registry.workers.under_way)
         collector_registry.register(
             StoreMetrics(

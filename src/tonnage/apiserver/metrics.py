@@ -9,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tonnage.apiserver.requests import Call
+from tonnage.gates import Gates, Stage
 from tonnage.metrics import REQUEST_BUCKETS_S
 from tonnage.objects.resources import RESOURCES, Resource
 
@@ -19,7 +20,7 @@ _VERBS = {"create": "POST", "update": "PUT"}
 class RequestMetrics:
     """Counters and histograms of one server. Children are kept by label tuple: looking one up is the hot path."""
 
-    def __init__(self, registry: CollectorRegistry, count_objects: Callable[[Resource], int]) -> None:
+    def __init__(self, registry: CollectorRegistry, count_objects: Callable[[Resource], int], gates: Gates) -> None:
         self._total = Counter(
             "apiserver_request",
             "Requests, by what they asked for and the code they got.",
@@ -55,6 +56,14 @@ class RequestMetrics:
         self.large_requests = Gauge(
             "tonnage_large_requests", "Large requests that are worked on beside the event loop.", registry=registry
         )
+        enabled = Gauge(
+            "kubernetes_feature_enabled",
+            "Feature gates by name and stage: 1 for those that are on.",
+            ("name", "stage"),
+            registry=registry,
+        )
+        for name, gate in Gates.table().items():
+            enabled.labels(name, gate.stage.value if gate.stage is not Stage.GA else "").set(getattr(gates, name))
         registry.register(_StoredObjects(count_objects))
         self._children: dict[tuple[str, ...], tuple[Histogram, dict[int, Counter]]] = {}
         self.reading = self._inflight.labels("readOnly")

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "csi-driver": "tonnage.cli.driver.csi_driver:csi_driver",
     "csi-driver-quarantine": "tonnage.cli.driver.csi_driver_quarantine:csi_driver_quarantine",
     "demo": "tonnage.cli.demo:demo",
+    "doctor": "tonnage.cli.doctor:doctor",
     "drain-preview": "tonnage.cli.drain_preview:drain_preview",
     "explain": "tonnage.cli.explain:explain",
     "fault": "tonnage.cli.fault:fault",

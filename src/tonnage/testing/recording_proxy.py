@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 from tonnage.testing.processes import Cluster
 
 _CHUNK_BYTES: Final = 1 << 16
-_REQUEST: Final = re.compile(rb"(?:^|\r\n\r\n|\n)([A-Z]+) (/\S*) HTTP/1\.[01]\r\n")
+_REQUEST: Final = re.compile(rb"([A-Z]+) (/\S*) HTTP/1\.[01]\r\n")
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 class RecordingProxy:
@@ -97,21 +98,38 @@ class RecordingProxy:
         """Both ways in one thread: a TLS connection is not to be read and written at the same time."""
         near.setblocking(False)
         far.setblocking(False)
-        kept = b""
+        heads = _Heads()
         while True:
             select.select([near, far], [], [])
             for source, sink in ((near, far), (far, near)):
                 while (data := _received(source)) is not None:
                     if not data:
                         return
-                    kept = self._noted(kept + data) if source is near else kept
+                    if source is near:
+                        self.requests += heads.read(data)
                     _sent(sink, data)
 
-    def _noted(self, data: bytes) -> bytes:
-        """Write down the requests in this; what is left may be the beginning of one."""
-        for found in _REQUEST.finditer(data):
-            self.requests.append((found[1].decode(), found[2].decode()))
-        return b"" if data.endswith(b"\r\n\r\n") else data[data.rfind(b"\r\n\r\n") + 1 :]
+
+class _Heads:
+    """Finds the requests in what a client sends on one connection; bodies are passed over by their length."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self._body_bytes = 0
+
+    def read(self, data: bytes) -> list[tuple[str, str]]:
+        self._kept += data
+        found: list[tuple[str, str]] = []
+        while True:
+            skipped = min(self._body_bytes, len(self._kept))
+            self._kept, self._body_bytes = self._kept[skipped:], self._body_bytes - skipped
+            head, end, rest = self._kept.partition(b"\r\n\r\n")
+            if self._body_bytes or not end:
+                return found
+            request, length = _REQUEST.match(head + end), _LENGTH.search(head)
+            assert request is not None, head
+            found.append((request[1].decode(), request[2].decode()))
+            self._kept, self._body_bytes = rest, int(length[1]) if length is not None else 0
 
 
 def _received(source: ssl.SSLSocket) -> bytes | None:

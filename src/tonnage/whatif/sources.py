@@ -48,6 +48,8 @@ class ClusterState:
     """What the cluster's scheduler knows besides, if it could be asked."""
     workloads: Sequence[Object] = ()
     """What makes pods and is not looked at by decisions; StatefulSets and ReplicaSets are among the objects."""
+    unlisted: Mapping[str, str] = field(default_factory=dict)
+    """Kinds that a live cluster has not, or does not let us list, and why; they count as none."""
     origins: Mapping[tuple[str, Key], Origin] = field(default_factory=dict)
     """Where objects stand that come from files, by kind and key."""
     pods: dict[Key, Pod] = field(default_factory=dict)
@@ -102,15 +104,18 @@ async def from_cluster(
                 memory = await memory_of(scheduler, clock=clock)
         except TonnageError as exc:
             asked = f"the scheduler cannot be asked: {exc.message}; {_UNKNOWN}"
-        objects, notes = await listed(client)
+        objects, unlisted = await listed(client)
         if scheduler is None:
             asked = f"the scheduler was not asked (--scheduler-endpoint); {_UNKNOWN}"
         workloads: list[Object] = []
         if with_workloads:
             workloads, more = await listed(client, [ReadKind(cls) for cls in NOT_READ_BY_DECISIONS])
-            notes += more
+            unlisted |= more
+        notes = [f"{kind} objects cannot be listed and count as none: {why}" for kind, why in unlisted.items()]
         notes += [asked] if asked else []
-        return ClusterState(objects, client.server, clock, notes=notes, memory=memory, workloads=workloads)
+        return ClusterState(
+            objects, client.server, clock, notes=notes, memory=memory, workloads=workloads, unlisted=unlisted
+        )
 
 
 def laid_over(
@@ -144,6 +149,7 @@ def laid_over(
         clock=live.clock,
         notes=[*live.notes, *laid.notes],
         memory=live.memory,
+        unlisted=live.unlisted,
         pods={},
     )
 
@@ -152,17 +158,17 @@ def _without(objects: Iterable[Object], over: Container[tuple[str, Key]]) -> lis
     return [each for each in objects if (type(each).__name__, each.key) not in over]
 
 
-async def listed(client: Client, kinds: Sequence[ReadKind] = READ_KINDS) -> tuple[list[Object], list[str]]:
-    """Every object of these kinds, and a note for each that the server has not or that nobody lets us list."""
+async def listed(client: Client, kinds: Sequence[ReadKind] = READ_KINDS) -> tuple[list[Object], dict[str, str]]:
+    """Every object of these kinds; and each kind that the server has not or that nobody lets us list, with why."""
     objects: list[Object] = []
-    notes: list[str] = []
+    unlisted: dict[str, str] = {}
     answers = await asyncio.gather(*(_listed(client, kind) for kind in kinds))
     for kind, answer in zip(kinds, answers, strict=True):
         if isinstance(answer, TonnageError):
-            notes.append(f"{kind.cls.__name__} objects cannot be listed and count as none: {answer.message}")
+            unlisted[kind.cls.__name__] = answer.message
         else:
             objects += answer
-    return objects, notes
+    return objects, unlisted
 
 
 async def _listed(client: Client, kind: ReadKind) -> Sequence[Object] | TonnageError:

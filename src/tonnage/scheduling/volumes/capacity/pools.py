@@ -127,11 +127,26 @@ def rebuilds_volumes(driver: CSIDriver | None) -> bool:
     return driver.spec.volume_rebuilding or driver.metadata.annotations.get(VOLUME_REBUILDING) == "true"
 
 
+def problem_with_annotated_pools(capacity: CSIStorageCapacity) -> str:
+    """Why the annotation with an object's pools cannot be read; empty when it can, or when nobody reads it."""
+    if capacity.available_capacities or AVAILABLE_CAPACITIES not in capacity.metadata.annotations:
+        return ""
+    try:
+        _parsed(capacity.metadata.annotations[AVAILABLE_CAPACITIES])
+    except InvalidQuantity as exc:
+        return exc.message
+    return ""
+
+
+def _parsed(text: str) -> tuple[Quantity, ...]:
+    return tuple(Quantity.parse(each.strip()) for each in text.split(",") if each.strip())
+
+
 def _annotated(capacity: CSIStorageCapacity) -> tuple[Quantity, ...]:
     """The pools of the annotation. One that cannot be read is told of and passed over: it is not the pod's fault."""
     text = capacity.metadata.annotations[AVAILABLE_CAPACITIES]
     try:
-        return tuple(Quantity.parse(each.strip()) for each in text.split(",") if each.strip())
+        return _parsed(text)
     except InvalidQuantity as exc:
         _log.warning(
             "The pools of a capacity object cannot be read and are passed over",

@@ -1,0 +1,247 @@
+"""`Facts`: everything that was read of a cluster, in the form that checks look at. Nothing is asked for here.
+
+What could not be read is told apart from what is not there: `unlisted` kinds, gates and permissions that are UNKNOWN.
+A dump that holds no object of a kind says nothing about that kind either (`knows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, TypeVar
+
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key, Object
+from tonnage.objects.node_selectors import NodeSelector
+from tonnage.objects.requirements import InvalidSelector, Requirement
+from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
+from tonnage.scheduling.engine.permissions import Permission
+from tonnage.scheduling.volumes.migrated_plugins import driver_of
+from tonnage.whatif.sources import ClusterState
+
+T = TypeVar("T", bound=Object)
+
+
+class Answer(StrEnum):
+    """A question that may have got no answer."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class GateSign:
+    """What is known of a feature gate of the server, and by what."""
+
+    is_on: Answer
+    by: str
+
+    def document(self) -> dict[str, Any]:
+        state = {Answer.YES: "on", Answer.NO: "off"}.get(self.is_on, "unknown")
+        return {"state": state, "by": self.by}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What an API server says of itself."""
+
+    version: str = ""
+    """`v1.36.0`; empty when it does not say."""
+    major: int = 0
+    minor: int = 0
+    gates: Mapping[str, GateSign] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One permission, and whether this user has it."""
+
+    permission: Permission
+    is_allowed: Answer
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One cluster at one moment."""
+
+    objects: Sequence[Object]
+    now: datetime
+    source: str = ""
+    is_live: bool = False
+    unlisted: Mapping[str, str] = field(default_factory=dict)
+    """Kinds that could not be listed, and why."""
+    server: ServerFacts | None = None
+    """None for files."""
+    access: Sequence[Access] = ()
+
+    @classmethod
+    def of_state(
+        cls, state: ClusterState, *, is_live: bool, server: ServerFacts | None = None, access: Sequence[Access] = ()
+    ) -> Facts:
+        """What was read, as checks look at it."""
+        return cls(
+            state.objects,
+            state.clock.now(),
+            source=state.source,
+            is_live=is_live,
+            unlisted=state.unlisted,
+            server=server,
+            access=access,
+        )
+
+    def knows(self, cls: type[Object]) -> bool:
+        """Whether that an object of this kind is missing means that there is none."""
+        if self.is_live:
+            return cls.__name__ not in self.unlisted
+        return bool(self._by_kind.get(cls))
+
+    def is_on(self, gate: str) -> Answer:
+        sign = self.server.gates.get(gate) if self.server is not None else None
+        return sign.is_on if sign is not None else Answer.UNKNOWN
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _by_kind(self) -> Mapping[type[Object], Mapping[Key, Any]]:
+        found: dict[type[Object], dict[Key, Any]] = {}
+        for each in sorted(self.objects, key=lambda each: each.key):
+            found.setdefault(type(each), {})[each.key] = each
+        return found
+
+    def of(self, cls: type[T]) -> Mapping[Key, T]:
+        """The objects of a kind by key, in order."""
+        return self._by_kind.get(cls, {})
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        return self.of(Node)
+
+    @property
+    def pods(self) -> Mapping[Key, Pod]:
+        return self.of(Pod)
+
+    @property
+    def claims(self) -> Mapping[Key, PersistentVolumeClaim]:
+        return self.of(PersistentVolumeClaim)
+
+    @property
+    def volumes(self) -> Mapping[str, PersistentVolume]:
+        return self.of(PersistentVolume)
+
+    @property
+    def classes(self) -> Mapping[str, StorageClass]:
+        return self.of(StorageClass)
+
+    @property
+    def drivers(self) -> Mapping[str, CSIDriver]:
+        return self.of(CSIDriver)
+
+    @property
+    def csi_nodes(self) -> Mapping[str, CSINode]:
+        """Those of nodes that are there."""
+        return {name: each for name, each in self.of(CSINode).items() if name in self.nodes}
+
+    @property
+    def capacities(self) -> Mapping[Key, CSIStorageCapacity]:
+        return self.of(CSIStorageCapacity)
+
+    @property
+    def attachments(self) -> Mapping[str, VolumeAttachment]:
+        return self.of(VolumeAttachment)
+
+    # -- by driver ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def classes_of(self) -> Mapping[str, Sequence[StorageClass]]:
+        """By driver, the classes whose volumes it makes."""
+        found: dict[str, list[StorageClass]] = {}
+        for each in self.classes.values():
+            found.setdefault(driver_of(each.provisioner) or each.provisioner, []).append(each)
+        return found
+
+    def driver_of_class(self, name: str) -> str:
+        """The driver that makes a class's volumes; empty for a class that is not there."""
+        found = self.classes.get(name)
+        return "" if found is None else driver_of(found.provisioner) or found.provisioner
+
+    @cached_property
+    def capacities_of(self) -> Mapping[str, Sequence[CSIStorageCapacity]]:
+        """By driver, the capacity objects of its classes."""
+        found: dict[str, list[CSIStorageCapacity]] = {}
+        for each in self.capacities.values():
+            if driver := self.driver_of_class(each.storage_class_name):
+                found.setdefault(driver, []).append(each)
+        return found
+
+    @cached_property
+    def nodes_of(self) -> Mapping[str, Sequence[str]]:
+        """By driver, the nodes that it is registered on."""
+        found: dict[str, list[str]] = {}
+        for name, each in self.csi_nodes.items():
+            for driver in each.spec.drivers:
+                found.setdefault(driver.name, []).append(name)
+        return found
+
+    @cached_property
+    def driver_names(self) -> Sequence[str]:
+        """Every driver with a CSIDriver."""
+        return sorted(self.drivers)
+
+    # -- which nodes --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _nodes_with(self) -> Mapping[tuple[str, str], frozenset[str]]:
+        found: dict[tuple[str, str], set[str]] = {}
+        for name, node in self.nodes.items():
+            for label in node.metadata.labels.items():
+                found.setdefault(label, set()).add(name)
+        return {label: frozenset(names) for label, names in found.items()}
+
+    @cached_property
+    def reach(self) -> Mapping[Key, frozenset[str]]:
+        """By capacity object, the nodes that its topology selects; without a topology none."""
+        return {key: self._selected(each.node_topology) for key, each in self.capacities.items()}
+
+    def _selected(self, topology: LabelSelector | None) -> frozenset[str]:
+        if topology is None:
+            return frozenset()
+        try:
+            found = [name for name in self._candidates(topology.requirements()) if self._has(name, topology)]
+        except InvalidSelector:
+            return frozenset()
+        return frozenset(found)
+
+    def _has(self, name: str, topology: LabelSelector) -> bool:
+        return topology.matches(self.nodes[name].metadata.labels)
+
+    def _candidates(self, requirements: Iterable[Requirement]) -> Iterable[str]:
+        """Nodes among which all are that meet these: those with one of the labels of the narrowest requirement."""
+        found: frozenset[str] | None = None
+        for each in requirements:
+            if each.operator == "In":
+                with_label = frozenset().union(*(self._nodes_with.get((each.key, v), frozenset()) for v in each.values))
+                found = with_label if found is None or len(with_label) < len(found) else found
+        return self.nodes if found is None else found
+
+    @cached_property
+    def homes(self) -> Mapping[str, frozenset[str]]:
+        """By volume that is confined to nodes, those of them that are there."""
+        return {
+            name: self._admitted(each.spec.node_affinity.required)
+            for name, each in self.volumes.items()
+            if each.spec.node_affinity.required is not None
+        }
+
+    def _admitted(self, required: NodeSelector) -> frozenset[str]:
+        found: set[str] = set()
+        for term in required.node_selector_terms:
+            named = {value for each in term.match_fields if each.operator == "In" for value in each.values}
+            among = named & self.nodes.keys() if named else self._candidates(term.match_expressions)
+            found.update(name for name in among if term.matches(name, self.nodes[name].metadata.labels))
+        return frozenset(found)

@@ -1,0 +1,105 @@
+"""What points at something that is no longer there: volumes, claims, rebuilds and nominations without their node."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
+from tonnage.scheduling.volumes.migrated_plugins import taken_over_by
+from tonnage.scheduling.volumes.rebuilds import is_on_its_way
+from tonnage.whatif.doctor.facts import Facts
+from tonnage.whatif.doctor.findings import CATALOGUE, Finding
+
+
+def leftover_findings(facts: Facts) -> Iterator[Finding]:
+    if facts.knows(Node):
+        for volume in facts.volumes.values():
+            yield from _left_behind(facts, volume)
+    for claim in facts.claims.values():
+        yield from _of_claim(facts, claim)
+    if facts.knows(Node):
+        yield from _nominations(facts)
+
+
+def _left_behind(facts: Facts, volume: PersistentVolume) -> Iterator[Finding]:
+    """A volume whose affinity is set and admits no node. Disks of the old plugins have labels of their own."""
+    if facts.homes.get(volume.name, True) or taken_over_by(volume.spec):
+        return
+    driver = volume.spec.csi.driver if volume.spec.csi is not None else ""
+    owner = volume.spec.claim_ref
+    whose = f"of claim {owner.namespace}/{owner.name}" if owner is not None else "of no claim"
+    if rebuilds_volumes(facts.drivers.get(driver)):
+        yield CATALOGUE["volume-awaits-rebuild"].about(
+            volume,
+            f"the nodes of this volume {whose} are gone; {driver} makes it anew where its pod goes",
+            "nothing has to be done; a pod that waits for it needs a node with room for it",
+            driver=driver,
+        )
+        return
+    yield CATALOGUE["volume-left-behind"].about(
+        volume,
+        f"no node is left that can reach this volume {whose}: its data is where the node was, and its pods wait",
+        "bring the node back under its old name and labels; if the data may be lost, delete claim and volume",
+        driver=driver,
+    )
+
+
+def _of_claim(facts: Facts, claim: PersistentVolumeClaim) -> Iterator[Finding]:
+    driver = facts.driver_of_class(claim.class_name)
+    selected = claim.selected_node
+    is_gone = bool(selected) and facts.knows(Node) and selected not in facts.nodes
+    if not claim.is_bound:
+        if is_gone and not claim.spec.volume_name:
+            yield CATALOGUE["selected-node-gone"].about(
+                claim,
+                f"its volume is to be made on {selected}, which is gone: nobody makes it",
+                f"kubectl annotate pvc -n {shlex.quote(claim.namespace)} {shlex.quote(claim.name)} {SELECTED_NODE}- "
+                "(its pod is then placed anew)",
+                driver=driver,
+            )
+        if claim.class_name and not driver and facts.knows(StorageClass) and not claim.spec.volume_name:
+            yield CATALOGUE["claim-of-missing-class"].about(
+                claim,
+                f"it asks for StorageClass {claim.class_name}, which is not there",
+                "make the class, or delete the claim and make it with another storageClassName",
+            )
+        return
+    volume = facts.volumes.get(claim.spec.volume_name)
+    if volume is not None and is_on_its_way(claim, volume) and (why := _stuck(facts, volume, selected)):
+        yield CATALOGUE["rebuild-stuck"].about(
+            claim,
+            f"its volume {volume.name} is to be rebuilt on {selected}, and {why}",
+            "delete its pod, so that it is placed anew: another node is chosen by its capacity",
+            driver=driver,
+        )
+
+
+def _stuck(facts: Facts, volume: PersistentVolume, target: str) -> str:
+    """Why a volume does not arrive where it was sent; empty when nothing is known that keeps it."""
+    node = facts.nodes.get(target)
+    if node is None:
+        return "that node is gone" if facts.knows(Node) else ""
+    if node.spec.unschedulable:
+        return "that node is cordoned"
+    for each in facts.attachments.values():
+        error = each.status.attach_error
+        is_there = each.spec.node_name == target and each.spec.source.persistent_volume_name == volume.name
+        if is_there and error is not None:
+            return f"it cannot be attached there: {error.message or 'the driver does not say why'}"
+    return ""
+
+
+def _nominations(facts: Facts) -> Iterator[Finding]:
+    for pod in facts.pods.values():
+        expected = pod.status.nominated_node_name
+        if expected and not pod.spec.node_name and not pod.is_terminal and expected not in facts.nodes:
+            yield CATALOGUE["nomination-of-missing-node"].about(
+                pod,
+                f"status.nominatedNodeName is {expected}, and there is no such node",
+                "nothing has to be done: who proposed it (a cluster autoscaler) may still bring it, "
+                "and others are tried meanwhile",
+            )

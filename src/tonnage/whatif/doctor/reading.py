@@ -1,0 +1,161 @@
+"""What doctor asks a live API server beside its objects: version, gates, permissions. Nothing is written.
+
+    GET  /version                            which Kubernetes it is
+    GET  /metrics                            kubernetes_feature_enabled: which gates are on, where we may read it
+    GET  /openapi/v3/apis/storage.k8s.io/v1  which fields the server knows at all
+    POST SelfSubjectAccessReview             may this user …? An answer is all there is of it; nothing is stored
+
+A server that does not answer one of these is no failure: then that is not known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.client.config.connection import Connection
+from tonnage.client.http import Client
+from tonnage.errors import TonnageError
+from tonnage.gates import Gates
+from tonnage.objects.api_verbs import ACCESS_REVIEWS
+from tonnage.objects.meta import Object
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity
+from tonnage.scheduling.engine.permissions import PERMISSIONS, Permission
+from tonnage.whatif.doctor.facts import Access, Answer, GateSign, ServerFacts
+
+_STORAGE_SCHEMA: Final = "/openapi/v3/apis/storage.k8s.io/v1"
+_PREFIX: Final = "io.k8s.api.storage.v1."
+_FIELDS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "CSIStorageCapacityV2": (("CSIStorageCapacity", "availableCapacities"), ("CSIDriverSpec", "volumeRebuilding")),
+    "MutableCSINodeAllocatableCount": (("CSIDriverSpec", "nodeAllocatableUpdatePeriodSeconds"),),
+    "VolumeLimitScaling": (("CSIDriverSpec", "preventPodSchedulingIfMissing"),),
+}
+"""By gate, the fields that come with it. A server that does not know one of them cannot have the gate."""
+_METRIC: Final = re.compile(r'^kubernetes_feature_enabled\{[^}]*\bname="([A-Za-z0-9]+)"[^}]*\} ([01])', re.MULTILINE)
+_MOST_AT_ONCE: Final = 8
+
+
+async def read_server(
+    connection: Connection, objects: Iterable[Object], *, user_agent: str
+) -> tuple[ServerFacts, list[Access]]:
+    """Ask a server about itself and about us. Raises TonnageError only when it cannot be reached at all."""
+    async with Client.connect(connection, user_agent=user_agent) as client:
+        version = await _read_json(client, "/version")
+        metrics = await _read(client, "/metrics")
+        schemas = (await _read_json(client, _STORAGE_SCHEMA)).get("components", {}).get("schemas", {})
+        text = str(version.get("gitVersion", ""))
+        server = ServerFacts(
+            version=text,
+            major=_number(version.get("major")),
+            minor=_number(version.get("minor")),
+            gates=gate_signs(metrics, schemas, objects),
+        )
+        return server, await _access(client, PERMISSIONS)
+
+
+async def _read(client: Client, path: str) -> str:
+    """A page as text; empty for one that the server has not, or does not show to us."""
+    try:
+        return (await client.raw("GET", path)).decode(errors="replace")
+    except TonnageError:
+        return ""
+
+
+async def _read_json(client: Client, path: str) -> Mapping[str, Any]:
+    try:
+        found = msgspec.json.decode(await _read(client, path) or "{}")
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(told: object) -> int:
+    """The number in `36` or `36+`, as hosted clusters write it."""
+    found = re.match(r"\d+", str(told))
+    return int(found[0]) if found else 0
+
+
+def gate_signs(metrics: str, schemas: Mapping[str, Any], objects: Iterable[Object]) -> Mapping[str, GateSign]:
+    """What is known of each gate: by the server's metrics, else by fields that it keeps or does not know."""
+    told = {name: value == "1" for name, value in _METRIC.findall(metrics)}
+    kept = _kept_fields(objects)
+    found = {}
+    for name, gate in Gates.table().items():
+        if gate.successor:
+            continue
+        fields = _FIELDS.get(name, ())
+        if name in told:
+            sign = GateSign(Answer.YES if told[name] else Answer.NO, "the server's metrics")
+        elif any(field in kept for _, field in fields):
+            sign = GateSign(Answer.YES, f"it keeps {next(field for _, field in fields if field in kept)}")
+        elif schemas and fields and not all(_has_field(schemas, kind, field) for kind, field in fields):
+            sign = GateSign(Answer.NO, f"it does not know {', '.join(field for _, field in fields)}")
+        elif told:
+            sign = GateSign(Answer.NO, "the server's metrics do not name it")
+        else:
+            sign = GateSign(Answer.UNKNOWN, "neither its metrics nor its objects show it")
+        found[name] = sign
+    return found
+
+
+def _has_field(schemas: Mapping[str, Any], kind: str, field: str) -> bool:
+    found = schemas.get(f"{_PREFIX}{kind}")
+    return isinstance(found, dict) and field in found.get("properties", {})
+
+
+def _kept_fields(objects: Iterable[Object]) -> set[str]:
+    """Fields of the gates that some object has: with the gate off, a server drops them from what is new."""
+    found = set()
+    for each in objects:
+        if isinstance(each, CSIStorageCapacity) and each.available_capacities:
+            found.add("availableCapacities")
+        elif isinstance(each, CSIDriver):
+            spec = each.spec
+            if spec.volume_rebuilding:
+                found.add("volumeRebuilding")
+            if spec.node_allocatable_update_period_seconds is not None:
+                found.add("nodeAllocatableUpdatePeriodSeconds")
+            if spec.prevent_pod_scheduling_if_missing:
+                found.add("preventPodSchedulingIfMissing")
+    return found
+
+
+# -- permissions ------------------------------------------------------------------------------------------------------
+
+
+async def _access(client: Client, permissions: Iterable[Permission]) -> list[Access]:
+    slots = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    async def asked(permission: Permission) -> Access:
+        async with slots:
+            return await _may(client, permission)
+
+    return list(await asyncio.gather(*(asked(each) for each in permissions)))
+
+
+async def _may(client: Client, permission: Permission) -> Access:
+    attributes = {
+        "verb": permission.verb,
+        "group": permission.group,
+        "resource": permission.resource,
+        "subresource": permission.subresource,
+        "namespace": permission.namespace,
+    }
+    review = {
+        "apiVersion": ACCESS_REVIEWS.api_version,
+        "kind": ACCESS_REVIEWS.kind,
+        "spec": {"resourceAttributes": {name: value for name, value in attributes.items() if value}},
+    }
+    try:
+        answer = msgspec.json.decode(await client.raw("POST", ACCESS_REVIEWS.path(), msgspec.json.encode(review)))
+        status = answer["status"]
+        is_allowed = Answer.YES if status["allowed"] else Answer.NO
+        return Access(permission, is_allowed, str(status.get("reason", "")))
+    except TonnageError as exc:
+        return Access(permission, Answer.UNKNOWN, exc.message)
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return Access(permission, Answer.UNKNOWN, "the answer is no SelfSubjectAccessReview")

@@ -1,0 +1,149 @@
+"""Which `reservation`, `legacyPools` and `poolFit` fit a cluster, with the reason for each, and the file that says so.
+
+reservation   Ledger: counts what was promised until figures show it, whatever the driver and however slow its figures.
+              None where no driver publishes capacity: there is nothing to reserve.
+legacyPools   read only where an object tells a sum. Bounded: both figures are necessary. Independent where figures do
+              not follow volumes: the sum of a thin driver says little, and the largest volume is all that binds.
+poolFit       Guaranteed where pods have several claims of a class whose objects list several pools: the driver picks
+              the pools, and may pick badly. Possible elsewhere: with one pool or one claim the two are the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools, PoolFit, Reservation
+from tonnage.whatif.doctor.facts import Facts
+from tonnage.whatif.doctor.figures import DriverFigures, Provisioning
+from tonnage.whatif.doctor.findings import CATALOGUE, Finding
+from tonnage.whatif.page import named
+
+SCHEDULER_NAME = "tonnage"
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """Three settings, each with its reason."""
+
+    reservation: Reservation
+    legacy_pools: LegacyPools
+    pool_fit: PoolFit
+    why: Mapping[str, str]
+
+    @property
+    def file(self) -> str:
+        """A KubeSchedulerConfiguration with these, for a scheduler beside the cluster's own."""
+        return f"""\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {{resourceName: {SCHEDULER_NAME}-scheduler}}
+profiles:
+- schedulerName: {SCHEDULER_NAME}
+  pluginConfig:
+  - name: StorageCapacity
+    args:
+      apiVersion: tonnage.dev/v1alpha1
+      kind: StorageCapacityArgs
+      reservation: {"'None'" if self.reservation is Reservation.NONE else self.reservation}
+      legacyPools: {self.legacy_pools}
+      poolFit: {self.pool_fit}
+"""
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "reservation": self.reservation.value,
+            "legacyPools": self.legacy_pools.value,
+            "poolFit": self.pool_fit.value,
+            "why": dict(self.why),
+            "file": self.file,
+        }
+
+
+def recommendation_of(facts: Facts, figures: Mapping[str, DriverFigures]) -> Recommendation:
+    publishing = {
+        name: each
+        for name, each in figures.items()
+        if each.objects and (driver := facts.drivers.get(name)) is not None and driver.spec.storage_capacity
+    }
+    reservation, why_reservation = _reservation(publishing)
+    legacy, why_legacy = _legacy_pools(publishing)
+    fit, why_fit = _pool_fit(facts, publishing)
+    why = {"reservation": why_reservation, "legacyPools": why_legacy, "poolFit": why_fit}
+    return Recommendation(reservation, legacy, fit, why)
+
+
+def _reservation(publishing: Mapping[str, DriverFigures]) -> tuple[Reservation, str]:
+    if not publishing:
+        return Reservation.NONE, "no driver publishes capacity: there is nothing to reserve"
+    slow = [name for name, each in publishing.items() if each.stale or each.provisioning is Provisioning.THIN]
+    if slow:
+        return Reservation.LEDGER, (
+            f"figures of {named(slow)} lag behind; what was promised is counted in bytes until they show it, "
+            "and Object would keep whole objects back that long"
+        )
+    return Reservation.LEDGER, "promised bytes are counted until the figures show them; nobody waits for a refresh"
+
+
+def _legacy_pools(publishing: Mapping[str, DriverFigures]) -> tuple[LegacyPools, str]:
+    sums = {name: each for name, each in publishing.items() if each.sums}
+    thin = [name for name, each in sums.items() if each.provisioning is Provisioning.THIN]
+    if not sums:
+        told = "every object lists its pools: it is not read" if publishing else "no object is read"
+        return LegacyPools.BOUNDED, told
+    if thin and len(thin) == len(sums):
+        return LegacyPools.INDEPENDENT, (
+            f"{named(thin)} tells sums that do not follow its volumes: only the largest volume binds, claim by claim"
+        )
+    several = [name for name, each in sums.items() if each.sums_beyond_one_volume]
+    if several:
+        return LegacyPools.BOUNDED, (
+            f"{named(several)} tells a sum larger than its largest volume: both bind, and Strict would turn pods away "
+            "that run today"
+        )
+    return LegacyPools.BOUNDED, f"{named(list(sums))} tells one figure an object: Strict and Bounded read it alike"
+
+
+def _pool_fit(facts: Facts, publishing: Mapping[str, DriverFigures]) -> tuple[PoolFit, str]:
+    picking = {name for name, each in publishing.items() if each.most_pools > 1}
+    if not picking:
+        return PoolFit.POSSIBLE, "no object lists several pools: where volumes go is no matter of choice"
+    pods = sorted(key for key, most in _claims_of_one_class(facts, picking) if most > 1)
+    if not pods:
+        return PoolFit.POSSIBLE, "no pod has several claims of a class whose driver picks among pools"
+    return PoolFit.GUARANTEED, (
+        f"{named(sorted(picking))} picks among several pools, and pods have several claims of one class "
+        f"({named(pods)}): they go only where they fit however it picks"
+    )
+
+
+def _claims_of_one_class(facts: Facts, drivers: set[str]) -> Iterator[tuple[str, int]]:
+    """Pods, each with the most claims it has of one class of these drivers."""
+    for key, pod in facts.pods.items():
+        names = {f"{pod.namespace}/{name}" for name in pod.claim_names()}
+        counted = Counter(
+            claim.class_name
+            for name in names
+            if (claim := facts.claims.get(name)) is not None and facts.driver_of_class(claim.class_name) in drivers
+        )
+        if counted:
+            yield key, max(counted.values())
+
+
+def configuration_finding(recommended: Recommendation) -> Finding:
+    reasons = "; ".join(
+        f"{setting}: {value} ({recommended.why[setting]})"
+        for setting, value in (
+            ("reservation", recommended.reservation),
+            ("legacyPools", recommended.legacy_pools),
+            ("poolFit", recommended.pool_fit),
+        )
+    )
+    return CATALOGUE["configuration"].about(
+        "KubeSchedulerConfiguration tonnage",
+        reasons,
+        f"save the file below and start `tonnage scheduler --config FILE`; pods ask for it by "
+        f"schedulerName: {SCHEDULER_NAME}",
+    )

@@ -1,0 +1,190 @@
+"""What a switch to Tonnage would change: its rules and kube-scheduler 1.36's, asked about the same pods.
+
+    pods that wait      placed one after the other by each of the two, in the order of the queue
+    pods that run       those with claims, for in nothing else the two differ: would each still be let in where it runs?
+
+Both are the same engine; the other's rules are ours with every gate off. Nobody is preempted by either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from tonnage.clock import VirtualClock
+from tonnage.gates import Gates
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.configuration import Configuration, default_configuration
+from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.decision.diagnosis import NOBODY
+from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.engine.settings import EngineSettings
+from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.whatif.decision_sequence import DecisionSequence
+from tonnage.whatif.doctor.facts import Facts
+from tonnage.whatif.doctor.findings import CATALOGUE, Finding
+from tonnage.whatif.page import named
+from tonnage.whatif.pending import causes
+from tonnage.whatif.pending.pending import PendingPod
+from tonnage.whatif.sources import ClusterState
+
+SEED: Final = 0
+_NOT_TRIED: Final = (causes.ASSUMED, causes.TERMINATING, causes.FOREIGN, causes.GATED)
+Step = Callable[[float], object]
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Pods by what a switch would mean to them."""
+
+    waiting: int = 0
+    """Pods that wait now, and that both were asked about."""
+    stops_waiting: list[Key] = field(default_factory=list)
+    """Wait now, and Tonnage places them."""
+    either: int = 0
+    """How many of these kube-scheduler's rules would place too: what they wait for is none of the rules."""
+    only_theirs: list[tuple[Key, str]] = field(default_factory=list)
+    """Wait now; kube-scheduler would place them and Tonnage would not, with why."""
+    becomes_pending: list[tuple[Key, str]] = field(default_factory=list)
+    """Run now; made anew, Tonnage would place them nowhere, and kube-scheduler where they are."""
+    moves: list[Key] = field(default_factory=list)
+    """Run now; made anew, Tonnage would place them elsewhere."""
+
+
+def their_rules() -> Configuration:
+    """Those of kube-scheduler 1.36 as it comes: every gate of ours off."""
+    off = {name: False for name, gate in Gates.table().items() if not gate.successor}
+    return default_configuration(gates=Gates().with_settings(off))
+
+
+def pods_with_claims(facts: Facts) -> Sequence[Pod]:
+    """Those that run and that the two may judge differently."""
+    return [
+        each
+        for each in facts.pods.values()
+        if each.spec.node_name in facts.nodes
+        and not each.is_terminal
+        and not each.metadata.is_terminating
+        and each.claim_names()
+    ]
+
+
+def compare_waiting(state: ClusterState, decided: Iterable[PendingPod], found: Comparison, step: Step) -> None:
+    """Hold what Tonnage decides about pods that wait against what the other would, in the same order."""
+    theirs = DecisionSequence(dataclasses.replace(state, memory=None), their_rules(), is_default=True)
+    for each in decided:
+        if each.cause.kind not in _NOT_TRIED:
+            found.waiting += 1
+            sent_to, _ = theirs.quickly_decide(each.pod)
+            if each.node:
+                found.stops_waiting.append(each.key)
+                found.either += bool(sent_to)
+            elif sent_to:
+                found.only_theirs.append((each.key, each.explanation.message if each.explanation is not None else ""))
+        step(1)
+
+
+class _Rules:
+    """One set of rules, asked whether a pod that runs would be let in again."""
+
+    def __init__(
+        self,
+        objects: Iterable[Object],
+        profiles: Sequence[ResolvedProfile],
+        now: datetime,
+        foreign: ForeignPlugins | None,
+    ) -> None:
+        self._engine = Engine(
+            profiles,
+            clock=VirtualClock(now),
+            rng=random.Random(SEED),
+            foreign=foreign,
+            settings=EngineSettings(takes_any_pod=True, implies_namespaces=True),
+        )
+        self._engine.load(objects)
+
+    def judge(self, pod: Pod) -> tuple[bool, bool, str]:
+        """Is it let in where it runs; is it let in anywhere; and if nowhere, why. As if it were made anew."""
+        engine = self._engine
+        spec, status = msgspec.structs.replace(pod.spec, node_name=""), type(pod.status)()
+        engine.delete(pod)
+        try:
+            anew = msgspec.structs.replace(pod, spec=spec, status=status)
+            profile = engine.profile_of(anew) or next(iter(engine.profiles.values()))
+            decision = profile.decider.decide(engine.cluster, PodInfo(anew), diagnose=True)
+            diagnosis = decision.diagnosis
+            if diagnosis is None or diagnosis.refusal is not None:
+                return False, decision.fits, diagnosis.message() if diagnosis is not None else ""
+            row = engine.cluster.row_of[pod.spec.node_name]
+            return int(diagnosis.first[row]) == NOBODY, decision.fits, "" if decision.fits else diagnosis.message()
+        finally:
+            engine.add(pod)
+
+
+def compare_running(
+    facts: Facts, ours: Sequence[ResolvedProfile], found: Comparison, step: Step, foreign: ForeignPlugins | None = None
+) -> None:
+    """Ask whether pods that run would be let in again; the other is asked about those that Tonnage would not."""
+    running = pods_with_claims(facts)
+    if not running:
+        return
+    our_rules, others = _Rules(facts.objects, ours, facts.now, foreign), None
+    for pod in running:
+        stays, fits, why = our_rules.judge(pod)
+        if not stays:
+            others = others or _Rules(facts.objects, their_rules().profiles, facts.now, None)
+            stays_there, _, _ = others.judge(pod)
+            if stays_there and fits:
+                found.moves.append(pod.key)
+            elif stays_there:
+                found.becomes_pending.append((pod.key, why))
+        step(1)
+
+
+# -- told -------------------------------------------------------------------------------------------------------------
+
+
+def switch_findings(found: Comparison) -> Iterable[Finding]:
+    if found.stops_waiting:
+        count = len(found.stops_waiting)
+        yield CATALOGUE["pods-would-stop-pending"].about(
+            f"Pod {named(found.stops_waiting)}",
+            f"{count} of {_pods(found.waiting)} that wait would be placed by Tonnage, "
+            f"{found.either if found.either else 'none'} of them by kube-scheduler's rules too",
+            "set their spec.schedulerName to Tonnage's, or let Tonnage be the scheduler"
+            if found.either < count
+            else "see that the scheduler they ask for runs; if they came just now, wait",
+        )
+    lost = [*found.becomes_pending, *found.only_theirs]
+    for why, keys in _by_reason(lost).items():
+        yield CATALOGUE["pods-would-become-pending"].about(
+            f"Pod {named(keys)}",
+            f"kube-scheduler would place {_pods(len(keys))}, and Tonnage would not: {why}",
+            "give the room that is missing before the switch; `tonnage explain --pod` shows each node",
+        )
+    if found.moves:
+        yield CATALOGUE["pods-would-move"].about(
+            f"Pod {named(found.moves)}",
+            f"{_pods(len(found.moves))} would not be let in where {'it runs' if len(found.moves) == 1 else 'they run'} "
+            "if made anew, but elsewhere",
+            "nothing has to be done: pods that run are left alone",
+        )
+
+
+def _by_reason(pairs: Iterable[tuple[Key, str]]) -> dict[str, list[Key]]:
+    found: dict[str, list[Key]] = {}
+    for key, why in pairs:
+        found.setdefault(why, []).append(key)
+    return found
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"

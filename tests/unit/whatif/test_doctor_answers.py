@@ -1,0 +1,178 @@
+"""What doctor recommends, what it says of permissions and gates, and the table of its names."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.objects.meta import Object
+from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.engine.kinds import READ_KINDS
+from tonnage.scheduling.engine.permissions import PERMISSIONS, Permission
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
+from tonnage.whatif.doctor.access_checks import access_findings
+from tonnage.whatif.doctor.facts import Access, Answer, Facts, ServerFacts
+from tonnage.whatif.doctor.figures import figures_of
+from tonnage.whatif.doctor.findings import CATALOGUE
+from tonnage.whatif.doctor.reading import gate_signs
+from tonnage.whatif.doctor.recommendation import Recommendation, recommendation_of
+from tonnage.whatif.doctor.server_checks import server_findings
+
+ROOT = Path(__file__).parents[3]
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+NODES = (node("n1"), node("n2"), node("n3"))
+
+
+def recommended(*objects: Object) -> Recommendation:
+    facts = Facts(objects, NOW)
+    return recommendation_of(facts, figures_of(facts))
+
+
+def settings(found: Recommendation) -> tuple[str, str, str]:
+    return found.reservation, found.legacy_pools, found.pool_fit
+
+
+# -- which settings fit -----------------------------------------------------------------------------------------------
+
+
+def test_without_capacity_there_is_nothing_to_reserve():
+    assert settings(recommended(*NODES, driver(capacity=False), storage_class())) == ("None", "Bounded", "Possible")
+
+
+def test_pools_and_pods_with_several_claims_ask_for_guaranteed():
+    pools = [*NODES, driver(), storage_class(), *(capacity(node=n.name, pools=["60Gi", "40Gi"]) for n in NODES)]
+    assert settings(recommended(*pools)) == ("Ledger", "Bounded", "Possible")
+    several = [claim("a"), claim("b"), pod_with("p", "a", "b")]
+    assert settings(recommended(*pools, *several)) == ("Ledger", "Bounded", "Guaranteed")
+    assert "default/p" in recommended(*pools, *several).why["poolFit"]
+
+
+def test_a_sum_larger_than_its_largest_volume_is_bounded():
+    found = recommended(*NODES, driver(), storage_class(), capacity(node="n1", free="300Gi", maximum="100Gi"))
+    assert settings(found) == ("Ledger", "Bounded", "Possible")
+    assert "Strict would turn pods away" in found.why["legacyPools"]
+
+
+def test_sums_of_a_thin_driver_are_read_claim_by_claim():
+    sums = [capacity(node=n.name, free="100Gi") for n in NODES]
+    found = recommended(*NODES, driver(), storage_class(), *sums, volume("pv", "90Gi", on="n1"))
+    assert settings(found) == ("Ledger", "Independent", "Possible")
+
+
+@pytest.mark.parametrize("objects", [(), (driver(), storage_class(), capacity(node="n1", free="1Gi"))])
+def test_the_file_is_one_that_the_scheduler_takes(objects):
+    found = recommended(*NODES, *objects)
+    configuration = parse(found.file, source="doctor")
+    assert configuration.profiles[0].scheduler_name == "tonnage"
+    assert configuration.leader_election.resource_name == "tonnage-scheduler"
+
+
+# -- permissions ------------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_that_decisions_read_is_listed_and_watched():
+    assert len({(each.verb, each.qualified) for each in PERMISSIONS}) == len(PERMISSIONS)
+    reads = {each.verb for each in PERMISSIONS if each.qualified == "csistoragecapacities.storage.k8s.io"}
+    assert reads == {"list", "watch"}
+    assert sum(each.verb == "watch" for each in PERMISSIONS) == len(READ_KINDS)
+
+
+def test_every_write_of_the_live_scheduler_is_in_the_table():
+    """Writes stand in the programs as calls of the client; each kind of call has its permission."""
+    source = ROOT / "src" / "tonnage"
+    files = [*(source / "scheduler").glob("*.py"), source / "client" / "recorder.py", source / "client" / "leader.py"]
+    text = "\n".join(path.read_text() for path in files)
+    calls = set(re.findall(r"\b_?client\.(bind|evict|delete|create|update|create_doc|update_doc|patch)\(", text))
+    assert calls == {"bind", "delete", "create", "create_doc", "update_doc", "patch"}
+    writes = {(each.verb, each.qualified) for each in PERMISSIONS if each.verb not in ("list", "watch", "get")}
+    assert writes == {
+        ("create", "pods/binding"),
+        ("patch", "pods/status"),
+        ("delete", "pods"),
+        ("patch", "persistentvolumeclaims"),
+        ("patch", "persistentvolumes"),
+        ("create", "events.events.k8s.io"),
+        ("patch", "events.events.k8s.io"),
+        ("create", "leases.coordination.k8s.io"),
+        ("update", "leases.coordination.k8s.io"),
+    }
+
+
+def test_permissions_that_are_missing_are_told_by_resource_with_the_rule_that_gives_them():
+    asked = [
+        Access(Permission("list", "storage.k8s.io", "csinodes", purpose="it is read"), Answer.NO),
+        Access(Permission("watch", "storage.k8s.io", "csinodes", purpose="it is read"), Answer.NO),
+        Access(Permission("create", "", "pods", "binding", purpose="pods are bound"), Answer.NO),
+        Access(Permission("create", "events.k8s.io", "events", purpose="told", is_needed=False), Answer.NO),
+        Access(Permission("get", "", "pods"), Answer.YES),
+    ]
+    found = list(access_findings(Facts((), NOW, access=asked)))
+    assert [(each.name, each.object) for each in found] == [
+        ("permission-missing", "ClusterRole csinodes.storage.k8s.io"),
+        ("permission-missing", "ClusterRole pods/binding"),
+        ("permission-advised", "ClusterRole events.events.k8s.io"),
+    ]
+    assert '{apiGroups: ["storage.k8s.io"], resources: ["csinodes"], verbs: ["list", "watch"]}' in found[0].remedy
+    assert '{apiGroups: [""], resources: ["pods/binding"], verbs: ["create"]}' in found[1].remedy
+    assert 'resources: ["events"]' in found[2].remedy
+
+
+def test_permissions_that_could_not_be_asked_for_are_one_finding():
+    asked = [Access(each, Answer.UNKNOWN, "it is forbidden") for each in PERMISSIONS]
+    (only,) = access_findings(Facts((), NOW, access=asked))
+    assert only.name == "permission-unknown" and "it is forbidden" in only.message
+
+
+# -- the server -------------------------------------------------------------------------------------------------------
+
+METRICS = """
+# HELP kubernetes_feature_enabled …
+kubernetes_feature_enabled{name="MutablePVNodeAffinity",stage="ALPHA"} 0
+kubernetes_feature_enabled{name="MutableCSINodeAllocatableCount",stage=""} 1
+"""
+SCHEMAS: dict[str, Any] = {
+    "io.k8s.api.storage.v1.CSIDriverSpec": {"properties": {"nodeAllocatableUpdatePeriodSeconds": {}}},
+    "io.k8s.api.storage.v1.CSIStorageCapacity": {"properties": {"capacity": {}}},
+}
+
+
+def test_gates_are_read_off_metrics_then_objects_then_schemas():
+    by_metrics = gate_signs(METRICS, {}, ())
+    assert by_metrics["MutablePVNodeAffinity"].is_on is Answer.NO
+    assert by_metrics["MutableCSINodeAllocatableCount"].is_on is Answer.YES
+    by_schema = gate_signs("", SCHEMAS, ())
+    assert by_schema["CSIStorageCapacityV2"].is_on is Answer.NO
+    assert by_schema["MutableCSINodeAllocatableCount"].is_on is Answer.UNKNOWN
+    by_objects = gate_signs("", SCHEMAS, [driver(nodeAllocatableUpdatePeriodSeconds=60)])
+    assert by_objects["MutableCSINodeAllocatableCount"].is_on is Answer.YES
+    assert {each.is_on for each in gate_signs("", {}, ()).values()} == {Answer.UNKNOWN}
+
+
+def test_an_old_server_and_kinds_that_cannot_be_listed_are_told():
+    facts = Facts((), NOW, is_live=True, server=ServerFacts("v1.21.3", 1, 21), unlisted={"CSINode": "forbidden"})
+    assert [each.name for each in server_findings(facts)] == [
+        "api-server-version",
+        "api-server-too-old",
+        "kind-not-listed",
+    ]
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_name_is_in_kebab_case_and_used_by_a_check():
+    source = "\n".join(path.read_text() for path in (ROOT / "src/tonnage/whatif/doctor").glob("*.py"))
+    for name in CATALOGUE:
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", name)
+        assert source.count(f'"{name}"') >= 2, f"{name} is in the table, and no check finds it"
+
+
+def test_the_documentation_lists_every_name_with_its_severity():
+    text = (ROOT / "docs" / "whatif.md").read_text()
+    listed = dict(re.findall(r"^\| `([a-z-]+)` \| (error|warning|info) \|", text, re.MULTILINE))
+    assert listed == {name: kind.severity.value for name, kind in CATALOGUE.items()}
