@@ -126,7 +126,9 @@ def test_an_authority_that_is_about_to_expire_is_told_of_once_a_day(tmp_path: Pa
         certificate.refresh()
     clock.advance(DAY_S)
     certificate.refresh()
-    told = [record.getMessage() for record in caplog.records if "authority" in record.getMessage()]
+    told = [
+        record.getMessage() for record in caplog.records if record.getMessage().startswith("The certificate authority")
+    ]
     assert len(told) == 2
     assert "expires on 2039-12-30" in told[0]
 

@@ -70,7 +70,7 @@ DEAF = [("a", "deafen", 8), ("a", "mend", 8)]
 """Bindings are carried out, and nobody is told."""
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(STEPS)
 @example(STOPPED)
 @example(LAGGING)
