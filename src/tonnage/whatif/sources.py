@@ -19,8 +19,9 @@ import msgspec
 from tonnage.client.config.connection import Connection
 from tonnage.client.http import Client
 from tonnage.clock import Clock, SystemClock, VirtualClock
+from tonnage.deadline import within
 from tonnage.endpoints import Endpoint
-from tonnage.errors import Forbidden, NotFound, TonnageError
+from tonnage.errors import ApiError, Forbidden, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.engine.kinds import READ_KINDS, ReadKind
@@ -30,6 +31,7 @@ from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
+ANSWERS_WITHIN_S = 15
 _UNKNOWN = "what only it knows counts as none: reservations, and pods on their way"
 
 
@@ -98,6 +100,7 @@ async def from_cluster(
     """
     clock, asked = SystemClock(), ""
     async with Client.connect(connection, clock=clock, user_agent=user_agent) as client:
+        await check_answers(client)
         memory = None
         try:
             if scheduler is not None:
@@ -116,6 +119,22 @@ async def from_cluster(
         return ClusterState(
             objects, client.server, clock, notes=notes, memory=memory, workloads=workloads, unlisted=unlisted
         )
+
+
+async def check_answers(client: Client) -> None:
+    """Ask a server for a word. Raises Disconnected, or TonnageError for one that takes connections and says nothing.
+
+    Whoever asks a question waits for it: lists may take their time, a server that never answers may not.
+    """
+    try:
+        await within(client.clock, ANSWERS_WITHIN_S, client.raw("GET", "/version"))
+    except TimeoutError as exc:
+        raise TonnageError(
+            f"{client.server} did not answer within {ANSWERS_WITHIN_S} s",
+            hint="is the API server running, and does the kubeconfig name its address?",
+        ) from exc
+    except ApiError:  # it is an answer; what may be read is found out by reading
+        pass
 
 
 def laid_over(
