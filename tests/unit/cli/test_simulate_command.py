@@ -108,6 +108,7 @@ def test_the_json_answer_is_a_contract(folder: Path) -> None:
         "partial",
         "volumesMade",
         "attempts",
+        "decisions",
         "failedBindings",
         "rejectedPods",
         "waitingPods",

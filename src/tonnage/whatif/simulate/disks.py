@@ -33,6 +33,8 @@ class Disk:
     objects: list[Key] = field(default_factory=list)
     volumes: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By name: the pool, -1 where that is not known, and the bytes."""
+    claims: dict[str, str] = field(default_factory=dict)
+    """The uids of the claims of volumes that were made here, by the volume's name."""
 
     def __post_init__(self) -> None:
         self.total_bytes = self.total_bytes or sum(self.pools)
@@ -53,6 +55,7 @@ class Disk:
 
     def give(self, volume: str) -> bool:
         """A volume goes; False when it was not here."""
+        self.claims.pop(volume, None)
         found = self.volumes.pop(volume, None)
         if found is None:
             return False

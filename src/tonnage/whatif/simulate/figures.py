@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -17,13 +19,24 @@ from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity
+from tonnage.objects.storage_v1 import (
+    AVAILABLE_CAPACITIES,
+    INCLUDED_CLAIMS,
+    CSIStorageCapacity,
+    ManagedFieldsEntry,
+)
 from tonnage.quantity import Quantity
 from tonnage.whatif.simulate.disks import Disk
 
 
-def figures(capacity: CSIStorageCapacity, disk: Disk, overstates: float = 1.0) -> CSIStorageCapacity:
-    """A capacity object as it tells of a disk: in the fields that it used before."""
+def figures(
+    capacity: CSIStorageCapacity, disk: Disk, overstates: float = 1.0, now: datetime | None = None
+) -> CSIStorageCapacity:
+    """A capacity object as it tells of a disk: in the fields that it used before.
+
+    Where its publisher named the claims that the figures include, it goes on to do so, and where a server noted the
+    time of the last write, that is `now`: what is promised to a claim is kept back until one of them shows it.
+    """
     pools = [int(free * overstates) for free in disk.pools]
     quantities = tuple(Quantity.of(free) for free in sorted(pools, reverse=True))
     changes: dict[str, object] = {}
@@ -36,7 +49,12 @@ def figures(capacity: CSIStorageCapacity, disk: Disk, overstates: float = 1.0) -
         changes["capacity"] = Quantity.of(sum(pools))
     if capacity.maximum_volume_size is not None:
         changes["maximum_volume_size"] = Quantity.of(max(pools, default=0))
+    if INCLUDED_CLAIMS in annotations:
+        named = dict.fromkeys((*annotations[INCLUDED_CLAIMS].split(","), *disk.claims.values()))
+        annotations = {**annotations, INCLUDED_CLAIMS: ",".join(filter(None, named))}
     metadata = msgspec.structs.replace(capacity.metadata, annotations=annotations, resource_version="")
+    if metadata.managed_fields and now is not None:
+        metadata = msgspec.structs.replace(metadata, managed_fields=(ManagedFieldsEntry(time=now),))
     return msgspec.structs.replace(capacity, metadata=metadata, **changes)
 
 

@@ -29,6 +29,9 @@ def run_document(measured: Measures) -> dict[str, Any]:
         "partial": measured.is_partial,
         "volumesMade": counts.made,
         "attempts": len(measured.decisions),
+        "decisions": [
+            {"at": round(each.at_s, 3), "pod": each.pod, "node": each.node or None} for each in measured.decisions
+        ],
         "failedBindings": len(measured.failures),
         "rejectedPods": measured.rejected,
         "waitingPods": [_group(each) for each in measured.waiting_groups()],

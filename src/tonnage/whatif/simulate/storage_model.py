@@ -208,6 +208,7 @@ class StorageModel:
         affinity = VolumeNodeAffinity()
         if disk is not None:
             self.home[name] = disk
+            disk.claims[name] = claim.uid
             self.changed(disk)
             affinity = self.affinity(disk)
         found = self._classes.get(class_name)
@@ -302,7 +303,7 @@ class StorageModel:
         told, disk = self._told.get(key), self.disks.of(key)
         if told is not None and disk is not None:
             overstates = self._settings.of(self.driver_of(told.storage_class_name)).overstates
-            shown = figures(told, disk, overstates)
+            shown = figures(told, disk, overstates, self.agenda.clock.now())
             self._told[key] = shown  # before it is written: these are our own figures
             self.objects.put(shown)
 

@@ -104,3 +104,22 @@ def test_a_volume_whose_driver_does_not_rebuild_stays_behind_and_its_pod_waits()
     world.run_until(200.0)
     back = world.get(Pod, "default/db-0")
     assert isinstance(back, Pod) and back.spec.node_name == first.spec.node_name
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"annotations": {"tonnage.dev/included-claims": "somebody"}},
+        {"managedFields": [{"time": "2026-01-01T00:00:00Z"}]},
+    ],
+    ids=["named claims", "times of writes"],
+)
+def test_figures_of_a_live_cluster_go_on_to_say_what_they_include(metadata):
+    """What a publisher or a server notes with them tells the scheduler that a promise is shown, and may end."""
+    pools = capacity("fast", "a", "200Gi", pools=["100Gi", "100Gi"], metadata=metadata)
+    world, seen = world_of(*CLUSTER, pools, claim("c0", "90Gi"), pod_with("p0", "c0"))
+    world.run_until(10.0)
+    for each in typed((claim("c1", "90Gi"), pod_with("p1", "c1"))):
+        world.put(each)
+    world.run_until(20.0)
+    assert sorted(seen.ran) == ["default/p0", "default/p1"]
