@@ -112,7 +112,8 @@ async def from_cluster(
             asked = f"the scheduler was not asked (--scheduler-endpoint); {_UNKNOWN}"
         workloads: list[Object] = []
         if with_workloads:
-            workloads, more = await listed(client, [ReadKind(cls) for cls in NOT_READ_BY_DECISIONS])
+            kinds = [ReadKind(cls) for cls in NOT_READ_BY_DECISIONS]
+            workloads, more = await listed(client, kinds, tells_unknown=False)
             unlisted |= more
         notes = [f"{kind} objects cannot be listed and count as none: {why}" for kind, why in unlisted.items()]
         notes += [asked] if asked else []
@@ -177,12 +178,19 @@ def _without(objects: Iterable[Object], over: Container[tuple[str, Key]]) -> lis
     return [each for each in objects if (type(each).__name__, each.key) not in over]
 
 
-async def listed(client: Client, kinds: Sequence[ReadKind] = READ_KINDS) -> tuple[list[Object], dict[str, str]]:
-    """Every object of these kinds; and each kind that the server has not or that nobody lets us list, with why."""
+async def listed(
+    client: Client, kinds: Sequence[ReadKind] = READ_KINDS, *, tells_unknown: bool = True
+) -> tuple[list[Object], dict[str, str]]:
+    """Every object of these kinds; and each kind that the server has not or that nobody lets us list, with why.
+
+    Without `tells_unknown`, a kind that the server has not is none of them: it has no objects, and that is all.
+    """
     objects: list[Object] = []
     unlisted: dict[str, str] = {}
     answers = await asyncio.gather(*(_listed(client, kind) for kind in kinds))
     for kind, answer in zip(kinds, answers, strict=True):
+        if isinstance(answer, NotFound) and not tells_unknown:
+            continue
         if isinstance(answer, TonnageError):
             unlisted[kind.cls.__name__] = answer.message
         else:

@@ -205,3 +205,110 @@ def test_a_cluster_that_is_not_there_is_exit_1(tmp_path):
     done = tonnage("--kubeconfig", str(tmp_path / "none"), "--pod", "a/b")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"error: {tmp_path / 'none'}: cannot be read: No such file or directory\nhint: ")
+
+
+# -- pods that do not exist yet, and all that wait --------------------------------------------------------------------
+
+
+def stateful_set(name: str, namespace: str, replicas: int, size: str, of: str) -> dict[str, Any]:
+    wanted = {"accessModes": ["ReadWriteOnce"], "storageClassName": of, "resources": {"requests": {"storage": size}}}
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": replicas,
+            "serviceName": name,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "containers": [{"name": "c", "image": "app:1"}],
+                    "nodeSelector": {"topology.kubernetes.io/zone": "w"},
+                },
+            },
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": wanted}],
+        },
+    }
+
+
+@pytest.fixture
+def storage(cluster, namespace):
+    """Nodes w1 and w2 of zone w, of which w1 has a pool of 100Gi of class ws."""
+    free = {
+        "metadata": {"name": "ws-w1"},
+        "storageClassName": "ws",
+        "nodeTopology": {"matchLabels": {"kubernetes.io/hostname": "w1"}},
+        "availableCapacities": ["100Gi"],
+    }
+    group, mine = "/apis/storage.k8s.io/v1", f"/namespaces/{namespace}"
+    of_class = {"metadata": {"name": "ws"}, "provisioner": "ws.example", "volumeBindingMode": "WaitForFirstConsumer"}
+    posted: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("/api/v1/nodes", node("w1")),
+        ("/api/v1/nodes", node("w2")),
+        (f"{group}/csidrivers", {"metadata": {"name": "ws.example"}, "spec": {"storageCapacity": True}}),
+        (f"{group}/storageclasses", of_class),
+        (f"{group}{mine}/csistoragecapacities", free),
+    )
+    for path, each in posted:
+        assert cluster.post(path, each).code == 201, path
+    yield f"/apis/apps/v1{mine}/statefulsets"
+    for path, each in posted:
+        cluster.delete(f"{path}/{each['metadata']['name']}")
+
+
+def test_a_live_workload_a_filed_one_and_one_laid_over_are_decided_alike(cluster, namespace, storage, tmp_path):
+    db = stateful_set("db", namespace, 2, "60Gi", "ws")
+    file = tmp_path / "db.json"
+    file.write_text(json.dumps(db))
+    live = ("--kubeconfig", str(cluster.kubeconfig))
+    name = f"sts/{namespace}/db"
+    unknown = tonnage(*live, "--workload", name)
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert f"there is no StatefulSet {namespace}/db among the" in unknown.stderr
+    over = tonnage(*live, "-f", str(file), "-o", "json", "--exit-code")
+    assert over.returncode == 3, over.stderr
+    first, second = json.loads(over.stdout)
+    assert (first["pod"], first["node"], first["state"]) == (f"{namespace}/db-0", "w1", "new")
+    assert second["schedulable"] is False and f"60Gi promised to {namespace}/db-0" in json.dumps(second["nodes"])
+    assert cluster.post(storage, db).code == 201
+    asked = tonnage(*live, "--workload", name, "-o", "json")
+    decided = [(each["pod"], each["node"], each["message"]) for each in json.loads(asked.stdout)]
+    assert decided == [(each["pod"], each["node"], each["message"]) for each in (first, second)]
+    # More room is laid over the live cluster, and everything fits.
+    more = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIStorageCapacity",
+        "metadata": {"name": "ws-w1", "namespace": namespace},
+        "storageClassName": "ws",
+        "nodeTopology": {"matchLabels": {"kubernetes.io/hostname": "w1"}},
+        "availableCapacities": ["100Gi", "60Gi"],
+    }
+    file.write_text(json.dumps(more))
+    helped = tonnage(*live, "-f", str(file), "--workload", name, "--exit-code")
+    assert helped.returncode == 0, helped.stdout + helped.stderr
+    assert helped.stdout.startswith(f"StatefulSet/{namespace}/db: 2 pods, all of which fit\n")
+
+
+def test_pending_pods_of_a_live_cluster_are_grouped_with_what_would_help(cluster, namespace, storage):
+    for number in range(2):
+        wanted = {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "ws",
+            "resources": {"requests": {"storage": "120Gi"}},
+        }
+        volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": f"c{number}"}}]
+        zone = {"topology.kubernetes.io/zone": "w"}
+        claims, pods = (f"/api/v1/namespaces/{namespace}/{each}" for each in ("persistentvolumeclaims", "pods"))
+        assert cluster.post(claims, {"metadata": {"name": f"c{number}"}, "spec": wanted}).code == 201
+        assert cluster.post(pods, pod(f"p{number}", namespace, volumes=volumes, nodeSelector=zone)).code == 201
+    live = ("--kubeconfig", str(cluster.kubeconfig), "--pending")
+    done = tonnage(*live, "-o", "json", "--exit-code")
+    assert done.returncode == 3, done.stderr
+    mine = [each for each in json.loads(done.stdout) if each["pod"].startswith(f"{namespace}/")]
+    assert [each["pod"] for each in mine] == [f"{namespace}/p0", f"{namespace}/p1"]
+    assert {each["cause"]["message"] for each in mine} == {"2 pods wait for 240Gi of class ws in zone w"}
+    assert {"change": "one more pool of 240Gi of class ws on w1", "pods": 2} in mine[0]["wouldHelp"]
+    shown = tonnage(*live)
+    assert "2 pods wait for 240Gi of class ws in zone w" in shown.stdout

@@ -295,7 +295,7 @@ def test_several_pods_are_a_list_of_what_each_alone_would_get():
 
     docs = [node("a"), node("b"), pod("one", "3"), pod("two", "3"), pod("big", "30")]
     keys = ["shop/one", "shop/big", "shop/two"]
-    alone = [answers(*docs, options=("--pod", key)) for key in keys]
+    alone: list[Any] = [answers(*docs, options=("--pod", key)) for key in keys]
     together = answers(*docs, options=tuple(word for key in keys for word in ("--pod", key)))
     assert together == alone
     table = run("-f", write(*docs), "--pod", "shop/one", "--pod", "shop/big").stdout
