@@ -3,7 +3,7 @@
     pods that wait      placed one after the other by each of the two, in the order of the queue
     pods that run       those with claims, for in nothing else the two differ: would each still be let in where it runs?
 
-Both are the same engine; the other's rules are ours with every gate off. Nobody is preempted by either.
+Both are the same engine; the other's rules are ours without the gates of a scheduler. Nobody is preempted by either.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 from tonnage.whatif.page import named
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.pending import PendingPod
+from tonnage.whatif.simulate.presets import PRESETS, preset_gates
 from tonnage.whatif.sources import ClusterState
 
 SEED: Final = 0
@@ -60,9 +61,8 @@ class Comparison:
 
 
 def their_rules() -> Configuration:
-    """Those of kube-scheduler 1.36 as it comes: every gate of ours off."""
-    off = {name: False for name, gate in Gates.table().items() if not gate.successor}
-    return default_configuration(gates=Gates().with_settings(off))
+    """Those of kube-scheduler 1.36 as it comes."""
+    return default_configuration(gates=preset_gates(PRESETS["kube-scheduler"], Gates()))
 
 
 def pods_with_claims(facts: Facts) -> Sequence[Pod]:
