@@ -142,7 +142,7 @@ class Facts:
     def drivers(self) -> Mapping[str, CSIDriver]:
         return self.of(CSIDriver)
 
-    @property
+    @cached_property
     def csi_nodes(self) -> Mapping[str, CSINode]:
         """Those of nodes that are there."""
         return {name: each for name, each in self.of(CSINode).items() if name in self.nodes}

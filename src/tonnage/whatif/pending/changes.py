@@ -231,10 +231,15 @@ class Proposals:
             if not answer.feasible and not each.explanation.held_back
         )
         seen: set[Any] = set()
+        looked_at: Counter[Any] = Counter()
         for name in sorted(wanted, key=lambda name: (-wanted[name], name)):
             if len(seen) >= MOST_OF_A_KIND:
                 return
             node = self._nodes[name]
+            alike = shape_of([node])
+            looked_at[alike] += 1
+            if looked_at[alike] > MOST_OF_A_KIND:  # what is the node's own is found among all objects: not for each
+                continue
             copied = copy_of(own_objects(node, self._objects), f"{name}-like", volumes_on(node, self._objects))
             shape = shape_of(copied)
             if shape not in seen:
