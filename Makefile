@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 UNIT_TESTS := tests/unit tests/parity tests/properties $(filter-out %/test_examples_run.py,$(wildcard tests/test_*.py))
 
-.PHONY: help setup test test-unit test-all soak check fix package proto demo fuzz perf ci
+.PHONY: help setup test test-unit test-all soak check fix package proto demo fuzz perf reports ci
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -60,5 +60,8 @@ perf: setup  ## measure API server and scheduler; prints tables
 	$(PY) perf/csinode_updates.py
 	$(PY) perf/cluster.py
 	$(PY) perf/simulate.py
+
+reports: setup  ## write report.html beside the examples, as their commands answer now
+	$(PY) scripts/write-reports
 
 ci: check test  ## what the pipeline runs

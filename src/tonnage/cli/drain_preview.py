@@ -7,7 +7,7 @@ import sys
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
-from tonnage.cli.output import written, written_json
+from tonnage.cli.output import written, written_html, written_json
 from tonnage.cli.progress import INTERRUPTED, progress
 from tonnage.whatif.drain import report
 from tonnage.whatif.drain.preview import Preview, known_nodes
@@ -18,7 +18,7 @@ from tonnage.whatif.drain.rehearsal import Scene
 @cluster_options
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 @click.option("--one-by-one", is_flag=True, help="A rolling upgrade: each node comes back before the next is drained.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True)
 def drain_preview(cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: bool, output: str) -> None:
     """Tell what a drain of these nodes would do.
 
@@ -50,5 +50,9 @@ def drain_preview(cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: 
 def _write(preview: Preview, output: str) -> None:
     if output == "json":
         written_json(preview.document())
+    elif output == "html":
+        from tonnage.whatif.html.drain_page import drain_page
+
+        written_html(drain_page(preview.document()))
     else:
         written(lambda: report.show(preview, sys.stdout))

@@ -11,8 +11,9 @@ from pathlib import Path
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
-from tonnage.cli.output import say, written, written_json
+from tonnage.cli.output import say, written, written_html, written_json
 from tonnage.cli.progress import INTERRUPTED, progress
+from tonnage.whatif.disk_documents import disks_of_objects
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.fit import report
 from tonnage.whatif.fit.answer import FitAnswer
@@ -42,7 +43,7 @@ from tonnage.whatif.sources import ClusterState
 @click.option(
     "--nodes-needed", "wants_nodes", is_flag=True, help="How many such nodes the workload's own replicas ask for."
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True)
 def fit(
     cluster: ClusterQuestion,
     workload: str | None,
@@ -83,29 +84,35 @@ def fit(
         with progress("adding nodes"):
             needed = nodes_needed(fresh, wanted, template)
         replicas = chain(wanted, asked.replicas)
-    answer = _counted(asked.name, replicas, fresh(), most)
+    answer = _counted(asked.name, replicas, fresh(), most, with_disks=output != "table")
     answer = dataclasses.replace(answer, needed=needed)
     if output == "json":
         written_json(answer.document())
+    elif output == "html":
+        from tonnage.whatif.html.fit_page import fit_page
+
+        written_html(fit_page(answer.document()))
     else:
         written(lambda: report.show(answer, sys.stdout))
     if answer.counted.is_interrupted:
         sys.exit(INTERRUPTED)
 
 
-def _counted(name: str, replicas: Iterator[Replica], cluster: FitCluster, most: int) -> FitAnswer:
+def _counted(name: str, replicas: Iterator[Replica], cluster: FitCluster, most: int, *, with_disks: bool) -> FitAnswer:
     """Count, and look for what would let the next one in; Ctrl-C leaves what is known by then."""
     with progress(f"placing replicas of {name}") as step:
         counted = count(cluster, replicas, most, step)
+    disks = disks_of_objects(cluster.replay.objects, cluster.replay.engine.held) if with_disks else []
+    answer = FitAnswer(name, counted, disks=disks)
     if counted.refusal is None or counted.refused is None:
-        return FitAnswer(name, counted)
+        return answer
     pod = cluster.replay.pod(counted.refused.pod.key)
     try:
         with progress("looking for what would let the next one in"):
-            return FitAnswer(name, counted, tuple(Remedies(cluster, pod, counted.refusal).found()))
+            return dataclasses.replace(answer, remedies=tuple(Remedies(cluster, pod, counted.refusal).found()))
     except KeyboardInterrupt:
         counted.is_interrupted = True
-        return FitAnswer(name, counted)
+        return answer
 
 
 def _say_who_waits(state: ClusterState) -> None:

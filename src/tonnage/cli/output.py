@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from tonnage.printable import printable, printable_json, printable_lines
+
+if TYPE_CHECKING:  # most answers are no pages
+    from tonnage.whatif.html.page import Page
 
 
 def say(kind: str, sentence: str) -> None:
@@ -36,4 +39,10 @@ def written_json(answer: Any) -> None:
     """The same for an answer as JSON."""
     text = msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n"
     text = printable_json(text)
+    written(lambda: sys.stdout.write(text))
+
+
+def written_html(page: Page) -> None:
+    """The same for an answer as one HTML file."""
+    text = page.html()
     written(lambda: sys.stdout.write(text))

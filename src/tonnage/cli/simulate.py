@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
-from tonnage.cli.output import say, written, written_json
+from tonnage.cli.output import say, written, written_html, written_json
 from tonnage.cli.progress import INTERRUPTED, interruptible, progress
 from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduling.configuration.configuration import Configuration, parse
@@ -40,7 +40,7 @@ BASE = "default"
     metavar="NAME=CONFIG",
     help=f"Another run, by a KubeSchedulerConfiguration or one of {', '.join(PRESETS)}; may be repeated.",
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True)
 def simulate(cluster: ClusterQuestion, scenario_file: Path, seed: int, compared: tuple[str, ...], output: str) -> None:
     """Play a scenario on virtual time: who is placed, who waits, which volumes are refused, how full disks become.
 
@@ -74,6 +74,11 @@ def simulate(cluster: ClusterQuestion, scenario_file: Path, seed: int, compared:
 def _answer(found: Comparison, output: str) -> None:
     if output == "json":
         written_json(found.document())
+        return
+    if output == "html":
+        from tonnage.whatif.html.simulate_page import simulate_page
+
+        written_html(simulate_page(found.document()))
         return
     from tonnage.whatif.simulate import report
 

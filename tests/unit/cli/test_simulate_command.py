@@ -101,6 +101,7 @@ def test_the_json_answer_is_a_contract(folder: Path) -> None:
         "refusedVolumes",
         "timeToRunning",
         "bytesRebuilt",
+        "runningWithin",
         "arrived",
         "notMade",
         "running",

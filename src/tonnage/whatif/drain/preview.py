@@ -47,6 +47,8 @@ class Preview:
         self.outcome = Outcome(self.nodes)
         self.order: OrderSearch | None = None
         self.one_more = OneMore()
+        self.disks_before: list[dict[str, Any]] = []
+        self.disks_after: list[dict[str, Any]] = []
         self.is_partial = True
         self.is_drained = False
         """What the drain itself does is known."""
@@ -60,14 +62,17 @@ class Preview:
         """Find out everything. A KeyboardInterrupt leaves what is known."""
         rehearsal = Rehearsal(self.scene, explains=True)
         self.outcome = rehearsal.outcome
+        self.disks_before = rehearsal.disks()
         if self.is_one_by_one:
             rehearsal.drain_one_by_one(self.nodes)
             step(1)
             self.is_drained = True
+            self.disks_after = rehearsal.disks()
             self.order = OrderSearch(self.nodes, self.outcome.cost)
             orders.search(self.scene, self.outcome, self.order, step)
         else:
             rehearsal.drain_together(self.nodes)
+            self.disks_after = rehearsal.disks()
             step(1)
         self.is_drained = True
         one_more.try_all(self.scene, self.nodes, self.one_more, is_one_by_one=self.is_one_by_one, step=step)
@@ -82,5 +87,7 @@ class Preview:
             found["order"] = self.order.document(self.outcome.cost)
         found["oneByOne"] = self.is_one_by_one
         found["survivesOneMore"] = self.one_more.document()
+        found["disksBefore"] = self.disks_before
+        found["disksAfter"] = self.disks_after
         found["partial"] = self.is_partial
         return found

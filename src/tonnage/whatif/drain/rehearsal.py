@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.whatif.disk_documents import disk_documents
 from tonnage.whatif.drain.adoption import as_in_a_cluster
 from tonnage.whatif.drain.lineages import Lineages
 from tonnage.whatif.drain.outcome import BlockingBudget, LostPod, Move, Outcome, Stuck, VolumeMove
@@ -90,6 +91,10 @@ class Rehearsal:
             self.world.run_until(self.world.agenda.now_s + RETRY_S)
             if self._lineages.gone_count == gone_count:
                 return
+
+    def disks(self) -> list[dict[str, Any]]:
+        """The disks as they are now, as JSON."""
+        return disk_documents(self.world.storage, self.world.engine.held)
 
     # -- what is done -------------------------------------------------------------------------------------------------
 

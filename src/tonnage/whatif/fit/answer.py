@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ class FitAnswer:
     counted: Counted
     remedies: tuple[Remedy, ...] = ()
     needed: NodesNeeded | None = None
+    disks: Sequence[Mapping[str, Any]] = ()
+    """The disks with the replicas that fit, as `disk_documents` has them."""
 
     def shown_remedies(self) -> list[Remedy]:
         """The least of each kind first, then others, as many as people read."""
@@ -34,5 +37,6 @@ class FitAnswer:
             "wouldHelp": [each.text for each in self.shown_remedies()],
             "remedies": [each.document() for each in self.remedies],
             "partial": self.counted.is_cut,
+            "disks": list(self.disks),
             **({"nodesNeeded": self.needed.document()} if self.needed is not None else {}),
         }

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tonnage.whatif.disk_documents import disk_documents
 from tonnage.whatif.simulate.measures import Measures, WaitingGroup, percentile
 
 SHOWN_PODS: Final = 20
 """Of a group of waiting pods, so many are named."""
-SHOWN_DISKS: Final = 500
+PERCENTS: Final = (0, *range(5, 100, 5), 99, 100)
+"""Of how many pods it is told within what time they ran."""
 
 
 def run_document(measured: Measures) -> dict[str, Any]:
     """One run; the fields are a contract."""
-    world, took_s = measured.world, measured.running_after_s
+    world, took_s = measured.world, sorted(measured.running_after_s)
     counts = world.storage.counts
     refused = measured.node_events.refused if measured.node_events is not None else {}
     return {
@@ -22,6 +24,7 @@ def run_document(measured: Measures) -> dict[str, Any]:
         "refusedVolumes": measured.refused_volumes,
         "timeToRunning": {f"p{percent}": percentile(took_s, percent) for percent in (50, 90, 99)},
         "bytesRebuilt": counts.bytes_rebuilt,
+        "runningWithin": [{"percent": each, "seconds": percentile(took_s, each)} for each in PERCENTS if took_s],
         "arrived": measured.arrived,
         "notMade": world.controllers.not_made,
         "running": measured.samples[-1].running if measured.samples else 0,
@@ -54,29 +57,9 @@ def run_document(measured: Measures) -> dict[str, Any]:
             }
             for each in measured.samples
         ],
-        "disks": _disks(measured),
+        "disks": disk_documents(world.storage, world.engine.held),
     }
 
 
 def _group(group: WaitingGroup) -> dict[str, Any]:
     return {"reason": group.reason, "count": len(group.pods), "pods": list(group.pods[:SHOWN_PODS])}
-
-
-def _disks(measured: Measures) -> list[dict[str, Any]]:
-    """The disks at the end, each with its pools and the volumes in them; of very many the first."""
-    storage, found = measured.world.storage, []
-    for disk in list(storage.disks)[:SHOWN_DISKS]:
-        volumes = [
-            {"volume": name, "pool": pool if pool >= 0 else None, "bytes": size_bytes}
-            for name, (pool, size_bytes) in sorted(disk.volumes.items())
-        ]
-        found.append(
-            {
-                "objects": list(disk.objects),
-                "where": storage.where(disk),
-                "totalBytes": disk.total_bytes,
-                "freeBytes": list(disk.pools),
-                "volumes": volumes,
-            }
-        )
-    return found

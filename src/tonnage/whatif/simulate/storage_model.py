@@ -237,6 +237,26 @@ class StorageModel:
         topology = told.node_topology if told is not None else None
         return ",".join(topology.match_labels.values()) if topology is not None else ""
 
+    def classes_of(self, disk: Disk) -> list[str]:
+        """The classes whose volumes are made on a disk."""
+        told = (self._told.get(key) for key in disk.objects)
+        return sorted({each.storage_class_name for each in told if each is not None})
+
+    def home_node(self, volume: PersistentVolume) -> Node | None:
+        """The one node that a volume can be used on, if it is one.
+
+        A volume that is free to move, because its node was cordoned, is still on the node that was selected for it.
+        """
+        if volume.spec.node_affinity.required is None:
+            owner = volume.spec.claim_ref
+            claim = self.objects.get(PersistentVolumeClaim, owner.key) if owner is not None else None
+            if claim is None or not claim.selected_node or not self.rebuilds(volume):
+                return None
+            return self.objects.get(Node, claim.selected_node)
+        admits = volume.spec.node_affinity.admits
+        homes = [each for each in self.objects.nodes() if admits(each.name, each.metadata.labels)]
+        return homes[0] if len(homes) == 1 else None
+
     # -- going --------------------------------------------------------------------------------------------------------
 
     def claim_deleted(self, claim: PersistentVolumeClaim) -> None:

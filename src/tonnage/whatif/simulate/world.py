@@ -128,7 +128,7 @@ class World:
         for each in self.objects:
             self.storage.know(each)
         for volume in self.all(PersistentVolume):
-            self.storage.adopt(volume, self._home(volume), volume.size.value())
+            self.storage.adopt(volume, self.storage.home_node(volume), volume.size.value())
         self.engine.load(self.objects)
         for pod in self.all(Pod):
             self.born_s[pod.uid] = self.agenda.now_s
@@ -178,27 +178,12 @@ class World:
             return None
         return self.get(PersistentVolume, claim.spec.volume_name)
 
-    def _home(self, volume: PersistentVolume) -> Node | None:
-        """The one node that a volume can be used on, if it is one.
-
-        A volume that is free to move, because its node was cordoned, is still on the node that was selected for it.
-        """
-        if volume.spec.node_affinity.required is None:
-            owner = volume.spec.claim_ref
-            claim = self.get(PersistentVolumeClaim, owner.key) if owner is not None else None
-            if claim is None or not claim.selected_node or not self.storage.rebuilds(volume):
-                return None
-            return self.get(Node, claim.selected_node)
-        admits = volume.spec.node_affinity.admits
-        homes = [each for each in self.nodes() if admits(each.name, each.metadata.labels)]
-        return homes[0] if len(homes) == 1 else None
-
     def is_home(self, volume: PersistentVolume, node: Node) -> bool:
         """Whether a volume's contents are on this node: by its disk where that is known, else by its affinity."""
         disk = self.storage.home.get(volume.name)
         if disk is not None:
             return self.storage.is_local(disk) and disk in self.storage.disks_for(volume.class_name, node)
-        return self._home(volume) == node
+        return self.storage.home_node(volume) == node
 
     # -- the API server -----------------------------------------------------------------------------------------------
 

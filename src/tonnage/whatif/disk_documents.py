@@ -1,0 +1,140 @@
+"""Disks as JSON: pools with their free bytes, the volumes in them, and what the scheduler has promised of them.
+
+Reports draw their capacity maps from it (`html/capacity_map.py`), scripts may read it (docs/whatif.md):
+
+    {"objects": [key], "where": text, "classes": [name], "totalBytes": int, "freeBytes": [int],
+     "volumes": [{"volume", "claim", "pool": int or null, "bytes", "promised": bool}]}
+
+`freeBytes` is what is free in each pool as far as volumes go; what is promised is to come out of it. Where a promise
+goes is the driver's choice: the pool told here is one way in which all that is promised fits, or null when there is
+none.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from tonnage.clock import VirtualClock
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.engine.held_capacity import HeldCapacity
+from tonnage.scheduling.volumes.packing import SearchBudget
+from tonnage.scheduling.volumes.packing.pool_fits import place_one
+from tonnage.whatif.simulate.agenda import Agenda
+from tonnage.whatif.simulate.disks import Disk
+from tonnage.whatif.simulate.storage_model import StorageModel
+from tonnage.whatif.simulate.storage_settings import StorageSettings
+
+MOST_DISKS: Final = 500
+_SEARCH_STEPS: Final = 10_000
+
+T = TypeVar("T", bound=Object)
+
+
+def disk_documents(storage: StorageModel, held: HeldCapacity, most: int = MOST_DISKS) -> list[dict[str, Any]]:
+    """The disks of a storage model, of very many the first, with what a scheduler holds of them."""
+    promised = _promised(storage, held)
+    return [_document(storage, disk, promised.get(disk, {})) for disk in list(storage.disks)[:most]]
+
+
+def disks_of_objects(objects: Iterable[Object], held: HeldCapacity, most: int = MOST_DISKS) -> list[dict[str, Any]]:
+    """The same for a cluster as its objects tell of it."""
+    known = _Known(objects)
+    storage = StorageModel(known, Agenda(VirtualClock()), StorageSettings(), random.Random(0))
+    for each in known.by_key.values():
+        storage.know(each)
+    for each in known.by_key.values():
+        if isinstance(each, PersistentVolume):
+            storage.adopt(each, storage.home_node(each), each.size.value())
+    return disk_documents(storage, held, most)
+
+
+def _promised(storage: StorageModel, held: HeldCapacity) -> dict[Disk, dict[Key, int]]:
+    """By disk the claims that bytes are kept back for, without those that have their volume on it already."""
+    found: dict[Disk, dict[Key, int]] = {}
+    for view in held.modes.values():
+        for hold in view.holds():
+            disk = storage.disks.of(hold.capacity)
+            if disk is None:
+                continue
+            for key, size_bytes in _sizes(storage, hold.claims, hold.bytes).items():
+                claim = storage.objects.get(PersistentVolumeClaim, key)
+                if claim is None or claim.spec.volume_name not in disk.volumes:
+                    found.setdefault(disk, {})[key] = size_bytes
+    return found
+
+
+def _sizes(storage: StorageModel, keys: Sequence[Key], held_bytes: int) -> dict[Key, int]:
+    """What each claim of a hold asks for; a hold knows their sum."""
+    if len(keys) == 1:
+        return {keys[0]: held_bytes}
+    claims = {key: storage.objects.get(PersistentVolumeClaim, key) for key in keys}
+    return {
+        key: claim.requested.value()
+        for key, claim in claims.items()
+        if claim is not None and claim.requested is not None
+    }
+
+
+def _document(storage: StorageModel, disk: Disk, promised: Mapping[Key, int]) -> dict[str, Any]:
+    volumes = [
+        {
+            "volume": name,
+            "claim": _claim_of(storage, name),
+            "pool": pool if pool >= 0 else None,
+            "bytes": size_bytes,
+            "promised": False,
+        }
+        for name, (pool, size_bytes) in sorted(disk.volumes.items())
+    ]
+    volumes += [
+        {"volume": None, "claim": claim, "pool": pool, "bytes": size_bytes, "promised": True}
+        for claim, pool, size_bytes in _shared_out(disk.pools, promised)
+    ]
+    return {
+        "objects": list(disk.objects),
+        "where": storage.where(disk),
+        "classes": storage.classes_of(disk),
+        "totalBytes": disk.total_bytes,
+        "freeBytes": list(disk.pools),
+        "volumes": volumes,
+    }
+
+
+def _claim_of(storage: StorageModel, volume: str) -> Key | None:
+    found = storage.objects.get(PersistentVolume, volume)
+    return found.spec.claim_ref.key if found is not None and found.spec.claim_ref is not None else None
+
+
+def _shared_out(pools: Sequence[int], promised: Mapping[Key, int]) -> list[tuple[Key, int | None, int]]:
+    """(claim, pool, bytes) of one way in which all of it fits, the largest first."""
+    claims = sorted(promised.items(), key=lambda each: (-each[1], each[0]))
+    order = sorted(range(len(pools)), key=lambda number: -pools[number])
+    sizes = tuple(size_bytes for _, size_bytes in claims)
+    places = place_one([pools[number] for number in order], sizes, SearchBudget(_SEARCH_STEPS)) if pools else None
+    if places is None:
+        return [(claim, None, size_bytes) for claim, size_bytes in claims]
+    found = ((claim, order[place], size_bytes) for (claim, size_bytes), place in zip(claims, places, strict=True))
+    return sorted(found, key=lambda each: each[0])
+
+
+class _Known:
+    """Objects that stay as they are, for a storage model that nothing is asked of."""
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        self.by_key: dict[tuple[str, Key], Object] = {(type(each).__name__, each.key): each for each in objects}
+
+    def get(self, kind: type[T], key: Key) -> T | None:
+        found = self.by_key.get((kind.__name__, key))
+        return found if isinstance(found, kind) else None
+
+    def nodes(self) -> list[Node]:
+        return [each for each in self.by_key.values() if isinstance(each, Node)]
+
+    def put(self, new: Object) -> Object:
+        raise NotImplementedError("nothing is written")
+
+    def remove(self, kind: type[Object], key: Key) -> None:
+        raise NotImplementedError("nothing is written")

@@ -1,0 +1,213 @@
+"""The capacity map: a row for each disk, its pools side by side, each claim a block in its pool, to one scale.
+
+    node-1  nvme  │▓▓ db-0 ▓▓│░░ db-1 ░░│     │  │▓▓▓▓▓▓▓▓▓▓▓│ │        solid: volumes; hatched: promised, not made yet
+                  └── a pool ─────────────────┘  └─ a pool ─────┘
+
+Where a driver does not tell in which pool a volume is, its volumes stand in a lane of their own before the pools; what
+is promised without a pool stands there too. `disks` are as `whatif/disk_documents.py` has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tonnage.whatif.html.amounts import bytes_text, count_text
+from tonnage.whatif.html.charts import WIDTH, Table, figure, svg
+from tonnage.whatif.html.markup import Html, element, joined
+
+Disk = Mapping[str, Any]
+
+MOST_ROWS: Final = 120
+"""Disks that are drawn; the table has the others too."""
+_LABEL_WIDTH, _ROW, _BAR, _TOP, _CHAR = 150, 30, 22, 34, 6.6
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """A pool, or what stands in none that is known."""
+
+    name: str
+    size_bytes: int
+    blocks: Sequence[Mapping[str, Any]]
+    is_pool: bool = True
+
+
+def capacity_map(
+    name: str, title: str, disks: Sequence[Disk], *, marked: Collection[str] = (), note: str = "", scale_bytes: int = 0
+) -> Html:
+    """Draw disks. `marked` claims stand out; maps that are compared are drawn with one `scale_bytes`."""
+    if not disks:
+        empty = "No capacity object tells of any disk, so there is nothing to draw."
+        return figure(name, title, note, element("p", empty, class_="empty"))
+    drawn = disks[:MOST_ROWS]
+    widest = max(scale_bytes, widest_bytes(drawn), 1)
+    lanes_most = max(len(_lanes(disk)) for disk in drawn)
+    gap = 5.0 if lanes_most <= 12 else 60.0 / lanes_most
+    per_byte = (WIDTH - _LABEL_WIDTH - 10 - gap * lanes_most) / widest
+    rows = [_row(disk, _TOP + _ROW * number, per_byte, gap, marked, name) for number, disk in enumerate(drawn)]
+    has_marked = any(block["claim"] in marked for disk in drawn for block in disk["volumes"])
+    head = joined(_patterns(name), _legend(name, has_marked))
+    height = _TOP + _ROW * len(rows) + 4
+    drawing = svg(name, title, _words(disks, len(drawn)), joined(head, *rows), height=height)
+    if len(disks) > len(drawn):
+        note = f"{note} The first {len(drawn):,} of {len(disks):,} disks are drawn; the table has all.".strip()
+    if any(not lane.is_pool for disk in drawn for lane in _lanes(disk)):
+        note = f"{note} Blocks before the boxes are volumes whose pool is not known.".strip()
+    return figure(name, title, note, drawing, _table(disks))
+
+
+def widest_bytes(disks: Sequence[Disk]) -> int:
+    """The bytes of the largest disk, for maps that are to have one scale."""
+    return max((sum(lane.size_bytes for lane in _lanes(disk)) for disk in disks), default=0)
+
+
+def _lanes(disk: Disk) -> list[_Lane]:
+    """The pools with what is in them; before them what is in no known pool."""
+    pools: list[list[Mapping[str, Any]]] = [[] for _ in disk["freeBytes"]]
+    elsewhere: list[Mapping[str, Any]] = []
+    for each in disk["volumes"]:
+        (pools[each["pool"]] if each["pool"] is not None else elsewhere).append(each)
+    lanes = []
+    if elsewhere:
+        size_bytes = sum(each["bytes"] for each in elsewhere)
+        lanes.append(_Lane("pool not known", size_bytes, elsewhere, is_pool=False))
+    for number, (free_bytes, inside) in enumerate(zip(disk["freeBytes"], pools, strict=True)):
+        made_bytes = sum(each["bytes"] for each in inside if not each["promised"])
+        promised_bytes = sum(each["bytes"] for each in inside if each["promised"])
+        size_bytes = made_bytes + max(free_bytes, promised_bytes)
+        lanes.append(_Lane(f"pool {number + 1}", size_bytes, inside))
+    return lanes
+
+
+def _row(disk: Disk, top: int, per_byte: float, gap: float, marked: Collection[str], name: str) -> Html:
+    label = disk_name(disk)
+    width_chars = int((_LABEL_WIDTH - 12) / _CHAR)
+    short = label if len(label) <= width_chars else f"{label[: width_chars - 1]}…"
+    parts = [
+        element("text", element("title", label), short, x=0, y=top + 15, class_="row"),
+    ]
+    left = float(_LABEL_WIDTH)
+    for lane in _lanes(disk):
+        width = max(lane.size_bytes * per_byte, 1.0)
+        free_bytes = lane.size_bytes - sum(each["bytes"] for each in lane.blocks)
+        told = f"{label}, {lane.name}: {bytes_text(lane.size_bytes)}"
+        if lane.is_pool:
+            told += f", {bytes_text(max(free_bytes, 0))} free"
+        parts.append(
+            element(
+                "rect",
+                element("title", told),
+                x=_n(left),
+                y=top,
+                width=_n(width),
+                height=_BAR,
+                class_="pool" if lane.is_pool else "lane",
+            )
+        )
+        at = left
+        for block in lane.blocks:
+            parts.append(_block(block, at, top, block["bytes"] * per_byte, block["claim"] in marked, name))
+            at += block["bytes"] * per_byte
+        left += width + gap
+    return element("g", *parts, class_="disk")
+
+
+def _block(block: Mapping[str, Any], left: float, top: int, width: float, is_marked: bool, name: str) -> Html:
+    claim = block["claim"] or block["volume"]
+    state = "promised, not made yet" if block["promised"] else f"volume {block['volume']}"
+    kind = " ".join(("claim", *(["promised"] if block["promised"] else []), *(["marked"] if is_marked else [])))
+    fill = f"fill: url(#{name}-{'marked-' if is_marked else ''}hatch)" if block["promised"] else None
+    inner = max(width - 1, 0.5)
+    rect = element(
+        "rect",
+        element("title", f"{claim}: {bytes_text(block['bytes'])}, {state}"),
+        x=_n(left + 0.5),
+        y=_n(top + 1.5),
+        width=_n(inner),
+        height=_BAR - 3,
+        class_=kind,
+        style=fill,
+        data_claim=claim,
+    )
+    said = claim.rpartition("/")[2]
+    if len(said) * _CHAR + 8 > inner:
+        return rect
+    label = element("text", said, x=_n(left + width / 2), y=top + 15, class_=f"{kind.replace('claim', 'label')}")
+    return joined(rect, label)
+
+
+def _patterns(name: str) -> Html:
+    def hatch(suffix: str, colour: str) -> Html:
+        line = element("path", d="M0 0V6", stroke=colour, stroke_width=2.4)
+        ground = element("rect", width=6, height=6, fill="var(--paper)")
+        return element(
+            "pattern",
+            ground,
+            line,
+            id=f"{name}-{suffix}",
+            width=6,
+            height=6,
+            patternUnits="userSpaceOnUse",
+            patternTransform="rotate(45)",
+        )
+
+    return element("defs", hatch("hatch", "var(--claim)"), hatch("marked-hatch", "var(--marked)"))
+
+
+def _legend(name: str, has_marked: bool) -> Html:
+    """What the fills mean, above the rows."""
+    parts, left = [], float(_LABEL_WIDTH)
+    kinds = [
+        ("claim", "volume", None),
+        ("claim promised", "promised", f"fill: url(#{name}-hatch)"),
+        ("pool", "free", None),
+    ]
+    if has_marked:
+        kinds.insert(1, ("claim marked", "moved", None))
+    for kind, said, fill in kinds:
+        parts.append(element("rect", x=_n(left), y=6, width=20, height=12, class_=f"key {kind}", style=fill))
+        parts.append(element("text", said, x=_n(left + 26), y=16, class_="key"))
+        left += 26 + len(said) * _CHAR + 22
+    return element("g", *parts, class_="legend")
+
+
+def _words(disks: Sequence[Disk], drawn: int) -> str:
+    volumes = [each for disk in disks for each in disk["volumes"]]
+    made = [each["bytes"] for each in volumes if not each["promised"]]
+    promised = [each["bytes"] for each in volumes if each["promised"]]
+    pools = [free_bytes for disk in disks for free_bytes in disk["freeBytes"]]
+    said = (
+        f"{count_text(len(disks), 'disk')} with {count_text(len(pools), 'pool')}: "
+        f"{count_text(len(made), 'volume')} of {bytes_text(sum(made))}, "
+        f"{count_text(len(promised), 'claim')} promised {bytes_text(sum(promised))}, "
+        f"{bytes_text(max(sum(pools) - sum(promised), 0))} free."
+    )
+    return said if drawn == len(disks) else f"{said} The first {drawn:,} are drawn."
+
+
+def _table(disks: Sequence[Disk]) -> Table:
+    rows = []
+    for disk in disks:
+        for lane in _lanes(disk):
+            free_bytes = lane.size_bytes - sum(each["bytes"] for each in lane.blocks)
+            free = bytes_text(max(free_bytes, 0)) if lane.is_pool else ""
+            claims = ", ".join(_in_words(each) for each in lane.blocks)
+            rows.append((disk_name(disk), lane.name, bytes_text(lane.size_bytes), free, claims))
+    return Table(("Disk", "Pool", "Size", "Free", "Claims"), rows, words=frozenset({0, 1, 4}))
+
+
+def _in_words(block: Mapping[str, Any]) -> str:
+    state = " promised" if block["promised"] else ""
+    return f"{block['claim'] or block['volume']} {bytes_text(block['bytes'])}{state}"
+
+
+def disk_name(disk: Disk) -> str:
+    """Where it is, and of which classes."""
+    where = disk["where"] or ", ".join(disk["objects"])
+    return f"{where} {', '.join(disk['classes'])}".strip()
+
+
+def _n(number: float) -> str:
+    return f"{number:.2f}".rstrip("0").rstrip(".")

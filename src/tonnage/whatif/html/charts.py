@@ -1,0 +1,239 @@
+"""Lines and bars as SVG, drawn by leather; each with its words and its numbers beside it.
+
+leather gives axes, legends and shapes, coloured by the page's own custom properties, so that one chart is right in
+light and dark and on paper (docs/decisions/018-charts.md). What is ours: axes that end where the data ends, legends
+that show a line's dashes and not its colour alone, and a figure around it for those who do not see it.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import leather
+from leather import theme
+from leather.series import Series as LeatherSeries
+
+from tonnage.printable import printable
+from tonnage.whatif.html.amounts import highest_of, number_text, number_ticks
+from tonnage.whatif.html.markup import Html, Part, element
+
+WIDTH: Final = 720
+HEIGHT: Final = 250
+BAR_HEIGHT: Final = 24
+_INK, _MUTED, _RULE = "var(--ink)", "var(--muted)", "var(--rule)"
+_DASHES: Final = ("none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2")
+COLOURS: Final = tuple(f"var(--series-{number})" for number in range(1, 7))
+
+theme.margin = 0.025
+theme.background_color = "none"
+theme.title_font_family = theme.legend_font_family = theme.axis_title_font_family = theme.tick_font_family = "inherit"
+theme.legend_font_size = theme.axis_title_font_size = theme.tick_font_size = 12
+theme.legend_font_char_width = theme.axis_title_font_char_width = theme.tick_font_char_width = 7
+theme.legend_font_char_height = theme.tick_font_char_height = 12
+theme.legend_gap = 10
+theme.axis_title_gap = 4
+theme.legend_color = _INK
+theme.axis_title_color = theme.label_color = _MUTED
+theme.tick_color, theme.zero_color = _RULE, _MUTED
+
+Format = Callable[[float], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A line: (x, y) in the order of x."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What an axis counts: its name, its steps up to the highest value, and how a value is written."""
+
+    name: str
+    ticks: Callable[[float], list[float]] = number_ticks
+    format: Format = number_text
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under heads; the first cell names its row. Columns are numbers, set flush right, unless said otherwise."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Part]]
+    words: frozenset[int] = frozenset({0})
+    """The columns that are no numbers."""
+    names: frozenset[int] = frozenset({0})
+    """Those of them that are never broken into lines."""
+
+    def html(self, caption: str = "") -> Html:
+        said = [element("caption", caption)] if caption else []
+        heads = (element("th", head, scope="col", class_=self._kind(n)) for n, head in enumerate(self.heads))
+        body = (element("tr", *self._cells(row)) for row in self.rows)
+        kind = None if self.words else "numbers"  # large ones are of numbers alone: one word for all of their cells
+        return element("table", *said, element("thead", element("tr", *heads)), element("tbody", *body), class_=kind)
+
+    def _cells(self, row: Sequence[Part]) -> Iterator[Html]:
+        for number, cell in enumerate(row):
+            if number == 0:
+                yield element("th", cell, scope="row", class_=self._kind(0))
+            else:
+                yield element("td", cell, class_=self._kind(number))
+
+    def _kind(self, number: int) -> str | None:
+        if not self.words:
+            return None
+        return "n" if number not in self.words else "name" if number in self.names else None
+
+
+def figure(name: str, title: str, description: str, drawing: Html, table: Table | None = None) -> Html:
+    """A drawing with its title above it, and its numbers below for who wants or needs them."""
+    numbers = [details("The figures as a table", table.html(title))] if table is not None and table.rows else []
+    note = [element("p", description, class_="note")] if description else []
+    return element("figure", element("figcaption", element("b", title), *note), drawing, *numbers, id=name)
+
+
+def details(summary: str, *parts: Part) -> Html:
+    """What opens on a click, or on Enter. Wide tables scroll in it, by keys too."""
+    region = element("div", *parts, class_="wide", tabindex=0, role="region", aria_label=summary)
+    return element("details", element("summary", summary), region)
+
+
+def svg(name: str, title: str, description: str, drawn: Part, *, width: float = WIDTH, height: float = HEIGHT) -> Html:
+    """An SVG that is read as one image, with its name and its description."""
+    return element(
+        "svg",
+        element("title", title, id=f"{name}-title"),
+        element("desc", description, id=f"{name}-desc"),
+        drawn,
+        viewBox=f"0 0 {width:g} {height:g}",
+        width=f"{width:g}",
+        height=f"{height:g}",
+        role="img",
+        aria_labelledby=f"{name}-title {name}-desc",
+    )
+
+
+def line_chart(name: str, title: str, series: Sequence[Series], x: Axis, y: Axis, *, note: str = "") -> Html:
+    """Lines over one axis, usually time. Without any point it says so in words."""
+    drawn = [each for each in series if each.points]
+    if not drawn:
+        return figure(name, title, note, element("p", "There is nothing to draw.", class_="empty"))
+    highest_x = highest_of([point[0] for each in drawn for point in each.points])
+    highest_y = highest_of([point[1] for each in drawn for point in each.points])
+    x_ticks, y_ticks = x.ticks(highest_x), y.ticks(highest_y)
+    chart = leather.Chart()
+    chart.set_x_scale(_Span(max(highest_x, x_ticks[-1]), x_ticks))
+    chart.set_y_scale(_Span(max(highest_y, y_ticks[-1]), y_ticks))
+    chart.add_x_axis(ticks=x_ticks, tick_formatter=_formatter(x.format), name=printable(x.name))
+    chart.add_y_axis(ticks=y_ticks, tick_formatter=_formatter(y.format))
+    for number, each in enumerate(drawn):
+        colour, dash = COLOURS[number % len(COLOURS)], _DASHES[number % len(_DASHES)]
+        data = LeatherSeries([(float(at), float(value)) for at, value in each.points], name=printable(each.name))
+        chart.add_series(data, _Line(colour, 2, dash) if len(each.points) > 1 else leather.Dots(colour, 4))
+    words = f"{y.name} by {x.name}. " + " ".join(_in_words(each, x, y) for each in drawn)
+    return figure(name, title, note, _drawn(name, title, words, chart, HEIGHT), _line_table(drawn, x, y))
+
+
+def bar_chart(name: str, title: str, bars: Sequence[tuple[str, float]], axis: Axis, *, note: str = "") -> Html:
+    """A bar for each name, in their order, each with its number."""
+    if not bars:
+        return figure(name, title, note, element("p", "There is nothing to draw.", class_="empty"))
+    ticks = axis.ticks(highest_of([value for _, value in bars]))
+    labels = _distinct([_short(printable(label)) for label, _ in bars])
+    chart = leather.Chart()
+    chart.set_x_scale(_Span(ticks[-1], ticks))
+    chart.add_x_axis(ticks=ticks, tick_formatter=_formatter(axis.format), name=printable(axis.name))
+    chart.add_bars(
+        [(float(value), label) for label, (_, value) in zip(labels, bars, strict=True)], fill_color=COLOURS[0]
+    )
+    words = f"{axis.name}: " + ", ".join(f"{label} {axis.format(value)}" for label, value in bars[:20]) + "."
+    height = 76 + BAR_HEIGHT * len(bars)
+    table = Table(("", axis.name), [(label, axis.format(value)) for label, value in bars])
+    return figure(name, title, note, _drawn(name, title, words, chart, height), table)
+
+
+def _drawn(name: str, title: str, words: str, chart: Any, height: int) -> Html:
+    drawn = chart.to_svg_group(WIDTH, height)
+    for each in drawn.iter():  # the library writes coordinates with all the digits they have
+        for key in ("x", "y", "x1", "x2", "y1", "y2", "width", "height", "cx", "cy"):
+            if len(each.get(key, "")) > 6:
+                each.set(key, _rounded(float(each.get(key, ""))))
+    return svg(name, title, words, Html(ET.tostring(drawn, encoding="unicode")), height=height)
+
+
+def _line_table(series: Sequence[Series], x: Axis, y: Axis) -> Table:
+    """A row for each x, a column for each line; a cell is empty where a line has no point."""
+    columns = [dict(each.points) for each in series]
+    places = sorted({at for column in columns for at in column})
+    rows = [(x.format(at), *(y.format(column[at]) if at in column else "" for column in columns)) for at in places]
+    return Table((x.name, *(each.name for each in series)), rows, words=frozenset())
+
+
+def _in_words(series: Series, x: Axis, y: Axis) -> str:
+    """What somebody would say who looks at the line."""
+    first, last = series.points[0], series.points[-1]
+    peak = max(series.points, key=lambda point: point[1])
+    said = f"{series.name}: from {y.format(first[1])} to {y.format(last[1])}"
+    if peak[1] > max(first[1], last[1]):
+        said += f", at most {y.format(peak[1])} at {x.format(peak[0])}"
+    return f"{said}."
+
+
+def _formatter(written: Format) -> Callable[[float, int, int], str]:
+    return lambda value, number, count: written(float(value))
+
+
+def _rounded(number: float) -> str:
+    return f"{number:.2f}".rstrip("0").rstrip(".")
+
+
+def _short(label: str, most: int = 28) -> str:
+    """A name with its middle left out, for ends tell names apart."""
+    return label if len(label) <= most else f"{label[: most // 2 - 1]}…{label[-(most // 2) :]}"
+
+
+def _distinct(labels: list[str]) -> list[str]:
+    """leather finds bars by their labels, so two of one name would lie on one another."""
+    seen: dict[str, int] = {}
+    found = []
+    for label in labels:
+        seen[label] = seen.get(label, 0) + 1
+        found.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return found
+
+
+class _Span(leather.Linear):  # type: ignore[misc]
+    """A scale from 0 to an end of our own; leather's ends at a step of its own beyond the data."""
+
+    def __init__(self, highest: float, ticks: Sequence[float]) -> None:
+        self._highest = highest if highest > 0 else 1.0
+        self._steps = list(ticks)
+
+    def contains(self, v: float) -> bool:
+        return 0 <= float(v) <= self._highest
+
+    def project(self, value: float, range_min: float, range_max: float) -> float:
+        start, end = float(range_min), float(range_max)
+        return round(start + (end - start) * float(value) / self._highest, 2)
+
+    def ticks(self) -> list[float]:
+        return self._steps
+
+
+class _Line(leather.Line):  # type: ignore[misc]
+    """A line whose entry in the legend is drawn as the line is, dashes and all."""
+
+    def legend_to_svg(self, series: Any, palette: Iterator[str]) -> list[tuple[ET.Element, float]]:
+        ((group, width),) = super().legend_to_svg(series, palette)
+        group.remove(group[0])
+        sample = {"x1": "0", "y1": "-4", "x2": "22", "y2": "-4", "stroke": self._stroke_color, "stroke-width": "2"}
+        if self._stroke_dasharray != "none":
+            sample["stroke-dasharray"] = self._stroke_dasharray
+        group.insert(0, ET.Element("line", sample))
+        group[1].set("x", "28")
+        return [(group, width + 14)]

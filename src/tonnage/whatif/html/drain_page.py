@@ -1,0 +1,195 @@
+"""`drain-preview -o html`: the disks before and after, who moves, who is stuck and why, what stays behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tonnage.whatif.html.amounts import byte_ticks, bytes_text, count_text, number_text
+from tonnage.whatif.html.capacity_map import capacity_map, widest_bytes
+from tonnage.whatif.html.charts import Axis, Table, bar_chart
+from tonnage.whatif.html.markup import Html, element
+from tonnage.whatif.html.page import Page
+
+Answer = Mapping[str, Any]
+
+_DONE = {"rebuild": "rebuilt", "reattach": "reattached", "stays": "stays"}
+
+
+def drain_page(answer: Answer) -> Page:
+    """A report of `drain-preview`'s answer."""
+    drained = ", ".join(answer["drained"])
+    how = " one by one" if answer.get("oneByOne") and len(answer["drained"]) > 1 else ""
+    page = Page("drain-preview", f"Draining {drained}{how}", _lead(answer), bool(answer.get("partial")))
+    page.figure("pods move", number_text(len(answer["moves"])))
+    stuck = len(answer["stuck"])
+    page.figure("stuck", number_text(stuck), "bad" if stuck else "good")
+    page.figure("rebuilt", bytes_text(_rebuilt(answer)["total"]))
+    page.figure("holds", _yes(answer["holds"]), _tone(answer["holds"]))
+    one_more = answer.get("survivesOneMore", {})
+    page.figure("if one more node fails", _yes(one_more.get("holds")), _tone(one_more.get("holds")))
+    page.section("disks", "Before and after", *_maps(answer))
+    page.section("stuck", "Who is stuck, and why", *_stuck(answer))
+    page.section("moves", "Who moves where", *_moves(answer))
+    page.section("rebuilt", "Bytes rebuilt", *_rebuilds(answer))
+    page.section("behind", "Data that stays behind or is lost", *_data(answer))
+    page.section("order", "The best order found", *_order(answer))
+    page.section("one-more", "If one more node fails meanwhile", *_one_more(answer))
+    return page
+
+
+def _lead(answer: Answer) -> str:
+    if answer["holds"] is None:
+        return "Whether the cluster holds is not known yet."
+    if answer["holds"]:
+        moves = count_text(len(answer["moves"]), "pod")
+        return f"The cluster holds: {moves} {'finds' if len(answer['moves']) == 1 else 'find'} another node."
+    stuck = count_text(len(answer["stuck"]), "pod")
+    return f"The cluster does not hold: {stuck} {'has' if len(answer['stuck']) == 1 else 'have'} nowhere to go."
+
+
+def _yes(holds: bool | None) -> str:
+    return "not known" if holds is None else "yes" if holds else "no"
+
+
+def _tone(holds: bool | None) -> str:
+    return "warn" if holds is None else "good" if holds else "bad"
+
+
+def _rebuilt(answer: Answer) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = answer.get("bytesRebuilt") or {"total": 0, "moves": []}
+    return found
+
+
+def _maps(answer: Answer) -> list[Html]:
+    before, after = answer["disksBefore"], answer["disksAfter"]
+    moved = {
+        _key(each["pod"], volume["claim"])
+        for each in (*answer["moves"], *answer.get("preempted", ()))
+        for volume in each["volumes"]
+        if volume["action"] == "rebuild"
+    }
+    scale = max(widest_bytes(before), widest_bytes(after))
+    note = "Volumes that are rebuilt stand out in both."
+    return [
+        capacity_map("disks-before", "Before", before, marked=moved, note=note, scale_bytes=scale),
+        capacity_map("disks-after", "After", after, marked=moved, scale_bytes=scale),
+    ]
+
+
+def _key(pod: str, claim: str) -> str:
+    """A claim by its namespace too, which is its pod's."""
+    return claim if "/" in claim else f"{pod.rpartition('/')[0]}/{claim}"
+
+
+def _volumes(volumes: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{each['claim']} {bytes_text(each['bytes'])} {_DONE[each['action']]}" for each in volumes)
+
+
+def _moves(answer: Answer) -> list[Html]:
+    found = []
+    words, names = frozenset(range(4)), frozenset(range(3))
+    for key, said in (("moves", ""), ("preempted", "Pods of other nodes that had to make room")):
+        rows = [(each["pod"], each["from"], each["to"], _volumes(each["volumes"])) for each in answer.get(key, ())]
+        if rows:
+            found += [element("h3", said)] if said else []
+            found.append(Table(("Pod", "From", "To", "Volumes"), rows, words, names).html())
+    daemons = [(each["pod"], each["node"]) for each in answer.get("daemons", ())]
+    if daemons:
+        found.append(element("h3", "Pods that stay: of DaemonSets, and static ones"))
+        found.append(Table(("Pod", "Node"), daemons, frozenset({0, 1}), frozenset({0, 1})).html())
+    return found
+
+
+def _stuck(answer: Answer) -> list[Html]:
+    rows = [(each["pod"], each["from"], each["message"], _volumes(each.get("volumes", ()))) for each in answer["stuck"]]
+    found = []
+    if rows:
+        table = Table(("Pod", "On", "Why", "Volumes"), rows, frozenset(range(4)), frozenset({0, 1}))
+        found.append(table.html())
+    budgets = [(each["name"], each["why"], ", ".join(each["pods"])) for each in answer.get("budgets", ())]
+    if budgets:
+        found.append(element("h3", "Budgets that block"))
+        found.append(Table(("PodDisruptionBudget", "Why", "Pods"), budgets, words=frozenset(range(3))).html())
+    return found
+
+
+def _rebuilds(answer: Answer) -> list[Html]:
+    bars = [(f"{each['from']} → {each['to']}", each["bytes"]) for each in _rebuilt(answer)["moves"]]
+    if not bars:
+        return []
+    axis = Axis("bytes rebuilt", byte_ticks, bytes_text)
+    return [bar_chart("rebuilt-chart", "Bytes rebuilt, by source and target", bars, axis)]
+
+
+def _data(answer: Answer) -> list[Html]:
+    found = []
+    behind = [
+        (
+            each["what"],
+            each["node"],
+            each["claim"] or each["volume"] or "",
+            _bytes(each["bytes"]),
+            ", ".join(each["pods"]),
+        )
+        for each in answer.get("dataLeftBehind", ())
+    ]
+    if behind:
+        table = Table(
+            ("What stays", "On", "Claim", "Bytes", "Used by"), behind, frozenset({0, 1, 2, 4}), frozenset({1, 2})
+        )
+        found.append(table.html())
+    lost = [(each["pod"], each["volume"], each["what"], _bytes(each["bytes"])) for each in answer.get("dataLost", ())]
+    if lost:
+        found.append(element("h3", "Data that ends with its pod"))
+        found.append(Table(("Pod", "Volume", "What", "Bytes"), lost, words=frozenset({0, 1, 2})).html())
+    pods = [(each["pod"], each["from"], each["message"]) for each in answer.get("lost", ())]
+    if pods:
+        found.append(element("h3", "Pods that nobody makes again"))
+        found.append(Table(("Pod", "On", "Why"), pods, frozenset(range(3)), frozenset({0, 1})).html())
+    return found
+
+
+def _bytes(size_bytes: int | None) -> str:
+    return "not known" if size_bytes is None else bytes_text(size_bytes)
+
+
+def _order(answer: Answer) -> list[Html]:
+    order = answer.get("order")
+    if not order:
+        return []
+    given, tried = order["given"], count_text(order["tried"], "order")
+    said = f"{tried} tried{'' if order['complete'] else ', not all there are'}."
+    rows = [
+        ("best found", ", ".join(order["best"]), number_text(order["stuck"]), bytes_text(order["bytesRebuilt"])),
+        ("as given", ", ".join(answer["drained"]), number_text(given["stuck"]), bytes_text(given["bytesRebuilt"])),
+    ]
+    return [
+        element("p", said, class_="note"),
+        Table(("", "Order", "Stuck", "Rebuilt"), rows, words=frozenset({0, 1})).html(),
+    ]
+
+
+def _one_more(answer: Answer) -> list[Html]:
+    found = answer.get("survivesOneMore")
+    if not found:
+        return []
+    tried = count_text(found["tried"], "node")
+    parts = [
+        element("p", f"{tried} taken away in turn{'' if found['complete'] else ', not all there are'}.", class_="note")
+    ]
+    rows = [
+        (
+            each["node"],
+            ", ".join(each["during"]),
+            number_text(len(each["stuck"])),
+            ", ".join(pod["pod"] for pod in each["stuck"]),
+        )
+        for each in found["failures"]
+    ]
+    if rows:
+        heads = ("Node that fails", "While drained", "Stuck", "Pods")
+        parts.append(Table(heads, rows, words=frozenset({0, 1, 3})).html())
+    elif found["holds"]:
+        parts.append(element("p", "The cluster holds whichever of them fails."))
+    return parts

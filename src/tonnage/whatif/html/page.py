@@ -1,0 +1,86 @@
+"""The frame of a report: one file that asks nobody for anything, is read on a screen, by ear, by keys and on paper.
+
+There is no script in it, and its Content-Security-Policy allows none: a name from a cluster that got past the escaping
+would still do nothing. Colours are custom properties, so that charts follow light, dark and print like the text does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Final
+
+from tonnage.whatif.html.markup import Html, Part, element, joined
+
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def _style() -> str:
+    return (files("tonnage.whatif.html") / "report.css").read_text("utf-8")
+
+
+@dataclass(slots=True)
+class Page:
+    """A report: what it is of, its answer in a sentence, and sections in their order."""
+
+    command: str
+    title: str
+    lead: str = ""
+    is_partial: bool = False
+    _sections: list[tuple[str, str, Html]] = field(default_factory=list)
+    _figures: list[Html] = field(default_factory=list)
+
+    def figure(self, name: str, value: str, tone: str = "") -> None:
+        """A number that is read first; `tone` is good, warn or bad."""
+        said = element("dd", value, class_=tone or None)
+        self._figures.append(element("div", element("dt", name), said))
+
+    def section(self, name: str, heading: str, *parts: Part) -> None:
+        """Part of the report; one without anything in it is left out."""
+        if parts:
+            self._sections.append((name, heading, joined(*parts)))
+
+    def html(self) -> str:
+        """The whole file; the same answer gives the same bytes."""
+        head = element(
+            "head",
+            element("meta", charset="utf-8"),
+            element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("meta", name="color-scheme", content="light dark"),
+            element("meta", name="generator", content="tonnage"),
+            element("link", rel="icon", href="data:,"),
+            element("title", f"{self.title} · tonnage {self.command}"),
+            element("style", Html(_style())),
+        )
+        return f"<!doctype html>\n{element('html', head, self._body(), lang='en')}\n"
+
+    def _body(self) -> Html:
+        header = [element("p", f"tonnage {self.command}", class_="kind"), element("h1", self.title)]
+        if self.lead:
+            header.append(element("p", self.lead, class_="lead"))
+        if self.is_partial:
+            said = "This was interrupted before its end: what is here holds, and something may be missing."
+            header.append(element("p", said, class_="partial"))
+        if self._figures:
+            header.append(element("dl", *self._figures, class_="figures"))
+        links = (element("li", element("a", heading, href=f"#{name}")) for name, heading, _ in self._sections)
+        sections = (
+            element(
+                "section",
+                element("h2", heading, id=f"{name}-heading"),
+                content,
+                id=name,
+                aria_labelledby=f"{name}-heading",
+            )
+            for name, heading, content in self._sections
+        )
+        parts: Sequence[Html] = (
+            element("a", "Skip to the answer", href="#main", class_="skip"),
+            element("header", *header),
+            element("nav", element("ol", *links), aria_label="Contents") if self._sections else Html(),
+            element("main", *sections, id="main", tabindex=-1),
+            element("footer", "Nothing was changed in any cluster. Made by tonnage from the same answer as -o json."),
+        )
+        return element("body", *parts)

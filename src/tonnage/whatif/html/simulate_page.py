@@ -1,0 +1,195 @@
+"""`simulate -o html`: runs side by side over time, where they part, and the disks at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from tonnage.whatif.html.amounts import (
+    bytes_text,
+    count_text,
+    number_text,
+    number_ticks,
+    percent_text,
+    time_text,
+    time_ticks,
+)
+from tonnage.whatif.html.capacity_map import capacity_map, widest_bytes
+from tonnage.whatif.html.charts import Axis, Series, Table, bar_chart, details, line_chart
+from tonnage.whatif.html.markup import Html, element
+from tonnage.whatif.html.page import Page
+
+Run = Mapping[str, Any]
+Runs = Mapping[str, Run]
+
+_TIME: Final = Axis("time", time_ticks, time_text)
+_SHARE: Final = Axis("share", lambda highest: [0.0, 0.25, 0.5, 0.75, 1.0], percent_text)
+_whole = partial(number_ticks, whole=True)
+
+_FIGURES: Final = (
+    ("Pods that arrived", "arrived"),
+    ("Placed", "placed"),
+    ("Waiting at the end", "waiting"),
+    ("Refused volumes", "refusedVolumes"),
+    ("Volumes made", "volumesMade"),
+    ("Attempts", "attempts"),
+    ("Bindings that failed", "failedBindings"),
+    ("Pods that a node rejected", "rejectedPods"),
+)
+
+
+def simulate_page(answer: Mapping[str, Any]) -> Page:
+    """A report of `simulate`'s answer."""
+    runs: Runs = answer["runs"]
+    names = ", ".join(runs) or "no run"
+    page = Page("simulate", f"Simulated: {names}", _lead(runs, answer["seed"]), bool(answer["partial"]))
+    for run in runs.values() if len(runs) == 1 else ():
+        page.figure("placed", number_text(run["placed"]), "good")
+        page.figure("waiting at the end", number_text(run["waiting"]), "warn" if run["waiting"] else "")
+        page.figure("refused volumes", number_text(run["refusedVolumes"]), "bad" if run["refusedVolumes"] else "good")
+        page.figure("running within, of half the pods", _seconds(run["timeToRunning"]["p50"]))
+        page.figure("of 99 in 100", _seconds(run["timeToRunning"]["p99"]))
+    page.section("runs", "What each run comes to", _totals(runs))
+    page.section("utilisation", "Utilisation over time", *_utilisation(runs))
+    page.section("waits", "Waits", *_waits(runs))
+    page.section("refused", "Refused volumes", *_refused(runs))
+    page.section("partings", "Where runs part", *(_parting(each) for each in answer["differences"]))
+    page.section("disks", "Disks at the end", *_maps(runs))
+    page.section("rebuilt", "Rebuilt volumes", *_rebuilds(runs))
+    return page
+
+
+def _lead(runs: Runs, seed: int) -> str:
+    times = {time_text(run["seconds"]) for run in runs.values()}
+    span = f"{' or '.join(sorted(times))} of virtual time" if times else "nothing was run"
+    return f"{span}, seed {seed}. The same seed gives the same bytes."
+
+
+def _seconds(seconds: float | None) -> str:
+    return "–" if seconds is None else time_text(seconds)
+
+
+def _totals(runs: Runs) -> Html:
+    rows: list[tuple[str, ...]] = [(said, *(number_text(run[key]) for run in runs.values())) for said, key in _FIGURES]
+    rows.append(("Bytes rebuilt", *(bytes_text(run["bytesRebuilt"]) for run in runs.values())))
+    for percent in ("p50", "p90", "p99"):
+        rows.append(
+            (f"Time to Running, {percent}", *(_seconds(run["timeToRunning"].get(percent)) for run in runs.values()))
+        )
+    return Table(("", *runs), rows).html()
+
+
+def _over_time(runs: Runs, key: str) -> list[Series]:
+    return [Series(name, [(each["at"], each[key]) for each in run["samples"]]) for name, run in runs.items()]
+
+
+def _utilisation(runs: Runs) -> list[Html]:
+    return [
+        line_chart("utilisation-chart", "Used part of all disks", _over_time(runs, "utilisation"), _TIME, _SHARE),
+        line_chart(
+            "fragmentation-chart",
+            "Fragmentation",
+            _over_time(runs, "fragmentation"),
+            _TIME,
+            _SHARE,
+            note="The part of the free bytes that is not in the largest pool of its disk.",
+        ),
+    ]
+
+
+def _waits(runs: Runs) -> list[Html]:
+    within = [
+        Series(name, [(each["seconds"], each["percent"] / 100) for each in run.get("runningWithin", ())])
+        for name, run in runs.items()
+    ]
+    charts = [
+        line_chart("waiting-chart", "Pods that wait", _over_time(runs, "waiting"), _TIME, Axis("pods", _whole)),
+        line_chart("running-chart", "Pods that run", _over_time(runs, "running"), _TIME, Axis("pods", _whole)),
+        line_chart(
+            "within-chart",
+            "Time to Running",
+            within,
+            Axis("time since the pod was made", time_ticks, time_text),
+            _SHARE,
+            note="The share of pods that ran within that time; pods that never ran are not among them.",
+        ),
+    ]
+    rows = [
+        (name, number_text(group["count"]), group["reason"], ", ".join(group["pods"]) + _more(group))
+        for name, run in runs.items()
+        for group in run["waitingPods"]
+    ]
+    if rows:
+        table = Table(("Run", "Pods", "They wait because", "Pods by name"), rows, words=frozenset({0, 2, 3}))
+        charts.append(element("h3", "Who waits at the end, and why"))
+        charts.append(table.html())
+    return charts
+
+
+def _more(group: Mapping[str, Any]) -> str:
+    left = group["count"] - len(group["pods"])
+    return f" and {left:,} more" if left > 0 else ""
+
+
+def _refused(runs: Runs) -> list[Html]:
+    note = "Volumes that could not be made or rebuilt where the scheduler had sent their pod."
+    axis = Axis("refused volumes", _whole)
+    bars = [(name, run["refusedVolumes"]) for name, run in runs.items()]
+    over_time = line_chart(
+        "refused-chart", "Refused volumes until then", _over_time(runs, "refusedVolumes"), _TIME, axis, note=note
+    )
+    return [over_time, *([bar_chart("refused-bars", "Refused volumes in all", bars, axis)] if len(bars) > 1 else [])]
+
+
+def _parting(difference: Mapping[str, Any]) -> Html:
+    """Two runs: the first decision where they part, what each does there and why, and who waits in one of them only."""
+    one, other = difference["between"]
+    parts, parting = [element("h3", f"{one} and {other}")], difference["parting"]
+    if parting is None:
+        parts.append(element("p", "They decide the same at the same times."))
+    else:
+        said = (
+            f"They part at {time_text(parting['at'])}, at decision {parting['decision'] + 1:,}, about {parting['pod']}."
+        )
+        rows = [
+            (name, side["node"] or "nowhere", side["why"] or side.get("message", ""))
+            for name, side in parting["sides"].items()
+        ]
+        parts += [
+            element("p", said),
+            Table(("Run", "Sends it to", "Why"), rows, words=frozenset({0, 1, 2}), names=frozenset({0, 1})).html(),
+        ]
+    for name, waiting in difference["waitOnlyIn"].items():
+        if waiting["count"]:
+            pods = ", ".join(waiting["pods"]) + _more(waiting)
+            wait = "waits" if waiting["count"] == 1 else "wait"
+            parts.append(element("p", f"{count_text(waiting['count'], 'pod')} {wait} in {name} only: {pods}."))
+    return element("article", *parts)
+
+
+def _maps(runs: Runs) -> list[Html]:
+    scale = max((widest_bytes(run["disks"]) for run in runs.values()), default=0)
+    several = len(runs) > 1
+    return [
+        capacity_map(
+            f"disks-{number}",
+            f"Disks at the end: {name}" if several else "Disks at the end",
+            run["disks"],
+            scale_bytes=scale,
+        )
+        for number, (name, run) in enumerate(runs.items(), 1)
+    ]
+
+
+def _rebuilds(runs: Runs) -> list[Html]:
+    found = []
+    for name, run in runs.items():
+        rows = [
+            (time_text(each["at"]), each["volume"], each["from"], each["to"], bytes_text(each["bytes"]))
+            for each in run["rebuilds"]
+        ]
+        if rows:
+            table = Table(("At", "Volume", "From", "To", "Bytes"), rows, words=frozenset({1, 2, 3}))
+            found.append(details(f"{name}: {count_text(len(rows), 'volume')} rebuilt", table.html()))
+    return found

@@ -1,0 +1,276 @@
+"""Every report, opened in a browser: it asks nobody for anything, nothing complains, what is drawn is the answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import CHROMIUM, Seen, look
+from click.testing import CliRunner
+
+from tonnage.cli import cli
+from tonnage.whatif.html.doctor_page import doctor_page
+from tonnage.whatif.html.drain_page import drain_page
+from tonnage.whatif.html.fit_page import fit_page
+from tonnage.whatif.html.page import Page
+from tonnage.whatif.html.simulate_page import simulate_page
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: chromium, chromium-browser or google-chrome"),
+]
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+HOSTILE = (
+    "</script></title></style><script>alert(1)</script>\"' onload=x <img src=http://evil.example/> \u202e\x00\x1b[2J"
+)
+
+SCENARIO = """
+apiVersion: tonnage.dev/v1alpha1
+kind: Scenario
+duration: 20m
+storage: {pick: random, refreshDelay: 30s}
+events:
+- {at: 0s, arrive: StatefulSet/default/kafka, replicas: 8}
+- {at: 10m, drain: rack-1-a}
+"""
+
+READ = """(() => {
+  const all = (query, root = document) => [...root.querySelectorAll(query)];
+  const points = path => (path.getAttribute('d').match(/[ML]/g) || []).length;
+  return {
+    lang: document.documentElement.lang, title: document.title,
+    headings: all('h1,h2,h3').map(e => +e.tagName[1]),
+    scripts: document.scripts.length,
+    alerts: all('img,script,iframe,object,embed').length,
+    links: all('a').map(e => e.getAttribute('href')),
+    missing: all('a').map(e => e.getAttribute('href').slice(1)).filter(id => !document.getElementById(id)),
+    twice: all('[id]').map(e => e.id).filter((id, n, ids) => ids.indexOf(id) !== n),
+    unnamed: all('svg').filter(e => e.getAttribute('role') !== 'img' ||
+      !e.getAttribute('aria-labelledby').split(' ').every(id => document.getElementById(id).textContent)).length,
+    charts: Object.fromEntries(all('figure').map(e => [e.id, {
+      lines: all('.series.lines path', e).map(points),
+      dots: all('.series.dots circle', e).length,
+      bars: all('.series.bars rect', e).length,
+      claims: all('rect.claim:not(.key)', e).map(r => r.dataset.claim),
+      promised: all('rect.claim.promised:not(.key)', e).map(r => r.dataset.claim),
+      marked: all('rect.claim.marked:not(.key)', e).map(r => r.dataset.claim),
+      widths: all('rect.claim:not(.key)', e).map(r => r.getBoundingClientRect().width),
+      hatched: all('rect.claim.promised:not(.key)', e).every(r => getComputedStyle(r).fill.includes('url')),
+      pools: all('rect.pool:not(.key)', e).length,
+      outside: all('rect', e).filter(r => r.getBBox().x + r.getBBox().width > 721).length,
+      rows: all('tbody tr', e).length }])),
+    findings: all('article.finding').length,
+    focusable: all('summary').length,
+    text: document.body.innerText,
+  };
+})()"""
+
+BROKEN = """<!doctype html><title>broken</title><img src="http://127.0.0.1:9/pixel.png" alt="">
+<script>console.log("hello"); nothing.there();</script>"""
+"""A page that does what no report may."""
+
+Answer = Mapping[str, Any]
+
+
+def _run(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, list(arguments))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def _disk(claim: str) -> dict[str, Any]:
+    volumes = [
+        {"volume": claim, "claim": claim, "pool": 0, "bytes": 60, "promised": False},
+        {"volume": None, "claim": claim, "pool": 1, "bytes": 10, "promised": True},
+        {"volume": claim, "claim": None, "pool": None, "bytes": 20, "promised": False},
+    ]
+    return {
+        "objects": [claim], "where": claim, "classes": [claim], "totalBytes": 200, "freeBytes": [40, 50],
+        "volumes": volumes,
+    }  # fmt: skip
+
+
+def hostile_pages() -> dict[str, Page]:
+    """Pages of answers whose every name and message is an attack."""
+    bad, disks = HOSTILE, [_disk(HOSTILE)]
+    fit = {
+        "workload": bad, "count": 1, "byNode": {bad: 1}, "byZone": {bad: 1}, "stops": [{"reason": bad, "nodes": 1}],
+        "wouldHelp": [bad], "remedies": [], "partial": False, "disks": disks,
+        "nodesNeeded": {"nodes": 1, "pods": 1, "template": bad},
+    }  # fmt: skip
+    volumes = [{"claim": bad, "action": "rebuild", "bytes": 1}]
+    move = {"pod": bad, "from": bad, "to": bad, "volumes": volumes}
+    stuck = {"pod": bad, "from": bad, "message": bad, "volumes": volumes}
+    drain = {
+        "drained": [bad], "moves": [move], "preempted": [move], "stuck": [stuck], "holds": False, "oneByOne": True,
+        "budgets": [{"name": bad, "why": bad, "pods": [bad]}], "lost": [{"pod": bad, "from": bad, "message": bad}],
+        "daemons": [{"pod": bad, "node": bad}],
+        "dataLeftBehind": [{"node": bad, "what": bad, "volume": bad, "claim": bad, "bytes": 1, "pods": [bad]}],
+        "dataLost": [{"pod": bad, "volume": bad, "what": bad, "bytes": None}],
+        "bytesRebuilt": {"total": 1, "moves": [{"from": bad, "to": bad, "bytes": 1, "volumes": 1}]},
+        "order": {"best": [bad], "stuck": 0, "bytesRebuilt": 0, "given": {"stuck": 0, "bytesRebuilt": 0}, "tried": 1,
+                  "complete": True},
+        "survivesOneMore": {"holds": False, "tried": 1, "complete": True,
+                            "failures": [{"node": bad, "during": [bad], "stuck": [stuck]}]},
+        "disksBefore": disks, "disksAfter": disks, "partial": True,
+    }  # fmt: skip
+    finding = {"name": bad, "severity": "error", "object": bad, "message": bad, "remedy": bad}
+    doctor = {
+        "source": bad, "findings": [finding], "drivers": {bad: {bad: bad}}, "configuration": {bad: [bad, {bad: bad}]},
+        "server": {"version": bad, "gates": {bad: bad}}, "disks": disks,
+    }  # fmt: skip
+    sample = {
+        "at": 0, "usedBytes": 1, "totalBytes": 2, "utilisation": 0.5, "fragmentation": 0, "running": 1, "waiting": 0,
+        "refusedVolumes": 0,
+    }  # fmt: skip
+    run = {
+        "placed": 1, "waiting": 1, "refusedVolumes": 0, "timeToRunning": {"p50": 1.0, "p90": 1.0, "p99": 1.0},
+        "bytesRebuilt": 1, "arrived": 1, "seconds": 1, "partial": False, "volumesMade": 1, "attempts": 1,
+        "failedBindings": 0, "rejectedPods": 0, "waitingPods": [{"reason": bad, "count": 2, "pods": [bad]}],
+        "rebuilds": [{"at": 1, "volume": bad, "from": bad, "to": bad, "bytes": 1}], "samples": [sample],
+        "disks": disks, "runningWithin": [{"percent": 100, "seconds": 1}],
+    }  # fmt: skip
+    side = {"pod": bad, "node": bad, "why": bad, "message": bad}
+    difference = {
+        "between": [bad, "b"], "waitOnlyIn": {bad: {"count": 1, "pods": [bad]}},
+        "parting": {"decision": 0, "at": 1, "pod": bad, "sides": {bad: side}},
+    }  # fmt: skip
+    simulate = {"seed": 0, "partial": True, "runs": {bad: run, "b": run}, "differences": [difference]}
+    return {
+        "hostile-fit": fit_page(fit), "hostile-drain": drain_page(drain),
+        "hostile-doctor": doctor_page(doctor), "hostile-simulate": simulate_page(simulate),
+    }  # fmt: skip
+
+
+Visit = tuple[Seen, Answer]
+
+
+@pytest.fixture(scope="module")
+def visited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Visit]:
+    """Every report and the JSON of the same command, all opened in one browser."""
+    folder = tmp_path_factory.mktemp("reports")
+    (folder / "scenario.yaml").write_text(SCENARIO)
+    fit = ["-f", str(EXAMPLES / "13-fit/cluster.yaml"), "-f", str(EXAMPLES / "13-fit/kafka.yaml")]
+    commands = {
+        "fit": ["fit", *fit, "--workload", "StatefulSet/default/kafka"],
+        "drain": ["drain-preview", "-f", str(EXAMPLES / "14-drain-preview/cluster.yaml"), "mill-1"],
+        "simulate": [
+            "simulate", *fit, "--scenario", str(folder / "scenario.yaml"), "--compare", "kep", "--compare", "default",
+        ],
+    }  # fmt: skip
+    answers: dict[str, Answer] = {}
+    pages: dict[str, Path] = {}
+    for name, command in commands.items():
+        answers[name] = json.loads(_run(*command, "-o", "json"))
+        pages[name] = folder / f"{name}.html"
+        pages[name].write_text(_run(*command, "-o", "html"))
+    for name, page in hostile_pages().items():
+        answers[name], pages[name] = {}, folder / f"{name}.html"
+        pages[name].write_text(page.html())
+    pages["broken"], answers["broken"] = folder / "broken.html", {}
+    pages["broken"].write_text(BROKEN)
+    seen = look(pages, READ, folder / "profile")
+    return {name: (seen[name], answers[name]) for name in pages}
+
+
+NAMES = ("fit", "drain", "simulate", "hostile-fit", "hostile-drain", "hostile-doctor", "hostile-simulate")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_report_asks_nobody_for_anything_and_nothing_complains(visited: dict[str, Visit], name: str) -> None:
+    seen, _ = visited[name]
+    assert seen.requests == []
+    assert seen.console == []
+    assert seen.read["scripts"] == 0
+    assert seen.read["alerts"] == 0
+
+
+def test_a_page_that_asks_and_complains_is_noticed(visited: dict[str, Visit]) -> None:
+    seen, _ = visited["broken"]
+    assert seen.requests == ["http://127.0.0.1:9/pixel.png"]
+    assert any("hello" in each for each in seen.console)
+    assert any("nothing is not defined" in each for each in seen.console)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_report_is_read_by_ear_and_by_keys(visited: dict[str, Visit], name: str) -> None:
+    read = visited[name][0].read
+    assert read["lang"] == "en"
+    assert read["title"]
+    assert read["headings"][0] == 1
+    assert read["headings"].count(1) == 1
+    assert all(later - before <= 1 for before, later in zip(read["headings"], read["headings"][1:], strict=False))
+    assert read["unnamed"] == 0, "every drawing has a name and a description"
+    assert read["twice"] == []
+    assert read["missing"] == []
+    assert read["links"][0] == "#main", "the first stop of the Tab key skips to the answer"
+    drawn = [each for each in read["charts"].values() if each["claims"] or each["lines"] or each["bars"]]
+    assert drawn
+    assert all(each["rows"] for each in drawn), "the numbers stand beside every drawing"
+    assert all(not each["outside"] for each in drawn)
+
+
+def test_the_capacity_map_of_fit_has_a_block_for_each_claim_and_hatches_the_promised(visited: dict[str, Visit]) -> None:
+    seen, answer = visited["fit"]
+    drawn = seen.read["charts"]["disks-map"]
+    _assert_map(drawn, answer["disks"])
+    assert len(drawn["promised"]) == 2 * answer["count"], "each broker has two claims"
+    assert drawn["hatched"]
+    assert seen.read["charts"]["places-chart"]["bars"] == len(answer["byNode"])
+    for each in answer["wouldHelp"]:
+        assert each in seen.read["text"]
+
+
+def test_the_drain_is_drawn_before_and_after(visited: dict[str, Visit]) -> None:
+    seen, answer = visited["drain"]
+    charts = seen.read["charts"]
+    _assert_map(charts["disks-before"], answer["disksBefore"])
+    _assert_map(charts["disks-after"], answer["disksAfter"])
+    rebuilt = sum(volume["action"] == "rebuild" for move in answer["moves"] for volume in move["volumes"])
+    assert rebuilt
+    assert len(charts["disks-before"]["marked"]) == len(charts["disks-after"]["marked"]) == rebuilt
+    assert charts["rebuilt-chart"]["bars"] == len(answer["bytesRebuilt"]["moves"])
+    for each in answer["stuck"]:
+        assert each["message"] in seen.read["text"]
+
+
+def test_a_simulation_is_drawn_with_a_line_for_each_run_and_a_point_for_each_sample(visited: dict[str, Visit]) -> None:
+    seen, answer = visited["simulate"]
+    samples = [len(run["samples"]) for run in answer["runs"].values()]
+    assert len(samples) == 2
+    charts = seen.read["charts"]
+    for name in ("utilisation-chart", "fragmentation-chart", "waiting-chart", "running-chart", "refused-chart"):
+        assert charts[name]["lines"] == samples, name
+    assert charts["within-chart"]["lines"] == [len(run["runningWithin"]) for run in answer["runs"].values()]
+    assert charts["refused-bars"]["bars"] == 2
+    for number, run in enumerate(answer["runs"].values(), 1):
+        _assert_map(charts[f"disks-{number}"], run["disks"])
+        for group in run["waitingPods"]:
+            assert group["reason"] in seen.read["text"]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("hostile")])
+def test_what_a_cluster_says_is_shown_and_does_nothing(visited: dict[str, Visit], name: str) -> None:
+    text = visited[name][0].read["text"]
+    assert "<script>alert(1)</script>" in text
+    assert "\\u202e\\x00\\x1b[2J" in text
+    assert not {"\u202e", "\x00", "\x1b"} & set(text)
+
+
+def _assert_map(drawn: Mapping[str, Any], disks: list[Any]) -> None:
+    """A block for each volume and each promise, as wide as its bytes say; a box for each pool."""
+    volumes = [each for disk in disks for each in disk["volumes"]]
+    by_name: Callable[[Any], str] = lambda each: each["claim"] or each["volume"]  # noqa: E731
+    assert sorted(drawn["claims"]) == sorted(by_name(each) for each in volumes)
+    assert sorted(drawn["promised"]) == sorted(by_name(each) for each in volumes if each["promised"])
+    assert drawn["pools"] == sum(len(disk["freeBytes"]) for disk in disks)
+    sizes = {by_name(each): each["bytes"] for each in volumes}
+    widths = dict(zip(drawn["claims"], drawn["widths"], strict=True))
+    if sizes:
+        largest = max(sizes, key=lambda name: sizes[name])
+        for name, size_bytes in sizes.items():  # blocks have a hairline between them
+            assert widths[name] + 1 == pytest.approx((widths[largest] + 1) * size_bytes / sizes[largest], abs=0.5)
