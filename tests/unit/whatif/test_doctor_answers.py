@@ -13,7 +13,7 @@ from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.kinds import READ_KINDS
 from tonnage.scheduling.engine.permissions import PERMISSIONS, Permission
-from tonnage.testing.builders import node
+from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.doctor.access_checks import access_findings
 from tonnage.whatif.doctor.facts import Access, Answer, Facts, ServerFacts
@@ -151,6 +151,8 @@ def test_gates_are_read_off_metrics_then_objects_then_schemas():
     by_objects = gate_signs("", SCHEMAS, [driver(nodeAllocatableUpdatePeriodSeconds=60)])
     assert by_objects["MutableCSINodeAllocatableCount"].is_on is Answer.YES
     assert {each.is_on for each in gate_signs("", {}, ()).values()} == {Answer.UNKNOWN}
+    bound = pod("p", on="n1", status={"nominatedNodeName": "n1"})
+    assert gate_signs("", {}, [bound])["ClearingNominatedNodeNameAfterBinding"].is_on is Answer.NO
 
 
 def test_an_old_server_and_kinds_that_cannot_be_listed_are_told():

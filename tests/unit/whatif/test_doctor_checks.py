@@ -108,6 +108,8 @@ def test_a_class_without_a_driver():
     assert not found("class-without-driver", storage_class("local", provisioner="kubernetes.io/no-provisioner"))
     taken_over = storage_class("ebs", provisioner="kubernetes.io/aws-ebs")
     assert not found("class-without-driver", driver("ebs.csi.aws.com", capacity=False), taken_over)
+    uncounted = storage_class("files", provisioner="kubernetes.io/azure-file")
+    assert not found("class-without-driver", driver("file.csi.azure.com", capacity=False), uncounted)
 
 
 def test_capacity_that_nobody_looks_at():

@@ -49,6 +49,11 @@ def is_in_tree(provisioner: str) -> bool:
     return provisioner in _DRIVERS
 
 
+def csi_driver_of(provisioner: str) -> str:
+    """The CSI driver that makes a class's volumes: its provisioner, or who took that over, counted or not."""
+    return _DRIVERS.get(provisioner, provisioner)
+
+
 def driver_of(provisioner: str) -> str:
     """The driver that a class's volumes count under: its provisioner, or who took that over; empty if nobody counts."""
     found = _DRIVERS.get(provisioner, provisioner)

@@ -20,7 +20,7 @@ from tonnage.objects.requirements import InvalidSelector, Requirement
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.engine.permissions import Permission
-from tonnage.scheduling.volumes.migrated_plugins import driver_of
+from tonnage.scheduling.volumes.migrated_plugins import csi_driver_of
 from tonnage.whatif.sources import ClusterState
 
 T = TypeVar("T", bound=Object)
@@ -162,13 +162,13 @@ class Facts:
         """By driver, the classes whose volumes it makes."""
         found: dict[str, list[StorageClass]] = {}
         for each in self.classes.values():
-            found.setdefault(driver_of(each.provisioner) or each.provisioner, []).append(each)
+            found.setdefault(csi_driver_of(each.provisioner), []).append(each)
         return found
 
     def driver_of_class(self, name: str) -> str:
         """The driver that makes a class's volumes; empty for a class that is not there."""
         found = self.classes.get(name)
-        return "" if found is None else driver_of(found.provisioner) or found.provisioner
+        return "" if found is None else csi_driver_of(found.provisioner)
 
     @cached_property
     def capacities_of(self) -> Mapping[str, Sequence[CSIStorageCapacity]]:

@@ -22,6 +22,7 @@ from tonnage.client.http import Client
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.api_verbs import ACCESS_REVIEWS
+from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity
 from tonnage.scheduling.engine.permissions import PERMISSIONS, Permission
@@ -37,12 +38,14 @@ _FIELDS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 """By gate, the fields that come with it. A server that does not know one of them cannot have the gate."""
 _METRIC: Final = re.compile(r'^kubernetes_feature_enabled\{[^}]*\bname="([A-Za-z0-9]+)"[^}]*\} ([01])', re.MULTILINE)
 _MOST_AT_ONCE: Final = 8
+_PATIENCE_S: Final = 15.0
+"""How long one question may take, retries and all. The server has just listed its objects: it is there."""
 
 
 async def read_server(
     connection: Connection, objects: Iterable[Object], *, user_agent: str
 ) -> tuple[ServerFacts, list[Access]]:
-    """Ask a server about itself and about us. Raises TonnageError only when it cannot be reached at all."""
+    """Ask a server about itself and about us. What it does not answer is not known, and no failure."""
     async with Client.connect(connection, user_agent=user_agent) as client:
         version = await _read_json(client, "/version")
         metrics = await _read(client, "/metrics")
@@ -60,8 +63,9 @@ async def read_server(
 async def _read(client: Client, path: str) -> str:
     """A page as text; empty for one that the server has not, or does not show to us."""
     try:
-        return (await client.raw("GET", path)).decode(errors="replace")
-    except TonnageError:
+        async with asyncio.timeout(_PATIENCE_S):
+            return (await client.raw("GET", path)).decode(errors="replace")
+    except (TonnageError, TimeoutError):
         return ""
 
 
@@ -90,6 +94,8 @@ def gate_signs(metrics: str, schemas: Mapping[str, Any], objects: Iterable[Objec
         fields = _FIELDS.get(name, ())
         if name in told:
             sign = GateSign(Answer.YES if told[name] else Answer.NO, "the server's metrics")
+        elif name == "ClearingNominatedNodeNameAfterBinding" and "nominatedNodeName" in kept:
+            sign = GateSign(Answer.NO, "pods that are bound keep status.nominatedNodeName")
         elif any(field in kept for _, field in fields):
             sign = GateSign(Answer.YES, f"it keeps {next(field for _, field in fields if field in kept)}")
         elif schemas and fields and not all(_has_field(schemas, kind, field) for kind, field in fields):
@@ -108,9 +114,14 @@ def _has_field(schemas: Mapping[str, Any], kind: str, field: str) -> bool:
 
 
 def _kept_fields(objects: Iterable[Object]) -> set[str]:
-    """Fields of the gates that some object has: with the gate off, a server drops them from what is new."""
+    """Fields of the gates that some object has: with the gate off, a server drops them from what is new.
+
+    Of a bound pod it is the other way round: with the gate on, its nomination is gone.
+    """
     found = set()
     for each in objects:
+        if isinstance(each, Pod) and each.spec.node_name and each.status.nominated_node_name:
+            found.add("nominatedNodeName")
         if isinstance(each, CSIStorageCapacity) and each.available_capacities:
             found.add("availableCapacities")
         elif isinstance(each, CSIDriver):
@@ -151,11 +162,15 @@ async def _may(client: Client, permission: Permission) -> Access:
         "spec": {"resourceAttributes": {name: value for name, value in attributes.items() if value}},
     }
     try:
-        answer = msgspec.json.decode(await client.raw("POST", ACCESS_REVIEWS.path(), msgspec.json.encode(review)))
+        async with asyncio.timeout(_PATIENCE_S):
+            body = await client.raw("POST", ACCESS_REVIEWS.path(), msgspec.json.encode(review))
+        answer = msgspec.json.decode(body)
         status = answer["status"]
         is_allowed = Answer.YES if status["allowed"] else Answer.NO
         return Access(permission, is_allowed, str(status.get("reason", "")))
     except TonnageError as exc:
         return Access(permission, Answer.UNKNOWN, exc.message)
+    except TimeoutError:
+        return Access(permission, Answer.UNKNOWN, f"no answer within {_PATIENCE_S:.0f} s")
     except (msgspec.DecodeError, KeyError, TypeError):
         return Access(permission, Answer.UNKNOWN, "the answer is no SelfSubjectAccessReview")
