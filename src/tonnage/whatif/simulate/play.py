@@ -279,7 +279,9 @@ class Play:
         for replica in islice(self._replicas[name], 1):
             place = (type(workload).__name__, workload.key)
             self._owners[replica.pod.uid] = place
-            self.world.sizes[place] = self.world.sizes.get(place, self._present(workload)) + 1
+            if place not in self.world.sizes:
+                self.world.sizes[place] = self._present(workload)
+            self.world.sizes[place] += 1
             return self._come(replica, span_s)
         return None
 
