@@ -124,7 +124,7 @@ class FittedTable:
                 if cell.plain.strip():
                     label = text(f"{column.head.strip():<{label_width}}", style="bold")
                     for part in _broken(cell, width - label_width):
-                        yield label + part
+                        yield text("") + label + part
                         label = text(" " * label_width)
 
 

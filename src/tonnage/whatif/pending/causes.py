@@ -71,7 +71,7 @@ def cause_of(pod: PodInfo, explanation: Explanation, class_of: Mapping[Key, str]
         return Refusals(Cause(OTHER, explanation.message))
     furthest = max(_distance(each, places.order) for each in refused)
     nodes = sorted((each for each in refused if _distance(each, places.order) == furthest), key=_nearness)
-    where = _place([each.name for each in refused if not _is_wish(each)], places.zone_of)
+    where = _place([each.name for each in refused if not is_wish(each)], places.zone_of)
     plugin = nodes[0].rejected_by
     kind, needs = OTHER, {}
     about = Counter(", ".join(each.reasons) for each in nodes).most_common(1)[0][0]
@@ -117,7 +117,7 @@ def bytes_by_class(claims: Sequence[ClaimAccount], class_of: Mapping[Key, str]) 
     return dict(found)
 
 
-def _is_wish(answer: NodeAnswer) -> bool:
+def is_wish(answer: NodeAnswer) -> bool:
     """The pod does not want to be there, or its volumes are not."""
     plugins = set(answer.rejected_by.split(", "))
     return bool(plugins & _WISHES) or NODE_CONFLICT in answer.reasons
@@ -125,7 +125,7 @@ def _is_wish(answer: NodeAnswer) -> bool:
 
 def _distance(answer: NodeAnswer, order: Mapping[str, int]) -> tuple[int, int]:
     """How far a pod came on a node before it was refused."""
-    if _is_wish(answer):
+    if is_wish(answer):
         return 0, 0
     if answer.rejected_by in _CLOSED:
         return 1, 0

@@ -37,9 +37,11 @@ from tonnage.whatif.node_copies import (
     with_more_slots,
 )
 from tonnage.whatif.page import named
+from tonnage.whatif.pending.causes import is_wish
 
 MOST_OF_A_KIND: Final = 4
 """So many places are tried for a change of one kind: those that the most pods were refused at."""
+_MOST_SHAPES: Final = 8
 _UNCORDON, _TAINT, _GATE, _DELETE, _SLOTS, _POOL, _NODE = range(7)
 
 
@@ -228,12 +230,12 @@ class Proposals:
             answer.name
             for each in self._waiting
             for answer in each.explanation.nodes
-            if not answer.feasible and not each.explanation.held_back
+            if not answer.feasible and not each.explanation.held_back and not is_wish(answer)
         )
         seen: set[Any] = set()
         looked_at: Counter[Any] = Counter()
         for name in sorted(wanted, key=lambda name: (-wanted[name], name)):
-            if len(seen) >= MOST_OF_A_KIND:
+            if len(seen) >= _MOST_SHAPES:
                 return
             node = self._nodes[name]
             alike = shape_of([node])
