@@ -10,7 +10,9 @@ from drain_scenes import budget, member, owned, plain, pools, preview, scene, st
 from tonnage.errors import TonnageError
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import claim, driver, storage_class, volume
+from tonnage.whatif.drain import one_more
 from tonnage.whatif.drain.preview import Preview, known_nodes
+from tonnage.whatif.drain.rehearsal import Rehearsal
 
 GI = 1 << 30
 MIRRORED = (storage_class(), driver(rebuilding=True))
@@ -348,7 +350,30 @@ def test_one_more_failure_that_the_cluster_does_not_survive_is_named():
 def test_a_cluster_with_room_survives_one_more_failure():
     nodes = ("a", "b", "c")
     found = told(*map(node, nodes), *(member(f"web-{each}", each, kind="ReplicaSet") for each in nodes), nodes=["a"])
-    assert found["survivesOneMore"] == {"holds": True, "tried": 2, "complete": True, "failures": []}
+    assert found["survivesOneMore"] == {
+        "holds": True,
+        "tried": 2,
+        "notTried": 0,
+        "complete": True,
+        "failures": [],
+    }
+
+
+def test_of_a_large_cluster_the_busiest_nodes_are_tried_and_that_is_said(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(one_more, "MOST_WORK", 0)
+    monkeypatch.setattr(one_more, "LEAST_TRIED", 1)
+    pods = [member(f"web-{number}", each, kind="ReplicaSet") for number, each in enumerate("abccd")]
+    tried: list[str] = []
+    lose = Rehearsal.lose
+
+    def lost(self: Rehearsal, name: str) -> list[Any]:
+        tried.append(name)
+        return list(lose(self, name))
+
+    monkeypatch.setattr(Rehearsal, "lose", lost)
+    found = told(*map(node, "abcd"), *pods, nodes=["a"])["survivesOneMore"]
+    assert len(tried) == 1 and tried[0] != "a"
+    assert (found["holds"], found["tried"], found["notTried"], found["complete"]) == (None, 1, 2, False)
 
 
 # -- the answer itself ------------------------------------------------------------------------------------------------

@@ -2,19 +2,25 @@
 
 A node that fails is gone for good here: its pods are replaced, and volumes that were on it are rebuilt elsewhere if
 their driver does that. Others are out of reach, and so are their pods. A node that nobody but daemons runs on is not
-tried, for nobody would have to go.
+tried, for nobody would have to go. Of a large cluster the nodes with the most pods are tried, and it is said how many
+were not.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from tonnage.objects.core_v1 import Node
 from tonnage.whatif.drain.outcome import Stuck, documents
 from tonnage.whatif.drain.rehearsal import Rehearsal, Scene
 from tonnage.whatif.simulate.node_events import stays
+
+MOST_WORK: Final = 50_000
+"""Failures tried times nodes of the cluster: a minute's work or a few."""
+LEAST_TRIED: Final = 10
 
 Step = Callable[[float], object]
 
@@ -36,6 +42,7 @@ class OneMore:
     """The nodes that were taken away, one at a time, and those without which the cluster does not hold."""
 
     tried: int = 0
+    not_tried: int = 0
     failures: list[Failure] = field(default_factory=list)
     is_complete: bool = False
 
@@ -50,6 +57,7 @@ class OneMore:
         return {
             "holds": self.holds,
             "tried": self.tried,
+            "notTried": self.not_tried,
             "complete": self.is_complete,
             "failures": documents(self.failures),
         }
@@ -74,10 +82,11 @@ def at_stage(scene: Scene, back: Sequence[str], out: Sequence[str]) -> Rehearsal
 
 
 def candidates(rehearsal: Rehearsal, out: Sequence[str]) -> list[str]:
-    """The nodes in use that somebody would have to leave."""
+    """The nodes in use that somebody would have to leave, those with the most pods first."""
     world = rehearsal.world
-    busy = {pod.spec.node_name for pod in world.pods() if not stays(pod)}
-    return sorted(each.name for each in world.all(Node) if each.name in busy and each.name not in out)
+    busy = Counter(pod.spec.node_name for pod in world.pods() if not stays(pod))
+    found = (each.name for each in world.all(Node) if busy[each.name] and each.name not in out)
+    return sorted(found, key=lambda name: (-busy[name], name))
 
 
 def try_all(
@@ -89,13 +98,22 @@ def try_all(
     step: Step = lambda amount: None,
 ) -> None:
     """Take each node away at each time; `found` has what is known so far at any time."""
+    count = sum(isinstance(each, Node) for each in scene.state.objects)
+    most = max(LEAST_TRIED, MOST_WORK // max(count, 1))
     for back, out in stages(nodes, is_one_by_one=is_one_by_one):
+        if found.tried >= most:
+            found.not_tried += count - len(out)
+            continue
         fresh: Rehearsal | None = at_stage(scene, back, out)
-        for name in candidates(fresh, out) if fresh is not None else ():
+        names = candidates(fresh, out) if fresh is not None else []
+        for name in names:
+            if found.tried >= most:
+                found.not_tried += 1
+                continue
             stuck = (fresh or at_stage(scene, back, out)).lose(name)
             fresh = None  # the next one fails in a cluster of its own
             found.tried += 1
             step(1)
             if stuck:
                 found.failures.append(Failure(name, tuple(out), tuple(stuck)))
-    found.is_complete = True
+    found.is_complete = not found.not_tried

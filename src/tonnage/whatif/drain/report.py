@@ -183,14 +183,14 @@ def _order(preview: Preview) -> Iterable[Text]:
 
 def _one_more(preview: Preview) -> Iterable[Text]:
     found = preview.one_more
+    tried = f"{count(found.tried, 'failure')} tried" + (f", {found.not_tried:,} not" if found.not_tried else "")
     if found.failures:
-        yield assembled(
-            ("if one more node fails meanwhile it does not hold", "bold red"),
-            f" ({count(found.tried, 'failure')} tried):",
-        )
+        yield assembled(("if one more node fails meanwhile it does not hold", "bold red"), f" ({tried}):")
         for each in found.failures[:MAX_ROWS]:
             when = f" while {named(each.drained)} is drained" if preview.is_one_by_one else ""
             pods = [pod.pod for pod in each.stuck]
             yield text(f"  without {each.node}{when}: {named(pods)} stuck: {each.stuck[0].message}")
     elif found.is_complete and found.tried:
-        yield assembled(("it holds if any one more node fails meanwhile", "green"), f" ({found.tried} tried)")
+        yield assembled(("it holds if any one more node fails meanwhile", "green"), f" ({tried})")
+    elif found.tried:
+        yield text(f"it holds if one of the nodes with the most pods fails meanwhile ({tried})")

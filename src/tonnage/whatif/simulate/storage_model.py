@@ -24,6 +24,7 @@ from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.whatif.simulate.agenda import Agenda
 from tonnage.whatif.simulate.disks import Disk, Disks
 from tonnage.whatif.simulate.figures import affinity_of, figures, made_volume
+from tonnage.whatif.simulate.reach import Reach
 from tonnage.whatif.simulate.rebuilds import Done, Rebuilds
 from tonnage.whatif.simulate.storage_settings import DriverSettings, StorageSettings
 from tonnage.whatif.simulate.volume_binder import bound_claim
@@ -78,6 +79,7 @@ class StorageModel:
         self._told: dict[Key, CSIStorageCapacity] = {}
         """Capacity objects as they were last told: one that says something else was changed by somebody."""
         self._local: dict[Disk, bool] = {}
+        self._reach: Reach | None = None
         self._stale: set[Key] = set()
         self._refused: dict[Key, None] = {}
         """Claims without a node that found no room: they look again when a disk changes."""
@@ -125,6 +127,7 @@ class StorageModel:
     def nodes_changed(self) -> None:
         """Nodes came, went, or have other labels: who reaches which disk is found anew."""
         self._local.clear()
+        self._reach = None
 
     def _rules_of(self, capacity: CSIStorageCapacity) -> dict[Key, CSIStorageCapacity]:
         """Where an object is found by the nodes that it reaches."""
@@ -253,9 +256,14 @@ class StorageModel:
             if claim is None or not claim.selected_node or not self.rebuilds(volume):
                 return None
             return self.objects.get(Node, claim.selected_node)
-        admits = volume.spec.node_affinity.admits
-        homes = [each for each in self.objects.nodes() if admits(each.name, each.metadata.labels)]
+        homes = self.reach().of(volume)
         return homes[0] if len(homes) == 1 else None
+
+    def reach(self) -> Reach:
+        """Which volumes can be used on which nodes, now."""
+        if self._reach is None:
+            self._reach = Reach(self.objects.nodes())
+        return self._reach
 
     # -- going --------------------------------------------------------------------------------------------------------
 

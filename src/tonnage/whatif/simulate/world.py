@@ -182,7 +182,7 @@ class World:
         """Whether a volume's contents are on this node: by its disk where that is known, else by its affinity."""
         disk = self.storage.home.get(volume.name)
         if disk is not None:
-            return self.storage.is_local(disk) and disk in self.storage.disks_for(volume.class_name, node)
+            return disk in self.storage.disks_for(volume.class_name, node) and self.storage.is_local(disk)
         return self.storage.home_node(volume) == node
 
     # -- the API server -----------------------------------------------------------------------------------------------
