@@ -9,7 +9,7 @@ from functools import partial
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
-from tonnage.cli.output import written, written_json
+from tonnage.cli.output import written, written_html, written_json
 from tonnage.cli.progress import INTERRUPTED, progress
 from tonnage.whatif.doctor import doctor_report
 from tonnage.whatif.doctor.examination import examine, work_of
@@ -22,7 +22,7 @@ _USER_AGENT = "tonnage-doctor"
 @click.command()
 @cluster_options
 @click.argument("more_files", nargs=-1, metavar="[FILE]...")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True)
 def doctor(cluster: ClusterQuestion, output: str) -> None:
     """Tell what of a cluster Tonnage can use, what it would change, and what to set.
 
@@ -44,6 +44,10 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
         found = examine(facts, state, configuration, foreign=cluster.foreign, step=step)
     if output == "json":
         written_json(found.document())
+    elif output == "html":
+        from tonnage.whatif.html.doctor_page import doctor_page
+
+        written_html(doctor_page(found.document()))
     else:
         written(partial(doctor_report.show, found, sys.stdout))
     sys.exit(INTERRUPTED if found.is_partial else found.exit_code)

@@ -43,6 +43,6 @@ def written_json(answer: Any) -> None:
 
 
 def written_html(page: Page) -> None:
-    """The same for an answer as one HTML file."""
-    text = page.html()
-    written(lambda: sys.stdout.write(text))
+    """The same for an answer as one HTML file, which is UTF-8 whatever the terminal is."""
+    data = page.html().encode()
+    written(lambda: sys.stdout.buffer.write(data))

@@ -75,7 +75,7 @@ def test_the_exit_code_is_that_of_the_worst_finding(tmp_path, text, code):
 
 def test_the_answer_as_json_holds_what_is_promised(tmp_path):
     answer: dict[str, Any] = json.loads(run(tmp_path, HEALTHY + WARNED + BROKEN, "-o", "json").stdout)
-    assert set(answer) == {"source", "summary", "findings", "drivers", "configuration"}
+    assert set(answer) == {"source", "summary", "findings", "drivers", "configuration", "disks"}
     for each in answer["findings"]:
         assert {"name", "severity", "object", "message", "remedy"} <= set(each)
         assert each["severity"] == CATALOGUE[each["name"]].severity

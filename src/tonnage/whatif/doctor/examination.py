@@ -9,6 +9,7 @@ from typing import Any
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.decision_sequence import DecisionSequence
+from tonnage.whatif.disk_documents import disks_of_objects
 from tonnage.whatif.doctor.access_checks import access_findings
 from tonnage.whatif.doctor.attach_checks import attach_findings
 from tonnage.whatif.doctor.capacity_checks import capacity_findings
@@ -43,6 +44,8 @@ class Examination:
     findings: Sequence[Finding]
     drivers: Mapping[str, DriverFigures]
     recommended: Recommendation
+    disks: Sequence[Mapping[str, Any]] = ()
+    """As `disk_documents` has them, with what a scheduler that starts now would keep back."""
     is_partial: bool = False
     """It was interrupted: what is here holds, and something may be missing."""
     counts: Mapping[Severity, int] = field(init=False)
@@ -66,6 +69,7 @@ class Examination:
             "findings": [each.document() for each in self.findings],
             "drivers": {name: each.document() for name, each in self.drivers.items()},
             "configuration": self.recommended.document(),
+            "disks": list(self.disks),
         }
         if server is not None:
             found["server"] = {
@@ -101,9 +105,10 @@ def examine(
         *access_findings(facts),
         configuration_finding(recommended),
     ]
-    is_partial = False
+    is_partial, disks = False, []
     if facts.nodes:
         sequence = DecisionSequence(state, configuration, is_default=True, foreign=foreign)
+        disks = disks_of_objects(state.objects, sequence.replay.engine.held)
         question, comparison = PendingQuestion(state, sequence), Comparison()
         try:
             question.decide(step)
@@ -115,7 +120,7 @@ def examine(
             is_partial = True
         found += [*pending_findings(question.answer()), *switch_findings(comparison)]
     found.sort(key=lambda each: (WORST_FIRST.index(each.severity), each.driver, each.name, each.object))
-    return Examination(facts, found, figures, recommended, is_partial)
+    return Examination(facts, found, figures, recommended, disks, is_partial)
 
 
 def work_of(facts: Facts) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tonnage.whatif.html.amounts import number_text
 from tonnage.whatif.html.capacity_map import capacity_map
 from tonnage.whatif.html.charts import Table
-from tonnage.whatif.html.markup import Html, element
+from tonnage.whatif.html.markup import Html, element, lines
 from tonnage.whatif.html.page import Page
 
 _SEVERITIES: Final = (("error", "Errors", "bad"), ("warning", "Warnings", "warn"), ("info", "Good to know", ""))
@@ -65,13 +65,17 @@ def _drivers(drivers: Mapping[str, Mapping[str, Any]]) -> list[Html]:
     return [wide] if rows else []
 
 
-def _configuration(found: Any) -> list[Html]:
+def _configuration(found: Mapping[str, Any] | None) -> list[Html]:
+    """The settings, each with its reason, and a file with them."""
     if not found:
         return []
-    if not isinstance(found, Mapping):
-        return [element("pre", element("code", _plain(found)))]
-    rows = [(key, _plain(value)) for key, value in found.items()]
-    return [Table(("Setting", "Value"), rows, words=frozenset({0, 1})).html()]
+    why: Mapping[str, str] = found.get("why") or {}
+    rows = [(key, _plain(value), why.get(key, "")) for key, value in found.items() if key not in ("why", "file")]
+    words = frozenset({0, 1, 2})
+    parts = [Table(("Setting", "Value", "Why"), rows, words, names=frozenset({0, 1})).html()]
+    if found.get("file"):
+        parts += [element("h3", "As a file"), element("pre", element("code", lines(found["file"])), tabindex=0)]
+    return parts
 
 
 def _server(server: Mapping[str, Any] | None) -> list[Html]:

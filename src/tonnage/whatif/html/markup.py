@@ -11,7 +11,7 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from tonnage.printable import printable
+from tonnage.printable import printable, printable_lines
 
 _VOID: Final = frozenset({"meta", "link", "br"})
 
@@ -29,6 +29,11 @@ Part = Html | str | int
 def text(content: object) -> Html:
     """Text, escaped, for between tags and for attributes in double quotes."""
     return content if isinstance(content, Html) else Html(escape(printable(str(content)), quote=True))
+
+
+def lines(content: str) -> Html:
+    """The same for text of several lines."""
+    return Html(escape(printable_lines(content), quote=True))
 
 
 def joined(*parts: Part) -> Html:
