@@ -42,6 +42,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("volumes", "spread", "preemption"),
         ("plugins",),
         ("engine",),
+        ("recording",),
     ),
     "driver": (
         ("errors", "names", "per_node", "pool_choice", "rebuild_hooks"),

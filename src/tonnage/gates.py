@@ -177,6 +177,11 @@ class Gates:
         """Whether a gate is on; a name that is not in the table is a GateError."""
         return (self._find(name).successor or name) in self._on
 
+    def spelled(self) -> str:
+        """As `parse` reads it: every gate that can be set, by its present name."""
+        settable = (name for name, gate in self.table().items() if not gate.locked and not gate.successor)
+        return ",".join(f"{name}={_spelled(self.enabled(name))}" for name in settable)
+
     @property
     def warnings(self) -> list[str]:
         """A sentence for each gate that was set and need not or should not be."""

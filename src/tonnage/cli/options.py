@@ -9,6 +9,7 @@ import click
 
 from tonnage import logs
 from tonnage.gates import GateError, Gates
+from tonnage.quantity import InvalidQuantity, Quantity
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,6 +26,26 @@ class GatesType(click.ParamType[Gates]):
             return Gates.parse(str(value))
         except GateError as exc:
             self.fail(f"{exc.message}; {exc.hint}" if exc.hint else exc.message, param, ctx)
+
+
+class BytesType(click.ParamType[int]):
+    """An amount of bytes as Kubernetes writes it, such as `1Gi`; more than none."""
+
+    name = "quantity"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            found = Quantity.parse(str(value)).value()
+        except InvalidQuantity:
+            self.fail(f'"{value}" is not an amount of bytes; write it like "500Mi" or "1Gi"', param, ctx)
+        if found <= 0:
+            self.fail(f'"{value}" is not more than nothing', param, ctx)
+        return found
+
+
+BYTES = BytesType()
 
 
 def feature_gates(command: F) -> F:

@@ -6,13 +6,16 @@ import asyncio
 import gc
 import random
 import secrets
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
 
-from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage import __version__
+from tonnage.cli.options import BYTES, feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
 from tonnage.cli.running import connection_of, run_until_signalled, say_ready
 from tonnage.cli.serving import cert_dir_option, own_tls
@@ -26,8 +29,11 @@ from tonnage.metrics import new_registry
 from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduler.installed_plugins import foreign_plugins
 from tonnage.scheduler.program import Program
+from tonnage.scheduler.recording_file import RecordingFile
 from tonnage.scheduling.configuration.configuration import Configuration
+from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.scheduling.recording.recording_engine import RecordingEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,8 @@ class Options:
     host: str
     port: int
     cert_dir: Path | None
+    record_file: Path | None = None
+    record_limit_bytes: int = 0
 
 
 _USER_AGENT = "tonnage-scheduler"
@@ -60,6 +68,20 @@ _YOUNG_OBJECTS = 20_000
 @click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where health and metrics are served.")
 @cert_dir_option
 @click.option("--secure-port", type=click.IntRange(0, 65535), default=10259, show_default=True, help="0 serves none.")
+@click.option(
+    "--record",
+    "record_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write down what is seen and decided, for `tonnage simulate --recording`.",
+)
+@click.option(
+    "--record-limit",
+    "record_limit",
+    type=BYTES,
+    default="1Gi",
+    show_default=True,
+    help="The recording ends at this size; the scheduler goes on.",
+)
 @feature_gates
 @logging_options
 def scheduler(
@@ -69,6 +91,8 @@ def scheduler(
     bind_address: str,
     cert_dir: Path | None,
     secure_port: int,
+    record_file: Path | None,
+    record_limit: int,
     gates: Gates,
     logging_format: str,
     verbosity: int,
@@ -85,8 +109,9 @@ def scheduler(
     configuration = load_configuration(config_file, gates, foreign)
     for note in configuration.notes:
         say("note", note)
-    options = Options(kubeconfig_file, leader_elect, bind_address, secure_port, cert_dir)
-    asyncio.run(run(configuration, options, foreign))
+    options = Options(kubeconfig_file, leader_elect, bind_address, secure_port, cert_dir, record_file, record_limit)
+    text = config_file.read_text(encoding="utf-8") if config_file is not None else ""
+    asyncio.run(run(configuration, options, foreign, text, gates))
 
 
 def kubeconfig_of(configuration: Configuration, wanted: Path | None) -> Path | None:
@@ -95,9 +120,12 @@ def kubeconfig_of(configuration: Configuration, wanted: Path | None) -> Path | N
     return wanted or (Path(named) if named else None)
 
 
-async def run(configuration: Configuration, options: Options, foreign: ForeignPlugins) -> None:
+async def run(
+    configuration: Configuration, options: Options, foreign: ForeignPlugins, configuration_text: str, gates: Gates
+) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
-    clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
+    seed = secrets.randbits(63)
+    clock, rng, registry = SystemClock(), random.Random(seed), new_registry()
     limits, election = configuration.request_limits, configuration.leader_election
     elects = election.leader_elect if options.leader_elect is None else options.leader_elect
     identity = new_identity()
@@ -121,6 +149,18 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
                 lease_timeout_s=lease_timeout_s(election.renew_deadline_s),
             )
         )
+        engine_of: Callable[..., Engine] = Engine
+        if options.record_file is not None:
+            limit_bytes = options.record_limit_bytes
+            file = stack.enter_context(RecordingFile(options.record_file, limit_bytes=limit_bytes, clock=clock))
+            engine_of = partial(
+                RecordingEngine,
+                sink=file.take,
+                seed=seed,
+                version=__version__,
+                configuration=configuration_text,
+                feature_gates=gates.spelled(),
+            )
         program = await stack.enter_async_context(
             Program(
                 clients.work,
@@ -133,6 +173,7 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
                 leadership=guard,
                 on_synced=_in_step,
                 telling=clients.telling,
+                engine_of=engine_of,
             )
         )
         elector: LeaderElector | None = None
@@ -163,6 +204,8 @@ async def run(configuration: Configuration, options: Options, foreign: ForeignPl
             )
             echo(f"serving health and metrics at {address}", err=True)
         await run_until_signalled(elector.run(program.run) if elector is not None else program.run())
+        if isinstance(program.engine, RecordingEngine):
+            program.engine.ended()
 
 
 def _in_step() -> None:

@@ -28,9 +28,14 @@ BASE = "default"
 @click.option(
     "--scenario",
     "scenario_file",
-    required=True,
     type=click.Path(path_type=Path, dir_okay=False),
     help="What happens, and when.",
+)
+@click.option(
+    "--recording",
+    "recording_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Instead: what a live scheduler wrote down by --record, decided again.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same bytes.")
 @click.option(
@@ -41,13 +46,32 @@ BASE = "default"
     help=f"Another run, by a KubeSchedulerConfiguration or one of {', '.join(PRESETS)}; may be repeated.",
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True)
-def simulate(cluster: ClusterQuestion, scenario_file: Path, seed: int, compared: tuple[str, ...], output: str) -> None:
+def simulate(
+    cluster: ClusterQuestion,
+    scenario_file: Path | None,
+    recording_file: Path | None,
+    seed: int,
+    compared: tuple[str, ...],
+    output: str,
+) -> None:
     """Play a scenario on virtual time: who is placed, who waits, which volumes are refused, how full disks become.
 
     With --compare the same arrivals are played several ways side by side, and the first decision where any two part
     is explained. One --compare is set beside the run by --config; of several, those alone are run, unless --config is
     given. Nothing is written to a cluster.
+
+    With --recording what a live scheduler saw is decided again, decision by decision; --compare and --config then ask
+    other policies, at each recorded decision, what they would have done in that very state.
     """
+    if recording_file is not None:
+        if scenario_file is not None or cluster.files or cluster.kubeconfig_file is not None:
+            raise click.UsageError("--recording brings its cluster along; leave out --scenario, -f and --kubeconfig")
+        if output == "html":
+            raise click.UsageError("-o html: a recording is told as table or json")
+        _repeat(cluster, recording_file, compared, output)
+        return
+    if scenario_file is None:
+        raise click.UsageError("give a scenario with --scenario, or a recording with --recording")
     runs = _runs(cluster, compared, seed)
     scenario = read_scenario(scenario_file)
     state = cluster.state(user_agent="tonnage-simulate", with_workloads=True, without=scenario_file)
@@ -66,6 +90,26 @@ def simulate(cluster: ClusterQuestion, scenario_file: Path, seed: int, compared:
     for warning in player.warnings:
         say("warning", warning)
     _answer(found, output)
+    if found.is_partial:
+        say("warning", "interrupted: the answer is partial")
+        sys.exit(INTERRUPTED)
+
+
+def _repeat(cluster: ClusterQuestion, file: Path, compared: tuple[str, ...], output: str) -> None:
+    """Repeat a recording, and ask the other policies about each of its decisions."""
+    from tonnage.whatif.recording import report as recording_report
+    from tonnage.whatif.recording.reading import open_recording
+    from tonnage.whatif.recording.repeating import answered
+
+    others = {"config": cluster.configuration} if cluster.config_file is not None else {}
+    others = _compared(cluster, compared, others)
+    recording = open_recording(file)
+    with interruptible() as is_stopped, progress("repeating", 1.0 + len(others)) as step:
+        found = answered(recording, others, foreign=cluster.foreign, is_stopped=is_stopped, step=step)
+    if output == "json":
+        written_json(found.document())
+    else:
+        written(lambda: recording_report.show(found, sys.stdout))
     if found.is_partial:
         say("warning", "interrupted: the answer is partial")
         sys.exit(INTERRUPTED)
@@ -91,6 +135,15 @@ def _runs(cluster: ClusterQuestion, compared: tuple[str, ...], seed: int) -> lis
     if len(compared) < 2 or cluster.config_file is not None:
         named[BASE] = cluster.configuration
     takes_any = cluster.config_file is None or bool(compared)
+    named = _compared(cluster, compared, named)
+    return [Run(name, each.profiles, seed, takes_any) for name, each in named.items()]
+
+
+def _compared(
+    cluster: ClusterQuestion, compared: tuple[str, ...], before: dict[str, Configuration]
+) -> dict[str, Configuration]:
+    """The configurations of --compare, by name, after those that are there before."""
+    named = dict(before)
     for given in compared:
         name, _, config = given.partition("=")
         if not name or ("=" in given and not config):
@@ -98,7 +151,7 @@ def _runs(cluster: ClusterQuestion, compared: tuple[str, ...], seed: int) -> lis
         if name in named:
             raise click.UsageError(f'--compare "{given}": two runs are called {name}; give each its own name')
         named[name] = _configuration(cluster, given, config or name)
-    return [Run(name, each.profiles, seed, takes_any) for name, each in named.items()]
+    return named
 
 
 def _configuration(cluster: ClusterQuestion, given: str, config: str) -> Configuration:

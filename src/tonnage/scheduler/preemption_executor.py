@@ -60,7 +60,7 @@ class PreemptionExecutor:
 
     def __init__(self, context: SchedulerContext, nominations: Nominations) -> None:
         self._context = context
-        self._queue = context.engine.queue
+        self._engine = context.engine
         self._nominations = nominations
 
     # -- on the loop --------------------------------------------------------------------------------------------------
@@ -68,11 +68,11 @@ class PreemptionExecutor:
     def hold_back(self, plugin: PostFilterPlugin, queued: QueuedPod, found: PostFilterResult) -> None:
         """Before the pod goes back to the queue: keep it there for as long as its victims are being deleted."""
         if any(not victim.is_terminating for victim in found.victims):
-            plugin.preemption_begins(queued.info)
+            self._engine.preemption_begins(plugin, queued.info)
 
     def begin(self, plugin: PostFilterPlugin, queued: QueuedPod, found: PostFilterResult) -> StartedPreemption:
         """The pod is in the queue again, and expected on its node: make way for it in memory."""
-        let_go = self._queue.release(found.nominated_node, below=queued.info.priority)
+        let_go = self._engine.make_way(found.nominated_node, below=queued.info.priority)
         victims = tuple(victim for victim in found.victims if not victim.is_terminating)
         if victims:
             self._context.metrics.victims(len(found.victims))
@@ -80,7 +80,7 @@ class PreemptionExecutor:
 
     def give_up(self, plugin: PostFilterPlugin, queued: QueuedPod) -> None:
         """The pod did not go back to the queue: nobody has to go for it."""
-        plugin.preemption_ends(queued.info)
+        self._engine.preemption_ends(plugin, queued.info)
 
     # -- beside it ----------------------------------------------------------------------------------------------------
 
@@ -101,11 +101,7 @@ class PreemptionExecutor:
                 done = await self._see_off(started)
         finally:
             self._context.slots.give()
-            started.plugin.preemption_ends(pod)
-            if done:
-                self._queue.gate_opened(pod.pod, started.plugin.name)
-            else:
-                self._queue.preemption_failed(pod.pod)
+            self._engine.preemption_ends(started.plugin, pod, succeeded=done)
 
     async def _see_off(self, started: StartedPreemption) -> bool:
         """Delete the victims, the last when all others are; False when one cannot be, or is not seen to go."""

@@ -62,9 +62,10 @@ class Program:
         leadership: Leadership | None = None,
         on_synced: Callable[[], object] = lambda: None,
         telling: Client | None = None,
+        engine_of: Callable[..., Engine] = Engine,
     ) -> None:
         """With a `leadership`, the clients must have it as their guard. `telling` writes what people read, events and
-        conditions; by default it is `client`.
+        conditions; by default it is `client`. `engine_of` makes the engine, one that is written down for instance.
         """
         telling = telling or client
         self._on_synced = on_synced
@@ -72,7 +73,7 @@ class Program:
         self.metrics = SchedulerMetrics(registry, clock)
         self.waits = PreBindWaits(clock)
         self._waiting_pods = WaitingPods()
-        self.engine = Engine(
+        self.engine = engine_of(
             configuration.profiles,
             clock=clock,
             rng=rng,

@@ -44,7 +44,7 @@ from tonnage.scheduling.engine.post_filter import preemption_answer, run_post_fi
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.events import ClusterEvent
-from tonnage.scheduling.framework import Code, EventToRecord, Ration, Status
+from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Ration, Status
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
@@ -407,6 +407,24 @@ class Engine:
         else:
             self.nominations.came_back(queued)
         return True
+
+    # -- who makes room ---------------------------------------------------------------------------------------------
+
+    def preemption_begins(self, plugin: PostFilterPlugin, pod: PodInfo) -> None:
+        """Victims are about to be deleted for a pod: until they are it is not tried."""
+        plugin.preemption_begins(pod)
+
+    def preemption_ends(self, plugin: PostFilterPlugin, pod: PodInfo, *, succeeded: bool | None = None) -> None:
+        """Its victims are gone, or not all of them (False), or nobody had to go after all (None)."""
+        plugin.preemption_ends(pod)
+        if succeeded:
+            self.queue.gate_opened(pod.pod, plugin.name)
+        elif succeeded is False:
+            self.queue.preemption_failed(pod.pod)
+
+    def make_way(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
+        """Expect no pod of lower priority on a node any more; who they were."""
+        return self.queue.release(node_name, below=below)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

@@ -104,6 +104,12 @@ class Notes:
     assumed: Assumed | None = None
 
 
+def assumed_in(cycle: Cycle) -> Assumed | None:
+    """What an attempt has assumed about its pod's volumes; None when nothing."""
+    notes: Notes | None = cycle.state.get(VolumeBinding.name)
+    return notes.assumed if notes is not None else None
+
+
 class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
     name = "VolumeBinding"
     row_local = True

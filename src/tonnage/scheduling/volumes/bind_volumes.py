@@ -15,6 +15,7 @@ The order of the checks and all texts are upstream's (volumeBinder.checkBindings
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -47,6 +48,24 @@ class Assumed:
     held_volumes: dict[Key, PersistentVolume] = field(default_factory=dict)
     held_claims: dict[Key, PersistentVolumeClaim] = field(default_factory=dict)
     """What was assumed on this pod's account: it alone is restored, and pods that share a claim keep theirs."""
+    written: set[str] = field(default_factory=set)
+    """What the API has by now and is not restored, as kind/key."""
+
+    def mark_written(self, each: Object) -> None:
+        held: dict[Key, Any] = self.held_volumes if isinstance(each, PersistentVolume) else self.held_claims
+        held.pop(each.key, None)
+        self.written.add(_place(each))
+
+    def mark_all_written(self, places: Iterable[str]) -> None:
+        """The same for what a recording tells."""
+        for place in places:
+            for held in (self.held_volumes, self.held_claims):
+                for each in [each for each in held.values() if _place(each) == place]:
+                    self.mark_written(each)
+
+
+def _place(each: Object) -> str:
+    return f"{type(each).__name__}/{each.key}"
 
 
 # -- Reserve ----------------------------------------------------------------------------------------------------------
@@ -150,14 +169,14 @@ async def write(api: Api, storage: Storage, assumed: Assumed) -> None:
             if known is None or with_claim_ref(known, claim) is not known:
                 known = await api.patch(volume, _volume_patch(volume))
             assumed.bindings[number] = StaticBinding(claim, known)
-            assumed.held_volumes.pop(volume.key, None)
+            assumed.mark_written(volume)
         for number, claim in enumerate(list(assumed.claims)):
             told = storage.claims.api(claim.key)
             asked = asking_annotations(claim, assumed.node_name)
             if told is None or not asked.items() <= told.metadata.annotations.items():
                 told = await api.patch(claim, {"metadata": {"annotations": asked}})
             assumed.claims[number] = told
-            assumed.held_claims.pop(claim.key, None)
+            assumed.mark_written(claim)
     except BaseException:
         revert(storage, assumed)
         raise

@@ -55,7 +55,7 @@ class Verdict:
     def document(self) -> dict[str, Any]:
         return {
             "pod": self.pod,
-            "theirs": self.theirs,
+            "theirs": self.theirs or None,
             "ours": self.ours or None,
             "why": self.why,
             "theirsRefused": self.refused,

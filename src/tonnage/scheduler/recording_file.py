@@ -1,0 +1,106 @@
+"""A recording on disk, written beside the scheduling loop: taking a line costs no waiting, whatever the disk does.
+
+    loop ── line ──► waiting lines (bounded) ──► a thread ──► FILE, mode 0600
+
+A recording that has a gap cannot be repeated past it. So it is not rotated: when it reaches its limit, when the disk
+fails, or when more waits to be written than `MOST_WAITING_BYTES`, it ends there, with a line and a log entry that say
+why; what is written until then can be repeated. The scheduler goes on in any case. A file that is there at the start
+is kept as FILE.old.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from pathlib import Path
+from typing import Final
+
+from tonnage import logs
+from tonnage.clock import Clock
+from tonnage.errors import TonnageError
+from tonnage.private_files import open_own
+from tonnage.scheduling.recording.lines import Line, encoded, microseconds
+
+MOST_WAITING_BYTES: Final = 64 << 20
+_END_WITHIN_S: Final = 10.0
+
+_log = logs.logger("tonnage.scheduler")
+
+
+class CannotRecord(TonnageError):
+    """The file of --record cannot be made."""
+
+
+class RecordingFile:
+    """Takes lines, and has them written. Use it as a context manager; at its end everything that was taken is there."""
+
+    def __init__(self, path: Path, *, limit_bytes: int, clock: Clock) -> None:
+        """Raises CannotRecord, NotOurs."""
+        self.path = path
+        self._limit_bytes = limit_bytes
+        self._clock = clock
+        self._fd = _opened(path)
+        self._taken_bytes = 0
+        self._waiting_bytes = 0
+        self._lock = threading.Lock()
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.stopped = ""
+        """Why nothing is written any more; empty while it is."""
+        self._thread = threading.Thread(target=self._write, name="recording", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> RecordingFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.put(None)
+        self._thread.join(_END_WITHIN_S)
+
+    def take(self, line: bytes) -> None:
+        """Have a line written; never waits, never raises."""
+        if self.stopped:
+            return
+        if self._taken_bytes + len(line) > self._limit_bytes:
+            self._stop(f"it has reached its limit of {self._limit_bytes} bytes (--record-limit)")
+        elif self._waiting_bytes + len(line) > MOST_WAITING_BYTES:
+            self._stop(f"the disk is too slow: {self._waiting_bytes} bytes wait to be written")
+        else:
+            self._taken_bytes += len(line)
+            self._put(line)
+
+    def _put(self, line: bytes) -> None:
+        with self._lock:
+            self._waiting_bytes += len(line)
+        self._lines.put(line)
+
+    def _stop(self, why: str) -> None:
+        self.stopped = why
+        _log.warning("The recording ends here", file=str(self.path), reason=why)
+        now_us = microseconds(self._clock.now())
+        self._put(encoded(Line(op="stopped", at=self._clock.monotonic(), now_us=now_us, why=why)))
+
+    def _write(self) -> None:
+        try:
+            while (line := self._lines.get()) is not None:
+                view = memoryview(line)
+                while view:
+                    view = view[os.write(self._fd, view) :]
+                with self._lock:
+                    self._waiting_bytes -= len(line)
+        except OSError as exc:
+            self.stopped = f"it cannot be written: {exc.strerror}"
+            _log.warning("The recording ends here", file=str(self.path), reason=self.stopped)
+        finally:
+            os.close(self._fd)
+
+
+def _opened(path: Path) -> int:
+    try:
+        if path.is_file() and not path.is_symlink():
+            path.replace(path.with_name(f"{path.name}.old"))
+        return open_own(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    except OSError as exc:
+        raise CannotRecord(
+            f"--record {path}: the file cannot be made: {exc.strerror}", hint="name a file in a folder that is there"
+        ) from exc

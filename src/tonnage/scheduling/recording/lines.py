@@ -1,0 +1,138 @@
+"""The lines of a recording: JSON, one a line; the first is the header, each other one thing that was done to an engine.
+
+    {"recording":1,"tonnage":"0.1.0","seed":42,"configuration":"…","featureGates":"…","at":12.5,"nowUs":…}
+    {"op":"add","at":12.5,"nowUs":…,"object":{"kind":"Node",…}}
+    {"op":"open","at":13.0,"nowUs":…}
+    {"op":"pop","at":13.1,"nowUs":…,"uid":"…"}
+    {"op":"attempt","at":13.1,"nowUs":…,"uid":"…","key":"shop/db-0","node":"node-3"}
+
+Every line has the two times that the engine was told: `at` in seconds of the monotonic clock, `nowUs` in microseconds
+since 1970. They stand still while an engine works, so that a repetition is told the very same ones.
+
+Objects are those that decisions read, in the fields that a scheduler knows of: no Secret, no container's environment.
+What `kubectl apply` and the server write about who wrote what (last-applied-configuration, managedFields) is left out.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from tonnage.objects import codec
+from tonnage.objects.core_v1.pod import PodMeta
+from tonnage.objects.meta import Object
+
+VERSION: Final = 1
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+NOTHING: Final = msgspec.Raw()
+"""In a line without an object. (The very one: fields that have their default are not written.)"""
+OPERATIONS: Final = frozenset(
+    {
+        "add",
+        "update",
+        "delete",
+        "open",
+        "pop",
+        "attempt",
+        "postFilter",
+        "done",
+        "withdraw",
+        "bindingFinished",
+        "overdueBinding",
+        "failedOn",
+        "requeue",
+        "tick",
+        "preemptionBegins",
+        "preemptionEnds",
+        "makeWay",
+        "end",
+        "stopped",
+    }
+)
+
+
+class Header(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
+    """The first line: everything that is chosen about an engine before it sees anything."""
+
+    recording: int
+    tonnage: str
+    seed: int
+    at: float
+    now_us: int
+    configuration: str = ""
+    """The text of the KubeSchedulerConfiguration; empty for the defaults."""
+    feature_gates: str = ""
+    takes_any_pod: bool = False
+    implies_namespaces: bool = False
+
+
+class Line(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+    """One thing that was done to the engine, and for decisions what came of it."""
+
+    op: str
+    at: float
+    now_us: int
+    object: msgspec.Raw = NOTHING
+    kind: str = ""
+    key: str = ""
+    uid: str = ""
+    node: str = ""
+    why: str = ""
+    plugins: tuple[str, ...] = ()
+    nomination: str | None = None
+    written: tuple[str, ...] = ()
+    """Of a placement that is withdrawn: claims and volumes that the API has by then, as kind/key."""
+    below: int = 0
+    flag: bool | None = None
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_LINES: Final = msgspec.json.Decoder(Line)
+_HEADERS: Final = msgspec.json.Decoder(Header)
+
+
+def encoded(line: Line | Header) -> bytes:
+    return _ENCODER.encode(line) + b"\n"
+
+
+def read_line(text: bytes) -> Line:
+    """Raises msgspec.MsgspecError for what is no line of a recording."""
+    found = _LINES.decode(text)
+    if found.op not in OPERATIONS:
+        raise msgspec.ValidationError(f'op "{found.op}" is not known')
+    return found
+
+
+def read_header(text: bytes) -> Header:
+    """Raises msgspec.MsgspecError for what is no header."""
+    return _HEADERS.decode(text)
+
+
+def raw(each: Object) -> msgspec.Raw:
+    """An object as it is written, without what says who wrote it."""
+    metadata = each.metadata
+    if LAST_APPLIED in metadata.annotations:
+        annotations = {key: value for key, value in metadata.annotations.items() if key != LAST_APPLIED}
+        metadata = msgspec.structs.replace(metadata, annotations=annotations)
+    if isinstance(metadata, PodMeta) and metadata.managed_fields:  # other kinds are read without
+        metadata = msgspec.structs.replace(metadata, managed_fields=())
+    if metadata is not each.metadata:
+        each = msgspec.structs.replace(each, metadata=metadata)
+    return msgspec.Raw(codec.encode(each))
+
+
+def read_object(text: msgspec.Raw) -> Object:
+    """Raises Unreadable, UnknownKind."""
+    return codec.decode_doc(codec.read_doc("object", bytes(text)))
+
+
+def microseconds(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def instant(now_us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=now_us)

@@ -1,0 +1,216 @@
+"""An engine that writes down what is done to it. It decides as the plain one does.
+
+Time stands still while the engine works on one thing: what it reads of the clock is what the line says. So a repetition
+is told the same times, to the last digit, and what depends on them (backoffs, promises that end) comes out the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from tonnage.clock import Clock
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Object
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.engine.attempt import Attempt, Placement, PostFilterOutcome
+from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.engine.settings import EngineSettings
+from tonnage.scheduling.framework import PostFilterPlugin
+from tonnage.scheduling.plugins.volume_binding import assumed_in
+from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.recording.lines import NOTHING, VERSION, Header, Line, encoded, microseconds, raw
+
+Sink = Callable[[bytes], object]
+"""Takes a line; must be quick, and must not raise."""
+
+
+class LatchedClock:
+    """Another clock, that can be made to stand still."""
+
+    def __init__(self, real: Clock) -> None:
+        self.real = real
+        self._held: tuple[datetime, float] | None = None
+
+    def now(self) -> datetime:
+        return self.real.now() if self._held is None else self._held[0]
+
+    def monotonic(self) -> float:
+        return self.real.monotonic() if self._held is None else self._held[1]
+
+    async def sleep(self, seconds: float) -> None:
+        await self.real.sleep(seconds)
+
+    @property
+    def is_latched(self) -> bool:
+        return self._held is not None
+
+    @contextmanager
+    def latched(self, at: float | None = None) -> Iterator[None]:
+        """Stand still meanwhile: at the present, or with the monotonic time that somebody has read already."""
+        if self._held is not None:
+            yield
+            return
+        self._held = self.real.now(), self.real.monotonic() if at is None else at
+        try:
+            yield
+        finally:
+            self._held = None
+
+
+class RecordingEngine(Engine):
+    """Writes a line for whatever is done to it. What it does to itself meanwhile follows from that, and is not told."""
+
+    def __init__(
+        self,
+        profiles: Iterable[ResolvedProfile],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        sink: Sink,
+        seed: int,
+        version: str = "",
+        configuration: str = "",
+        feature_gates: str = "",
+        settings: EngineSettings | None = None,
+        **options: Any,
+    ) -> None:
+        """`rng` is one that has just been seeded by `seed`; `configuration` and `feature_gates` are texts that give the
+        profiles and the settings again.
+        """
+        self._latch = LatchedClock(clock)
+        self._sink = sink
+        settings = settings or EngineSettings()
+        with self._latch.latched():
+            super().__init__(profiles, clock=self._latch, rng=rng, settings=settings, **options)
+            header = Header(
+                recording=VERSION,
+                tonnage=version,
+                seed=seed,
+                at=self._latch.monotonic(),
+                now_us=microseconds(self._latch.now()),
+                configuration=configuration,
+                feature_gates=feature_gates,
+                takes_any_pod=settings.takes_any_pod,
+                implies_namespaces=settings.implies_namespaces,
+            )
+        self._sink(encoded(header))
+
+    @contextmanager
+    def _recorded(self, op: str, at: float | None = None, **told: Any) -> Iterator[dict[str, Any]]:
+        """Do something at one instant and write it down; what is yielded can be added to."""
+        if self._latch.is_latched:  # part of something that is written down
+            yield {}
+            return
+        with self._latch.latched(at):
+            try:
+                yield told
+            finally:
+                line = Line(op=op, at=self._latch.monotonic(), now_us=microseconds(self._latch.now()), **told)
+                self._sink(encoded(line))
+
+    # -- objects in ---------------------------------------------------------------------------------------------------
+
+    def add(self, new: Object) -> None:
+        with self._recorded("add", object=raw(new)):
+            super().add(new)
+
+    def update(self, old: Object, new: Object) -> None:
+        with self._recorded("update", object=raw(new)):
+            super().update(old, new)
+
+    def delete(self, old: Object) -> None:
+        with self._recorded("delete", kind=type(old).__name__, key=old.key):
+            super().delete(old)
+
+    def open(self) -> None:
+        with self._recorded("open"):
+            super().open()
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def pop(self) -> QueuedPod | None:
+        with self._recorded("pop") as told:
+            found = super().pop()
+            if found is not None:
+                told["uid"], told["key"] = found.uid, found.info.key
+        return found
+
+    def attempt(self, queued: QueuedPod, *, explains: bool = False) -> Attempt:
+        began_at = self._latch.real.monotonic()
+        with self._recorded("attempt", uid=queued.uid, key=queued.info.key) as told:
+            found = super().attempt(queued, explains=explains)
+            told["node"] = found.placement.node if found.placement is not None else ""
+        found.decided_in_s = self._latch.real.monotonic() - began_at  # its clock stood still
+        return found
+
+    def post_filter(self, attempt: Attempt) -> PostFilterOutcome | None:
+        with self._recorded("postFilter", uid=attempt.pod.uid, key=attempt.pod.key) as told:
+            found = super().post_filter(attempt)
+            told["node"] = found.result.nominated_node if found is not None else ""
+        return found
+
+    # -- what becomes of them -----------------------------------------------------------------------------------------
+
+    def done(self, pod: Pod) -> None:
+        with self._recorded("done", uid=uid_of(pod)):
+            super().done(pod)
+
+    def binding_finished(self, placement: Placement) -> None:
+        with self._recorded("bindingFinished", uid=placement.pod.uid):
+            super().binding_finished(placement)
+
+    def overdue_binding(self, placement: Placement, found: Pod | None, *, was_answered: bool = True) -> bool:
+        answer = raw(found) if found is not None else NOTHING
+        with self._recorded("overdueBinding", uid=placement.pod.uid, object=answer, flag=was_answered):
+            return super().overdue_binding(placement, found, was_answered=was_answered)
+
+    def withdraw(self, placement: Placement) -> None:
+        assumed = assumed_in(placement.cycle)
+        written = tuple(sorted(assumed.written)) if assumed is not None else ()
+        with self._recorded("withdraw", uid=placement.pod.uid, written=written):
+            super().withdraw(placement)
+
+    def failed_on(self, queued: QueuedPod, node_name: str, why: str) -> None:
+        with self._recorded("failedOn", uid=queued.uid, node=node_name, why=why):
+            super().failed_on(queued, node_name, why)
+
+    def requeue(
+        self,
+        queued: QueuedPod,
+        newest: Pod | None,
+        *,
+        plugins: Iterable[str] = (),
+        nomination: str | None = None,
+    ) -> bool:
+        plugins = tuple(plugins)
+        told: dict[str, Any] = {"flag": newest is not None, "plugins": plugins, "nomination": nomination}
+        with self._recorded("requeue", uid=queued.uid, key=queued.info.key, **told):
+            return super().requeue(queued, newest, plugins=plugins, nomination=nomination)
+
+    def preemption_begins(self, plugin: PostFilterPlugin, pod: PodInfo) -> None:
+        with self._recorded("preemptionBegins", uid=pod.uid, plugins=(plugin.name,)):
+            super().preemption_begins(plugin, pod)
+
+    def preemption_ends(self, plugin: PostFilterPlugin, pod: PodInfo, *, succeeded: bool | None = None) -> None:
+        with self._recorded("preemptionEnds", uid=pod.uid, plugins=(plugin.name,), flag=succeeded):
+            super().preemption_ends(plugin, pod, succeeded=succeeded)
+
+    def make_way(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
+        with self._recorded("makeWay", node=node_name, below=below):
+            return super().make_way(node_name, below=below)
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def tick(self, now_s: float) -> list[Placement]:
+        with self._recorded("tick", at=now_s):
+            return super().tick(now_s)
+
+    def ended(self) -> None:
+        """The scheduler stops in order."""
+        with self._recorded("end"):
+            pass

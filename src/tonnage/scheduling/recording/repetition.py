@@ -1,0 +1,253 @@
+"""A recording done again: the same things to an engine of the same configuration and seed, at the same times. No I/O.
+
+    repetition = Repetition(header, profiles)
+    for line in lines:
+        difference = repetition.repeat(line)        # None, or where the engine decides otherwise than was recorded
+
+Every pop, attempt and search for victims is compared with what the line says came of it. After a difference the two
+have parted, and nothing that follows means anything: stop there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.decision.explain import Explanation
+from tonnage.scheduling.engine.attempt import Attempt, Placement
+from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.engine.settings import EngineSettings
+from tonnage.scheduling.framework import PostFilterPlugin
+from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.scheduling.plugins.volume_binding import assumed_in
+from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOFF_S
+from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.recording.lines import Header, Line, instant, read_object
+
+
+class BrokenRecording(TonnageError):
+    """A line that cannot follow the ones before it."""
+
+
+class RecordedClock:
+    """Shows the times of the line that is being repeated."""
+
+    def __init__(self, at: float, now: datetime) -> None:
+        self._at, self._now = at, now
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._at
+
+    async def sleep(self, seconds: float) -> None:
+        raise RuntimeError("nobody sleeps in a repetition")
+
+    def set(self, line: Line) -> None:
+        self._at, self._now = line.at, instant(line.now_us)
+
+
+class RecordedObjects:
+    """Objects as the recorded scheduler knew them; `take` gives what a line changes, as it was and as it is."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, Key], Object] = {}
+
+    def take(self, line: Line) -> tuple[Object | None, Object | None]:
+        """(before, now) of an add, update or delete. Raises BrokenRecording."""
+        if line.op == "delete":
+            found = self._known.pop((line.kind, line.key), None)
+            if found is None:
+                raise BrokenRecording(f"{line.kind} {line.key} is deleted and was never there")
+            return found, None
+        if not bytes(line.object):
+            raise BrokenRecording(f'"{line.op}" has no object')
+        new = read_object(line.object)
+        place = (type(new).__name__, new.key)
+        before = self._known.get(place)
+        if line.op == "update" and before is None:
+            raise BrokenRecording(f"{place[0]} {place[1]} is updated and was never there")
+        self._known[place] = new
+        return (before if line.op == "update" else None), new
+
+    def pod(self, key: Key) -> Pod | None:
+        found = self._known.get(("Pod", key))
+        return found if isinstance(found, Pod) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where a repetition parts from its recording. Nodes are empty for nowhere."""
+
+    what: str
+    """`attempt`: the pod goes elsewhere. `pop`: another pod is tried. `postFilter`: room is made elsewhere."""
+    pod: Key
+    recorded: str
+    repeated: str
+    at: datetime
+    explanation: Explanation | None = None
+
+
+class Repetition:
+    """One engine, and what it had when the recording began: nothing."""
+
+    def __init__(
+        self,
+        header: Header,
+        profiles: Iterable[ResolvedProfile],
+        *,
+        foreign: ForeignPlugins | None = None,
+        initial_backoff_s: float = INITIAL_BACKOFF_S,
+        max_backoff_s: float = MAX_BACKOFF_S,
+        explained_decision: int | None = None,
+    ) -> None:
+        """`explained_decision` is the number of the attempt to be explained, from 1; explaining all takes long."""
+        self.clock = RecordedClock(header.at, instant(header.now_us))
+        self.objects = RecordedObjects()
+        self.engine = Engine(
+            profiles,
+            clock=self.clock,
+            rng=random.Random(header.seed),
+            foreign=foreign,
+            settings=EngineSettings(
+                initial_backoff_s=initial_backoff_s,
+                max_backoff_s=max_backoff_s,
+                takes_any_pod=header.takes_any_pod,
+                implies_namespaces=header.implies_namespaces,
+            ),
+        )
+        self.decisions = 0
+        self._explained_decision = explained_decision
+        self._queued: dict[str, QueuedPod] = {}
+        self._last: Attempt | None = None
+        self._placements: dict[str, Placement] = {}
+        self._finished: set[str] = set()  # pods whose binding the API has accepted
+
+    def repeat(self, line: Line) -> Difference | None:
+        """Do what a line says. Raises BrokenRecording for one that cannot be done."""
+        self.clock.set(line)
+        if line.op in ("add", "update", "delete"):
+            self._changed(line)
+        elif line.op in ("pop", "attempt", "postFilter"):
+            return self._decided(line)
+        elif line.op in ("done", "requeue", "failedOn"):
+            self._came_back(line)
+        elif line.op in ("withdraw", "bindingFinished", "overdueBinding"):
+            self._bound(line)
+        elif line.op in ("preemptionBegins", "preemptionEnds"):
+            self._preemption(line)
+        elif line.op == "makeWay":
+            self.engine.make_way(line.node, below=line.below)
+        elif line.op == "open":
+            self.engine.open()
+        elif line.op == "tick":
+            self.engine.tick(line.at)
+        return None
+
+    def _changed(self, line: Line) -> None:
+        old, new = self.objects.take(line)
+        if new is None:
+            if old is not None:
+                self.engine.delete(old)
+        elif old is None:
+            self.engine.add(new)
+        else:
+            self.engine.update(old, new)
+        if isinstance(new or old, Pod):
+            self._forget_if_settled(uid_of(new or old))  # type: ignore[arg-type]  # one of them is there
+
+    def _forget_if_settled(self, uid: str) -> None:
+        """A pod that is bound and seen to be so, or gone, is not heard of again; what is kept of it is large."""
+        if uid in self._finished and uid not in self.engine.assumed:
+            self._finished.discard(uid)
+            self._placements.pop(uid, None)
+            self._queued.pop(uid, None)
+
+    def _decided(self, line: Line) -> Difference | None:
+        if line.op == "pop":
+            queued = self.engine.pop()
+            if (queued.uid if queued is not None else "") != line.uid:
+                return self._apart(line, line.key, queued.info.key if queued is not None else "")
+            if queued is not None:
+                self._queued[queued.uid] = queued
+            return None
+        if line.op == "attempt":
+            return self._attempted(line)
+        if self._last is None or self._last.pod.uid != line.uid:
+            raise BrokenRecording(f'"postFilter" of pod {line.key}, which was not tried just before')
+        outcome = self.engine.post_filter(self._last)
+        node = outcome.result.nominated_node if outcome is not None else ""
+        return None if node == line.node else self._apart(line, line.node, node)
+
+    def _attempted(self, line: Line) -> Difference | None:
+        self.decisions += 1
+        explains = self.decisions == self._explained_decision
+        attempt = self.engine.attempt(_known(self._queued, line, "popped"), explains=explains)
+        self._last = attempt
+        node = ""
+        if attempt.placement is not None:
+            self._placements[line.uid] = attempt.placement
+            node = attempt.placement.node
+        if node == line.node:
+            return None
+        return self._apart(line, line.node, node, attempt.explanation)
+
+    def _apart(self, line: Line, recorded: str, repeated: str, explained: Explanation | None = None) -> Difference:
+        return Difference(line.op, line.key, recorded, repeated, self.clock.now(), explained)
+
+    def _came_back(self, line: Line) -> None:
+        queued = _known(self._queued, line, "popped")
+        if line.op == "done":
+            self.engine.done(queued.pod)
+        elif line.op == "failedOn":
+            self.engine.failed_on(queued, line.node, line.why)
+        else:
+            newest = self.objects.pod(line.key) if line.flag else None
+            self.engine.requeue(queued, newest, plugins=line.plugins, nomination=line.nomination)
+
+    def _bound(self, line: Line) -> None:
+        if line.op == "overdueBinding" and line.uid not in self._placements:
+            return  # its word, or its end, came first
+        placement = _known(self._placements, line, "placed")
+        if line.op == "bindingFinished":
+            self.engine.binding_finished(placement)
+            self._finished.add(line.uid)
+            self._forget_if_settled(line.uid)
+        elif line.op == "overdueBinding":
+            found = read_object(line.object) if bytes(line.object) else None
+            pod = found if isinstance(found, Pod) else None
+            self.engine.overdue_binding(placement, pod, was_answered=bool(line.flag))
+            self._finished.discard(line.uid)
+        else:
+            assumed = assumed_in(placement.cycle)
+            if assumed is not None:
+                assumed.mark_all_written(line.written)
+            self.engine.withdraw(placement)
+            del self._placements[line.uid]
+
+    def _preemption(self, line: Line) -> None:
+        queued = _known(self._queued, line, "popped")
+        profile = self.engine.profile_of(queued.pod)
+        named = [each for each in profile.plugins if each.name in line.plugins] if profile is not None else []
+        plugin = next((each for each in named if isinstance(each, PostFilterPlugin)), None)
+        if plugin is None:
+            raise BrokenRecording(f"there is no PostFilter plugin {', '.join(line.plugins)}")
+        if line.op == "preemptionBegins":
+            self.engine.preemption_begins(plugin, queued.info)
+        else:
+            self.engine.preemption_ends(plugin, queued.info, succeeded=line.flag)
+
+
+def _known(kept: dict[str, Any], line: Line, done: str) -> Any:
+    found = kept.get(line.uid)
+    if found is None:
+        raise BrokenRecording(f'"{line.op}" of pod {line.key or line.uid}, which was not {done} before')
+    return found
