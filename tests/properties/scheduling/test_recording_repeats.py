@@ -149,7 +149,8 @@ class Life:
 
 
 def recorded(seed: int, mode: str, steps: int) -> tuple[Life, list[bytes]]:
-    clock, lines = VirtualClock(), []
+    clock = VirtualClock()
+    lines: list[bytes] = []
     engine = RecordingEngine(
         configuration(mode).profiles,
         clock=clock,
