@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -34,11 +34,11 @@ class Server:
         return ObjectList((), "1")
 
     @asynccontextmanager
-    async def watch(self, cls: type, **_: Any) -> AsyncIterator[AsyncIterator[list[bytes]]]:
+    async def watch(self, cls: type, **_: Any) -> AsyncIterator[AsyncIterator[Sequence[bytes]]]:
         if cls in self._refused:
             raise Forbidden(f"{cls.__name__} is forbidden")
 
-        async def lines() -> AsyncIterator[list[bytes]]:
+        async def lines() -> AsyncIterator[Sequence[bytes]]:
             yield [
                 b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":'
                 b'{"k8s.io/initial-events-end":"true"}}}}'
