@@ -19,7 +19,6 @@ from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
-from tonnage.printable import printable
 from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduler.installed_plugins import foreign_plugins
 from tonnage.whatif.shadow import report
@@ -133,7 +132,8 @@ def _progress() -> Iterator[Callable[[str], object]]:
         yield lambda line: None
         return
     from rich.console import Console
-    from rich.text import Text
 
-    with Console(stderr=True).status(Text("nothing decided yet")) as status:
-        yield lambda line: status.update(Text(printable(line)))
+    from tonnage.printable import text
+
+    with Console(stderr=True).status(text("nothing decided yet")) as status:
+        yield lambda line: status.update(text(line))
