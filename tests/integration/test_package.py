@@ -16,7 +16,7 @@ from tonnage import __version__
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "02-explain"
-DATA = {".schema", ".sql", ".proto", ".pyi", ".typed"}
+DATA = {".schema", ".sql", ".proto", ".pyi", ".typed", ".css"}
 """Endings of the files of the package that are not Python modules."""
 
 
@@ -75,3 +75,12 @@ def test_an_installed_tonnage_explains_an_example(programs: Path, tmp_path: Path
     told = run(programs / "tonnage", "explain", "-f", EXAMPLE, "--pod", "shop/web-1", cwd=tmp_path)
     assert told.startswith("shop/web-1 goes to shop-b2\n")
     assert told in (EXAMPLE / "README.md").read_text()
+
+
+def test_an_installed_tonnage_writes_a_report(programs: Path, tmp_path: Path):
+    fit = ROOT / "examples" / "13-fit"
+    files = ("-f", fit / "cluster.yaml", "-f", fit / "kafka.yaml")
+    told = run(
+        programs / "tonnage", "fit", *files, "--workload", "StatefulSet/default/kafka", "-o", "html", cwd=tmp_path
+    )
+    assert told == (fit / "report.html").read_text("utf-8")

@@ -9,7 +9,10 @@ from importlib.resources import files
 
 import pytest
 
+from tonnage.whatif.html.drain_page import drain_page
+from tonnage.whatif.html.fit_page import fit_page
 from tonnage.whatif.html.page import Page
+from tonnage.whatif.html.simulate_page import simulate_page
 
 CSS = (files("tonnage.whatif.html") / "report.css").read_text("utf-8")
 LIGHT, DARK, PRINT = (
@@ -65,6 +68,37 @@ def test_a_section_without_anything_is_left_out():
 def test_a_partial_answer_says_so():
     assert "interrupted" in Page("fit", "Title", is_partial=True).html()
     assert "interrupted" not in Page("fit", "Title").html()
+
+
+def test_fit_on_many_nodes_draws_the_first_and_tells_all():
+    answer = {
+        "workload": "Deployment shop/web", "count": 50, "byNode": {f"n{number}": 1 for number in range(50)},
+        "byZone": {}, "stops": [], "wouldHelp": [], "partial": True, "interrupted": True, "disks": [],
+    }  # fmt: skip
+    found = fit_page(answer).html()
+    assert "10 nodes that take fewer are not drawn" in found
+    assert all(f">n{number}<" in found for number in range(50))
+    assert "≥ 50" in found
+    assert "interrupted before its end" in found
+
+
+def test_a_drain_that_was_interrupted_early_is_a_page_too():
+    answer = {
+        "drained": ["a"],
+        "moves": [],
+        "stuck": [],
+        "holds": None,
+        "disksBefore": [],
+        "disksAfter": [],
+        "partial": True,
+    }
+    found = drain_page(answer).html()
+    assert "not known" in found
+    assert "interrupted before its end" in found
+
+
+def test_a_simulation_without_a_run_is_a_page_too():
+    assert "no run" in simulate_page({"seed": 0, "partial": True, "runs": {}, "differences": []}).html()
 
 
 @pytest.mark.process

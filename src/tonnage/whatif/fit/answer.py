@@ -37,6 +37,7 @@ class FitAnswer:
             "wouldHelp": [each.text for each in self.shown_remedies()],
             "remedies": [each.document() for each in self.remedies],
             "partial": self.counted.is_cut,
+            "interrupted": self.counted.is_interrupted,
             "disks": list(self.disks),
             **({"nodesNeeded": self.needed.document()} if self.needed is not None else {}),
         }

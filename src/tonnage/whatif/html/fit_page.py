@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tonnage.whatif.html.amounts import count_text, number_text, number_ticks
 from tonnage.whatif.html.capacity_map import capacity_map
-from tonnage.whatif.html.charts import Axis, Table, bar_chart
+from tonnage.whatif.html.charts import Axis, Table, bar_chart, details
 from tonnage.whatif.html.markup import Html, element
 from tonnage.whatif.html.page import Page
 
@@ -20,7 +20,7 @@ def fit_page(answer: Mapping[str, Any]) -> Page:
     count, by_node = answer["count"], answer["byNode"]
     some = "at least " if answer["partial"] else ""
     said = f"{some}{count:,} more {'fits' if count == 1 else 'fit'}"
-    page = Page("fit", f"{answer['workload']}: {said}", _lead(answer), answer.get("interrupted", False))
+    page = Page("fit", f"{answer['workload']}: {said}", _lead(answer), bool(answer.get("interrupted")))
     page.figure("more fit", f"{'≥ ' if some else ''}{count:,}", "good" if count else "bad")
     page.figure("nodes take them", number_text(len(by_node)))
     if answer["byZone"]:
@@ -52,6 +52,9 @@ def _places(answer: Mapping[str, Any]) -> list[Html]:
     left = len(ordered) - _BARS
     note = f"{left:,} nodes that take fewer are not drawn." if left > 0 else ""
     found = [bar_chart("places-chart", "More replicas by node", ordered[:_BARS], axis, note=note)]
+    if left > 0:
+        rows = [(node, number_text(count)) for node, count in ordered]
+        found.append(details("All nodes", Table(("Node", "More"), rows).html()))
     if answer["byZone"]:
         found.append(element("h3", "By zone"))
         found.append(Table(("Zone", "More"), [(zone, f"{n:,}") for zone, n in answer["byZone"].items()]).html())
