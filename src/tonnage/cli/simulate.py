@@ -132,7 +132,8 @@ def _answer(found: Comparison, output: str) -> None:
 def _runs(cluster: ClusterQuestion, compared: tuple[str, ...], seed: int) -> list[Run]:
     """The runs that are asked for, in their order."""
     named: dict[str, Configuration] = {}
-    if len(compared) < 2 or cluster.config_file is not None:
+    is_asked_for = cluster.config_file is not None
+    if is_asked_for or (len(compared) < 2 and not any(each.partition("=")[0] == BASE for each in compared)):
         named[BASE] = cluster.configuration
     takes_any = cluster.config_file is None or bool(compared)
     named = _compared(cluster, compared, named)

@@ -171,6 +171,7 @@ def test_runs_are_named_by_presets_and_files(folder: Path) -> None:
 
 def test_one_run_is_compared_with_the_one_by_config(folder: Path) -> None:
     assert list(answer(folder, "--compare", "kep")["runs"]) == ["default", "kep"]
+    assert list(answer(folder, "--compare", "default=kep")["runs"]) == ["default"], "its name is taken"
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,6 @@ class World:
             self.engine.add(now)
         else:
             self.engine.update(before, now)
-        self.storage.know(now)
         if isinstance(now, Pod):
             if before is None:
                 self.born_s[now.uid] = self.agenda.now_s
@@ -216,6 +215,8 @@ class World:
         elif isinstance(now, Node):
             self.storage.nodes_changed()
             self.scheduler.look(now.name)
+        else:
+            self.storage.know(now)
         return now
 
     def remove(self, kind: type[Object], key: Key) -> None:
