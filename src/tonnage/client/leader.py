@@ -40,6 +40,8 @@ from tonnage.objects.document import Doc, dig
 from tonnage.objects.meta import Key, split_key
 
 JITTER_FACTOR = 1.2
+_MAX_TRANSITIONS = 2**31 - 1
+"""What the API can hold. A count that stands there stays: a number for people to read must not keep everybody out."""
 _VERSION = ("metadata", "resourceVersion")
 
 _log = logs.logger(__name__)
@@ -249,7 +251,7 @@ class LeaderElector:
         if self.is_leader:
             await self._update(self._seen.acquire_time, self._seen.lease_transitions)
         else:
-            await self._update(None, self._seen.lease_transitions + 1)
+            await self._update(None, min(max(self._seen.lease_transitions, 0) + 1, _MAX_TRANSITIONS))
         return True
 
     async def _update(self, acquire_time: datetime | None, transitions: int) -> None:

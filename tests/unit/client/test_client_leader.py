@@ -117,6 +117,17 @@ async def world():
     await world.end()
 
 
+async def test_a_count_of_transitions_that_cannot_grow_keeps_nobody_from_leading(world):
+    a = world.candidate("a")
+    await world.run(0.0)
+    lease = world.server.docs["leases.coordination.k8s.io", "kube-system", "tonnage"]
+    a.wire.is_cut = True
+    lease["spec"]["leaseTransitions"] = 2**31 - 1  # by somebody who may write leases
+    b = world.candidate("b")
+    await world.run(40.0)
+    assert b.elector.is_leader and world.spec["leaseTransitions"] == 2**31 - 1
+
+
 async def test_the_first_to_come_makes_the_lease_and_leads(world):
     a = world.candidate("a")
     await world.run(0.0)

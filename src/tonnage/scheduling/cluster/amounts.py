@@ -111,17 +111,16 @@ def _total(pod: Pod, assumed: Quantities, *, pod_level: bool) -> Quantities:
     for container in spec.containers:
         _add(running, _of(container, assumed, _in_force(container, statuses, pod)))
     sidecars: dict[str, Quantity] = {}
-    peak: dict[str, Quantity] = {}
+    peak: dict[str, Quantity] = {}  # never below `sidecars`: only what a container names can raise it
     for container in spec.init_containers:
         if container.is_sidecar:
             wanted = _of(container, assumed, _in_force(container, statuses, pod))
             _add(running, wanted)
             _add(sidecars, wanted)
-            _raise(peak, sidecars)
+            _raise(peak, {name: sidecars[name] for name in wanted})
         else:
-            together = dict(_of(container, assumed))
-            _add(together, sidecars)
-            _raise(peak, together)
+            wanted = _of(container, assumed)
+            _raise(peak, {name: each + sidecars[name] if name in sidecars else each for name, each in wanted.items()})
     _raise(running, peak)
     running.update(pod_level_requests)
     _add(running, spec.overhead)

@@ -50,7 +50,7 @@ from tonnage.scheduling.framework import (
     Status,
     unresolvable,
 )
-from tonnage.scheduling.spread.affinity_terms import CarriedTerms, Term, Terms, terms_of
+from tonnage.scheduling.spread.affinity_terms import MAX_TERMS, CarriedTerms, Term, Terms, terms_of
 
 _NO_LABELS: Final[Labels] = {}
 _NEAR, _APART, _RESIDENTS = 1, 2, 4  # bits of a judgement, in the order of `reasons`
@@ -84,6 +84,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         terms = cycle.state[_TERMS] = terms_of(pod.pod)
         if terms.errors:
             return unresolvable(f"parsing pod: {_joined(terms.errors)}")
+        if (count := len(terms.near) + len(terms.apart) + len(terms.preferred)) > MAX_TERMS:
+            return unresolvable(f"the pod has {count} inter-pod affinity terms, of at most {MAX_TERMS} that are judged")
         repelling = cluster.index(CarriedTerms).apart(pod, _namespace_labels(cycle))
         if not (terms.near or terms.apart or repelling):
             return SKIP

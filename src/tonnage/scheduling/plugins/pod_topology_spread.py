@@ -43,9 +43,11 @@ from tonnage.scheduling.framework import (
     PreScorePlugin,
     ScorePlugin,
     Status,
+    unresolvable,
 )
+from tonnage.scheduling.spread.affinity_terms import MAX_TERMS
 from tonnage.scheduling.spread.constraints import Constraint, Constraints, SpreadRules
-from tonnage.scheduling.spread.domains import UNLABELLED, Topology, costs, lacking, refusals
+from tonnage.scheduling.spread.domains import UNLABELLED, Topology, costs, having, lacking, refusals
 
 
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
@@ -65,6 +67,10 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     def pre_filter(self, cycle: Cycle) -> Status | None:
         if not (cycle.pod.pod.spec.topology_spread_constraints or self._rules.default_hard):
             return SKIP
+        if (count := len(cycle.pod.pod.spec.topology_spread_constraints)) > MAX_TERMS:
+            return unresolvable(
+                f"the pod has {count} topologySpreadConstraints, of at most {MAX_TERMS} that are judged"
+            )
         try:
             constraints = cycle.state[_CONSTRAINTS] = self._rules.constraints(cycle.pod, cycle.cluster.workloads)
         except InvalidSelector as exc:
@@ -72,8 +78,10 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         if not constraints.hard:
             return SKIP
         topologies = [Topology.of(cycle.cluster, each.topology_key) for each in constraints.hard]
+        labelled = having(topologies)
+        assert labelled is not None, "there are constraints"
         cycle.state[self.name] = [
-            (topology, refusals(cycle, each, topology, topologies))
+            (topology, refusals(cycle, each, topology, labelled))
             for each, topology in zip(constraints.hard, topologies, strict=True)
         ]
         return None
@@ -102,11 +110,11 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return SKIP
         topologies = [Topology.of(cycle.cluster, each.topology_key) for each in soft]
         # Nodes without the system's labels take part; those without the labels a pod names itself are left out.
-        required = () if constraints.are_system else topologies
-        is_ignored = lacking(required, cycle.feasible)
+        labelled = None if constraints.are_system else having(topologies)
+        is_ignored = lacking(labelled, cycle.feasible)
         scored = cycle.feasible if is_ignored is None else cycle.feasible[~is_ignored]
         cycle.state[_COSTS] = [
-            costs(cycle, each, topology, required, scored) for each, topology in zip(soft, topologies, strict=True)
+            costs(cycle, each, topology, labelled, scored) for each, topology in zip(soft, topologies, strict=True)
         ]
         cycle.state[_IGNORED] = is_ignored
         return None

@@ -10,7 +10,8 @@ answer names a node and its victims, and the cluster is afterwards as it was bef
 
 Rows that sums decide are all considered, where upstream takes a sample. Trying is dear, so that rows which have to be
 tried are, as upstream has it, taken from a random one on, until there are `min_candidates` and one of them violates no
-PodDisruptionBudget; those that sums gave count. Of so many rows or fewer, all are tried.
+PodDisruptionBudget; those that sums gave count. Of so many rows or fewer, all are tried. A pod with hundreds of
+affinity terms makes every question dear: its rows are tried as long as `MAX_TERMS_ASKED` lasts; the answer says so.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ from tonnage.scheduling.preemption.victims import (
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+
+ORDINARY_TERMS: Final = 32
+"""Affinity terms and spread constraints with which a pod is tried on every row, as upstream has it."""
+MAX_TERMS_ASKED: Final = 30_000
+"""Beyond those: how many, over all questions of a search. Each takes up to 50 microseconds, and nobody else is placed
+meanwhile: hundreds of terms took minutes on hundreds of nodes, and with them the lease."""
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTED: Final = "PreemptionByScheduler"
@@ -145,9 +152,17 @@ class Preemption:
         is_clean = summed is not None and summed.has_clean
         if counted + len(rows) > enough and len(rows):
             rows = np.roll(rows, -self._rng.randrange(len(rows)))
+        terms = _terms(cycle.pod)
+        left = MAX_TERMS_ASKED if terms > ORDINARY_TERMS else None
         for row in rows.tolist():
             if is_clean and counted >= enough:
                 break
+            if left is not None:
+                left -= terms * _questions(cycle, row)
+                if left < 0:
+                    told = f"node(s) were not tried, for the pod has {terms} affinity terms and spread constraints"
+                    refusals[f"{told}: a search asks {MAX_TERMS_ASKED}"] += 1
+                    continue
             answer = victims_on(self._decider, cycle, row)
             if isinstance(answer, Candidate):
                 found.append(answer)
@@ -172,6 +187,20 @@ class Preemption:
             if isinstance(answer, Candidate) and (best_tried is None or answer.cost < best_tried.cost):
                 best_tried = answer
         return best_tried
+
+
+def _terms(pod: PodInfo) -> int:
+    """How much of a pod has to be read anew for each question about it."""
+    spec = pod.pod.spec
+    near, apart = spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
+    lists = (near.required, near.preferred, apart.required, apart.preferred, spec.topology_spread_constraints)
+    return sum(map(len, lists))
+
+
+def _questions(cycle: Cycle, row: int) -> int:
+    """How often a row is asked about: without all lesser pods, and once for each that comes back."""
+    lesser = sum(each.priority < cycle.pod.priority for each in cycle.cluster.residents[row].values())
+    return lesser + 1 if lesser else 0
 
 
 def ineligible(cycle: Cycle, diagnosis: Diagnosis) -> str:

@@ -22,6 +22,10 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, MatcherIndex, PodMatcher, requirements_of
 from tonnage.scheduling.cluster.row_counts import RowCounts
 
+MAX_TERMS: Final = 512
+"""Affinity terms, or spread constraints, of a pod that is judged. Each may have to be asked about every pod there is,
+on the loop that everybody waits for: 5,000 took minutes, and cost the scheduler its lease. Upstream has none."""
+
 
 class Term(NamedTuple):
     """Pods that `matcher` means, within the nodes that share a value of `topology_key`.

@@ -40,6 +40,7 @@ SYSTEM_DEFAULTS: Final = (
 
 _REMEMBERED = 4096
 _NOTHING = RowCounts()
+_INCLUDED: Final = "PodTopologySpread/included"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,16 @@ def included(cycle: Cycle, constraint: Constraint) -> Mask | None:
     """The rows whose pods and domains count, by the constraint's node inclusion policies; None when all do.
 
     The affinity policy looks at the pod's nodeSelector and required node affinity, not at the profile's addedAffinity.
+    Constraints of equal policies, and there are four kinds, count the same rows: they are found once in a decision.
     """
+    policies = (constraint.honors_affinity, constraint.honors_taints)
+    known: dict[tuple[bool, bool], Mask | None] = cycle.state.setdefault(_INCLUDED, {})
+    if policies not in known:
+        known[policies] = _included(cycle, constraint)
+    return known[policies]
+
+
+def _included(cycle: Cycle, constraint: Constraint) -> Mask | None:
     cluster, pod = cycle.cluster, cycle.pod
     found: Mask | None = None
     if constraint.honors_affinity and (pod.pod.spec.node_selector or pod.required_nodes is not None):

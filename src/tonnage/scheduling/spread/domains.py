@@ -47,42 +47,42 @@ class Topology:
         return cls(found.ids[: cluster.size], len(found.texts), found.id_of(""))
 
 
-def lacking(topologies: Sequence[Topology], rows: Rows) -> Mask | None:
+def lacking(labelled: Mask | None, rows: Rows) -> Mask | None:
     """Which of these rows lack one of the labels; None when none of them does."""
-    has_all = _having(topologies, rows)
-    return None if has_all is None or has_all.all() else ~has_all
+    if labelled is None:
+        return None
+    has_all: Mask = labelled[rows]
+    return None if has_all.all() else ~has_all
 
 
-def _having(topologies: Sequence[Topology], rows: Rows) -> Mask | None:
-    """Which of these rows have all of the labels; None when there are none to have."""
+def having(topologies: Sequence[Topology]) -> Mask | None:
+    """Which rows have all of the labels; None when there are none to have.
+
+    Asked once for all constraints of a pod, which may be thousands: each would ask about all the others.
+    """
     found: Mask | None = None
     for topology in topologies:
-        has_this: Mask = topology.ids[rows] != 0
+        has_this: Mask = topology.ids != 0
         found = has_this if found is None else found & has_this
     return found
 
 
 def _pods(
-    cycle: Cycle, constraint: Constraint, topology: Topology, required: Sequence[Topology], policy: Mask | None
+    cycle: Cycle, constraint: Constraint, topology: Topology, labelled: Mask | None, policy: Mask | None
 ) -> Floats:
     """By label value, the pods to spread among, on nodes that have all required labels and count by the policies."""
     where = constraint.counted(cycle.cluster)
-    keep = _having(required, where.rows)
+    keep = None if labelled is None else labelled[where.rows]
     if policy is not None:
         keep = policy[where.rows] if keep is None else keep & policy[where.rows]
     return where.by_value(topology.ids, topology.size, keep)
 
 
-def refusals(cycle: Cycle, constraint: Constraint, topology: Topology, required: Sequence[Topology]) -> Ints:
+def refusals(cycle: Cycle, constraint: Constraint, topology: Topology, labelled: Mask) -> Ints:
     """By label value: 0 where a hard constraint lets the pod in, else the bit of what it holds against the node."""
     policy = included(cycle, constraint)
-    pods = _pods(cycle, constraint, topology, required, policy)
-    ids = topology.ids
-    if len(required) > 1 or policy is not None:
-        counts_here = _having(required, cycle.cluster.all_rows)
-        if counts_here is not None and policy is not None:
-            counts_here = counts_here & policy
-        ids = ids[counts_here]
+    pods = _pods(cycle, constraint, topology, labelled, policy)
+    ids = topology.ids[labelled if policy is None else labelled & policy]
     is_domain = np.bincount(ids, minlength=topology.size) > 0
     is_domain[0] = False
     fewest = pods[is_domain].min() if np.count_nonzero(is_domain) >= max(constraint.min_domains, 1) else 0
@@ -93,22 +93,22 @@ def refusals(cycle: Cycle, constraint: Constraint, topology: Topology, required:
 
 
 def costs(
-    cycle: Cycle, constraint: Constraint, topology: Topology, required: Sequence[Topology], scored: RowNumbers
+    cycle: Cycle, constraint: Constraint, topology: Topology, labelled: Mask | None, scored: RowNumbers
 ) -> CostsOf:
     """What a soft constraint costs nodes; `scored` are the rows that are to be scored."""
     if constraint.topology_key == HOSTNAME:
         return _host_costs(cycle.cluster, constraint, topology, len(scored))
-    return _domain_costs(cycle, constraint, topology, required, topology.ids[scored])
+    return _domain_costs(cycle, constraint, topology, labelled, topology.ids[scored])
 
 
 def _domain_costs(
-    cycle: Cycle, constraint: Constraint, topology: Topology, required: Sequence[Topology], scored_ids: Ids
+    cycle: Cycle, constraint: Constraint, topology: Topology, labelled: Mask | None, scored_ids: Ids
 ) -> CostsOf:
-    """Only with the system's defaults do nodes without the label take part: `required` is empty then.
+    """Only with the system's defaults do nodes without the label take part: `labelled` is None then.
 
     They are one domain with those whose label is empty, as a missing entry of a Go map reads, but pay nothing for it.
     """
-    pods = _pods(cycle, constraint, topology, required, included(cycle, constraint))
+    pods = _pods(cycle, constraint, topology, labelled, included(cycle, constraint))
     is_domain = np.bincount(scored_ids, minlength=topology.size) > 0
     if topology.empty_id:
         pods[topology.empty_id] += pods[0]

@@ -69,10 +69,12 @@ def do_conflict(one: Pod, other: Pod) -> bool:
 def shared_disks(one: Pod, other: Pod) -> list[str]:
     """The disks for which two pods may not be on one node, by name."""
     theirs = disks_of(other)
+    mounted = {disk for disks, _ in theirs for disk in disks}
+    written = {disk for disks, only_read in theirs if not only_read for disk in disks}
     return [
         disks[0][-1]
         for disks, reads_only in disks_of(one)
-        if any(not set(disks).isdisjoint(taken) and not (reads_only and only_read) for taken, only_read in theirs)
+        if not (written if reads_only else mounted).isdisjoint(disks)
     ]
 
 
