@@ -16,6 +16,9 @@ from typing import ClassVar
 class TonnageError(Exception):
     """A failure with a sentence for a person, and a hint where there is a known remedy."""
 
+    has_lines: ClassVar[bool] = False
+    """The message holds lines of our own making, such as the end of a log; others are one line, whatever is in them."""
+
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message

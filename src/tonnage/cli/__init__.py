@@ -64,8 +64,8 @@ def cli() -> None:
     """Storage-aware scheduling for Kubernetes: no pod is sent to a node that cannot hold its volumes."""
 
 
-def _complain(message: str, hint: str | None) -> None:
-    click.echo(f"error: {printable(message)}", err=True)
+def _complain(message: str, hint: str | None, *, has_lines: bool = False) -> None:
+    click.echo(f"error: {printable_lines(message) if has_lines else printable(message)}", err=True)
     if hint:
         click.echo(f"hint: {printable(hint)}", err=True)
 
@@ -75,7 +75,7 @@ def main() -> None:
     try:
         code = cli.main(prog_name="tonnage", standalone_mode=False)
     except TonnageError as exc:
-        _complain(exc.message, exc.hint)
+        _complain(exc.message, exc.hint, has_lines=exc.has_lines)
         code = 1
     except click.UsageError as exc:
         command = exc.ctx.command_path if exc.ctx is not None else "tonnage"

@@ -37,7 +37,9 @@ _log = logs.logger("tonnage.up")
 
 
 class ChildFailed(TonnageError):
-    """A program of the cluster did not get ready."""
+    """A program of the cluster did not get ready. What its log ends with is part of the message."""
+
+    has_lines = True
 
 
 @dataclass(eq=False, slots=True)

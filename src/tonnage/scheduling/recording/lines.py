@@ -1,6 +1,6 @@
 """The lines of a recording: JSON, one a line; the first is the header, each other one thing that was done to an engine.
 
-    {"recording":1,"tonnage":"0.1.0","seed":42,"configuration":"…","featureGates":"…","at":12.5,"nowUs":…}
+    {"recording":1,"tonnage":"VERSION","seed":42,"configuration":"…","featureGates":"…","at":12.5,"nowUs":…}
     {"op":"add","at":12.5,"nowUs":…,"object":{"kind":"Node",…}}
     {"op":"open","at":13.0,"nowUs":…}
     {"op":"pop","at":13.1,"nowUs":…,"uid":"…"}
