@@ -104,6 +104,21 @@ def test_init_containers_and_sidecars_ask_for_what_they_asked_for_before() -> No
     assert {name for name in asked if name.startswith("x.y/")} == {"x.y/a", "x.y/b", "x.y/c", "x.y/d"}
 
 
+@pytest.mark.parametrize("count", [MAX_TERMS, 5_000])
+def test_pods_that_wait_with_many_terms_do_not_make_every_event_dear(count: int) -> None:
+    """Whenever a pod is bound, those that wait are asked whether that helps them."""
+    waiting = [pod(f"w{at}", **asked) for at in range(3) for asked in [repelling(count, "zone")]]
+    waiting += [pod(f"s{at}", **spread(count, "DoNotSchedule")) for at in range(3)]
+    there = pod("r", on="n")
+    replay = Replay([node("n", labels={"zone": "z"}), there, *waiting], default_configuration().profiles)
+    for each in waiting:
+        assert replay.attempt(each.key).placement is None
+    started_at = time.thread_time()
+    for at in range(20):
+        replay.engine.add(pod(f"b{at}", on="n"))
+    assert time.thread_time() - started_at < 1.0  # ten took five seconds, and a busy cluster its scheduler
+
+
 # -- preemption -------------------------------------------------------------------------------------------------------
 
 

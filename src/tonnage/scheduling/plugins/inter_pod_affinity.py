@@ -50,7 +50,15 @@ from tonnage.scheduling.framework import (
     Status,
     unresolvable,
 )
-from tonnage.scheduling.spread.affinity_terms import MAX_TERMS, CarriedTerms, Term, Terms, terms_of
+from tonnage.scheduling.spread.affinity_terms import (
+    MAX_TERMS,
+    CarriedTerms,
+    Term,
+    Terms,
+    terms_asked,
+    terms_in,
+    terms_of,
+)
 
 _NO_LABELS: Final[Labels] = {}
 _NEAR, _APART, _RESIDENTS = 1, 2, 4  # bits of a judgement, in the order of `reasons`
@@ -81,11 +89,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         cluster, pod = cycle.cluster, cycle.pod
-        terms = cycle.state[_TERMS] = terms_of(pod.pod)
+        if (count := terms_in(pod.pod)) > MAX_TERMS:
+            return unresolvable(f"the pod has {count} inter-pod affinity terms, of at most {MAX_TERMS} that are judged")
+        terms = cycle.state[_TERMS] = terms_asked(pod)
         if terms.errors:
             return unresolvable(f"parsing pod: {_joined(terms.errors)}")
-        if (count := len(terms.near) + len(terms.apart) + len(terms.preferred)) > MAX_TERMS:
-            return unresolvable(f"the pod has {count} inter-pod affinity terms, of at most {MAX_TERMS} that are judged")
         repelling = cluster.index(CarriedTerms).apart(pod, _namespace_labels(cycle))
         if not (terms.near or terms.apart or repelling):
             return SKIP
@@ -134,7 +142,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def pre_score(self, cycle: Cycle) -> Status | None:
         cluster, pod = cycle.cluster, cycle.pod
         terms: Terms | None = cycle.state.get(_TERMS)
-        own = (terms if terms is not None else terms_of(pod.pod)).preferred
+        own = (terms if terms is not None else terms_asked(pod)).preferred
         if not own and self._args.ignore_preferred_terms_of_existing_pods:
             return SKIP
         carried, namespace_labels = cluster.index(CarriedTerms), _namespace_labels(cycle)
@@ -249,7 +257,9 @@ def after_pod_change(waiting: PodInfo, event: ClusterEvent, old: Pod | None, new
         return QUEUE
     if not all(each.spec.node_name or each.status.nominated_node_name for each in (old, new) if each is not None):
         return QUEUE_SKIP
-    terms = terms_of(waiting.pod)
+    if terms_in(waiting.pod) > MAX_TERMS:
+        return QUEUE_SKIP  # nobody else can change that
+    terms = terms_asked(waiting)
     is_company, was_company = _may_match_all(terms.near, new), _may_match_all(terms.near, old)
     if is_company and not was_company:
         return QUEUE
@@ -268,7 +278,9 @@ def after_node_change(waiting: PodInfo, event: ClusterEvent, old: Node | None, n
     A pod without required terms was turned away for those of residents, whose keys are not known here, so that every
     node may help. Upstream lets it sleep.
     """
-    terms = terms_of(waiting.pod)
+    if terms_in(waiting.pod) > MAX_TERMS:
+        return QUEUE_SKIP
+    terms = terms_asked(waiting)
     if not terms.near and not terms.apart:
         return QUEUE
     before, after = old.metadata.labels if old is not None else _NO_LABELS, new.metadata.labels

@@ -161,6 +161,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         """May a pod that came, changed or went even things out for a pod that was turned away?"""
         if not all(_is_involved(each, waiting) for each in (old, new) if each is not None):
             return QUEUE_SKIP
+        if len(waiting.pod.spec.topology_spread_constraints) > MAX_TERMS:
+            return QUEUE_SKIP  # nobody can change that: a pod's constraints stay as they are
         hard = self._hard(waiting)
         if old is not None and new is not None:
             is_itself = PodInfo(new).uid == waiting.uid
@@ -180,6 +182,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         Upstream looks at topology keys and taints. A change of other labels may also take a node out of a domain, when
         the pod asks for those labels and a constraint honors that; ours looks at this too.
         """
+        if len(waiting.pod.spec.topology_spread_constraints) > MAX_TERMS:
+            return QUEUE_SKIP
         hard = self._hard(waiting)
         before, after = _domains(hard, old), _domains(hard, new)
         if before != after:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from tonnage.objects.core_v1 import Pod, PodAffinityTerm
 from tonnage.objects.requirements import InvalidSelector
@@ -56,13 +57,30 @@ class Terms:
 
 
 NO_TERMS: Final = Terms()
+_read: Final[WeakKeyDictionary[PodInfo, Terms]] = WeakKeyDictionary()
+
+
+def terms_in(pod: Pod) -> int:
+    """How many terms a pod carries, without reading them."""
+    near, apart = pod.spec.affinity.pod_affinity, pod.spec.affinity.pod_anti_affinity
+    return len(near.required) + len(near.preferred) + len(apart.required) + len(apart.preferred)
+
+
+def terms_asked(info: PodInfo) -> Terms:
+    """The terms of a pod that waits, read once: every event in the cluster may ask for them."""
+    if not terms_in(info.pod):
+        return NO_TERMS
+    found = _read.get(info)
+    if found is None:
+        found = _read[info] = terms_of(info.pod)
+    return found
 
 
 def terms_of(pod: Pod) -> Terms:
     """Read a pod's terms. Mirrors framework.PodInfo.Update."""
-    near, apart = pod.spec.affinity.pod_affinity, pod.spec.affinity.pod_anti_affinity
-    if not (near.required or apart.required or near.preferred or apart.preferred):
+    if not terms_in(pod):
         return NO_TERMS
+    near, apart = pod.spec.affinity.pod_affinity, pod.spec.affinity.pod_anti_affinity
     errors: list[str] = []
 
     def read(name: str, terms: Iterable[tuple[PodAffinityTerm, int]]) -> tuple[Term, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -88,15 +89,19 @@ class SpreadRules:
         defaults = SYSTEM_DEFAULTS if args is None or self._is_system else args.default_constraints
         self._defaults = tuple(_read(each, "", None) for each in defaults)
         self.default_hard = tuple(each for each in self._defaults if each.is_hard)
+        self._own: WeakKeyDictionary[PodInfo, Constraints] = WeakKeyDictionary()
         # Finding what selects a pod asks every Service of its namespace: the answers hold until a workload changes.
         self._defaulted: dict[Hashable, Constraints] = {}
         self._defaulted_by: tuple[Workloads | None, int] = (None, -1)
 
     def own(self, info: PodInfo) -> Constraints:
-        """What the pod asks for itself. Raises InvalidSelector."""
-        asked = info.pod.spec.topology_spread_constraints
-        read = (_read(each, info.namespace, _with_label_keys(each, info.labels)) for each in asked)
-        return _sorted_out(read, are_system=False)
+        """What the pod asks for itself, read once: every event may ask for it. Raises InvalidSelector."""
+        found = self._own.get(info)
+        if found is None:
+            asked = info.pod.spec.topology_spread_constraints
+            read = (_read(each, info.namespace, _with_label_keys(each, info.labels)) for each in asked)
+            found = self._own[info] = _sorted_out(read, are_system=False)
+        return found
 
     def constraints(self, info: PodInfo, workloads: Workloads) -> Constraints:
         """What the pod is held to. Raises InvalidSelector."""
