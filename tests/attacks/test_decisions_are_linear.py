@@ -89,7 +89,7 @@ def test_thousands_of_terms_are_not_judged_and_the_pod_is_told_so(asked: Doc) ->
     replay = Replay([node("n"), *there, pod("x", **asked)], default_configuration().profiles)
     started_at = time.thread_time()
     answer = replay.schedule("default/x")
-    assert time.thread_time() - started_at < 2.0  # it took minutes
+    assert time.thread_time() - started_at < 2.0  # the hard constraints took 57 s
     assert f"of at most {MAX_TERMS} that are judged" in answer.message
 
 
@@ -135,7 +135,7 @@ def preempted(newcomer: Pod, nodes: int, lesser: int) -> tuple[str, float]:
 
 def test_the_search_for_victims_of_a_pod_with_hundreds_of_terms_is_bounded_and_says_so() -> None:
     told, took_s = preempted(pod("x", priority=9, **repelling(MAX_TERMS, "zone")), nodes=60, lesser=8)
-    assert took_s < 5.0  # it took a minute
+    assert took_s < 5.0
     assert f"were not tried, for the pod has {MAX_TERMS} affinity terms and spread constraints" in told
     assert f"a search asks {MAX_TERMS_ASKED}" in told
 

@@ -24,8 +24,9 @@ from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, MatcherIndex
 from tonnage.scheduling.cluster.row_counts import RowCounts
 
 MAX_TERMS: Final = 512
-"""Affinity terms, or spread constraints, of a pod that is judged. Each may have to be asked about every pod there is,
-on the loop that everybody waits for: 5,000 took minutes, and cost the scheduler its lease. Upstream has none."""
+"""Affinity terms, or spread constraints, of a pod that is judged. Each may have to be asked about every pod,
+on the loop that all wait for: 5,000 terms against 1,000 unlike pods take 20 s, and a lease lasts 15. Upstream has
+no such limit."""
 
 
 class Term(NamedTuple):
