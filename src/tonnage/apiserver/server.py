@@ -19,6 +19,7 @@ from pathlib import Path
 from tonnage.apiserver.admin_credentials import ensure_token, read_tokens, write_kubeconfig
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.bootstrap import bootstrap, publish_address
+from tonnage.apiserver.event_expiry import EVENT_TTL_S, events_expired
 from tonnage.apiserver.event_loop.lag import lag_measured
 from tonnage.apiserver.health.stored_problems import stored_problem
 from tonnage.apiserver.object_attributes import index_for
@@ -50,6 +51,7 @@ class Settings:
     keep_revisions: int = KEEP_REVISIONS
     keep_bytes: int = KEEP_BYTES
     reserve_bytes: int = RESERVE_BYTES
+    event_ttl_s: float = EVENT_TTL_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ async def serve(
         async with AsyncExitStack() as stack:
             stack.callback(registry.workers.close)
             await stack.enter_async_context(lag_measured(application.metrics.loop_lag.observe))
+            await stack.enter_async_context(events_expired(registry, clock, settings.event_ttl_s))
             try:
                 opened = listening(
                     application.handle,

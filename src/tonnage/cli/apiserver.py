@@ -11,6 +11,7 @@ import click
 
 from tonnage.apiserver.health.stored_problems import stored_problem
 from tonnage.apiserver.server import Settings, serve
+from tonnage.cli.durations import DURATION
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
 from tonnage.gates import Gates
@@ -31,6 +32,9 @@ from tonnage.store import Report, back_up, check_folder
     type=click.Path(path_type=Path, dir_okay=False),
     help="Bearer tokens that are let in, one a line; without it the data folder keeps one.",
 )
+@click.option(
+    "--event-ttl", "event_ttl_s", type=DURATION, default="1h", show_default=True, help="How long events are kept."
+)
 @click.option("--check", is_flag=True, help="Verify the data folder, serve nothing; exit 1 if something is damaged.")
 @click.option(
     "--backup",
@@ -45,6 +49,7 @@ def apiserver(
     bind: str,
     secure_port: int,
     token_file: Path | None,
+    event_ttl_s: float,
     check: bool,
     backup: Path | None,
     gates: Gates,
@@ -71,7 +76,9 @@ def apiserver(
         return
     for warning in gates.warnings:
         say("warning", warning)
-    settings = Settings(data_dir=data_dir, bind=bind, port=secure_port, token_file=token_file, gates=gates)
+    settings = Settings(
+        data_dir=data_dir, bind=bind, port=secure_port, token_file=token_file, gates=gates, event_ttl_s=event_ttl_s
+    )
     asyncio.run(_run(settings))
 
 

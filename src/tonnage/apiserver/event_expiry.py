@@ -1,0 +1,115 @@
+"""Events go when they have been told for long enough: --event-ttl after they were last written, as kube-apiserver's do.
+
+Nobody else ever deletes them, and a busy cluster makes thousands an hour: without an end they would be most of what a
+server keeps. An event that is counted up again is written again, and stays for as long again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from tonnage.apiserver.registry import Registry
+from tonnage.apiserver.stored_documents import encoder
+from tonnage.clock import Clock, parse_rfc3339
+from tonnage.errors import TonnageError
+from tonnage.objects import document
+from tonnage.objects.resources import BY_KIND
+from tonnage.store import Record, StoreError
+
+EVENT_TTL_S: Final = 3600.0
+"""kube-apiserver's default."""
+_EVERY_S: Final = 30.0
+_AT_A_TIME: Final = 200
+"""So many are looked at before others have a turn."""
+_EVENT: Final = BY_KIND["v1", "Event"]
+
+
+class _Series(msgspec.Struct, frozen=True, rename="camel"):
+    last_observed_time: str | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    creation_timestamp: str | None = None
+
+
+class _Times(msgspec.Struct, frozen=True, rename="camel"):
+    """The parts of an event that tell when it was written."""
+
+    metadata: _Metadata = _Metadata()
+    event_time: str | None = None
+    last_timestamp: str | None = None
+    series: _Series | None = None
+
+
+_times_in = msgspec.json.Decoder(_Times)
+
+
+class EventExpiry:
+    """Deletes events that are older than `ttl_s`. Remembers when each was written, by its revision."""
+
+    def __init__(self, registry: Registry, clock: Clock, ttl_s: float) -> None:
+        self._store = registry.store
+        self._clock = clock
+        self._ttl_s = ttl_s
+        self._written_at: dict[str, tuple[int, datetime]] = {}
+
+    async def look(self) -> int:
+        """Delete those whose time is over; how many they were."""
+        now, gone = self._clock.now(), 0
+        records = self._store.list(_EVENT.store_prefix)
+        known = {record.key for record in records}
+        self._written_at = {key: found for key, found in self._written_at.items() if key in known}
+        for number, record in enumerate(records):
+            if number % _AT_A_TIME == 0:
+                await asyncio.sleep(0)
+            if (now - self._written(record, now)).total_seconds() >= self._ttl_s:
+                with suppress(StoreError):  # written again or gone meanwhile, or the disk refuses: another time
+                    final = document.decode(record.document)
+                    await self._store.delete(record.key, encoder(_EVENT, final), expected=record.revision)
+                    gone += 1
+        return gone
+
+    def _written(self, record: Record, now: datetime) -> datetime:
+        """When an event was last written, as far as it says; one that says nothing, or the future, is new now."""
+        found = self._written_at.get(record.key)
+        if found is None or found[0] != record.revision:
+            found = (record.revision, _last_time(record.document, now))
+            self._written_at[record.key] = found
+        return found[1]
+
+
+def _last_time(data: bytes, now: datetime) -> datetime:
+    told = []
+    with suppress(msgspec.MsgspecError):
+        times = _times_in.decode(data)
+        observed = times.series.last_observed_time if times.series is not None else None
+        for text in (times.metadata.creation_timestamp, times.event_time, times.last_timestamp, observed):
+            with suppress(TonnageError, ValueError):
+                if text:
+                    told.append(parse_rfc3339(text))
+    past = [each for each in told if each <= now]
+    return max(past) if past else now
+
+
+@asynccontextmanager
+async def events_expired(registry: Registry, clock: Clock, ttl_s: float) -> AsyncIterator[None]:
+    """See to it inside the block."""
+    task = asyncio.create_task(_run(EventExpiry(registry, clock, ttl_s), clock))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _run(expiry: EventExpiry, clock: Clock) -> None:
+    while True:
+        await clock.sleep(_EVERY_S)
+        await expiry.look()
