@@ -692,8 +692,11 @@ class ReservationsMachine(World):
         found = self.storage.capacities.get(f"kube-system/{of}")
         if found is None or not any(self.storage.claims.get(f"default/{name}") for name in names):
             return
-        planned = self.assumed(names, on)
         who = PodInfo(pod(by))
+        held = self.model.records.get(found.uid)
+        if held is not None and who.uid in held.pods:
+            return  # a pod is tried again only once what it held was given back
+        planned = self.assumed(names, on)
         self.reservations.reserve(found, who, planned)
         claims, pods = {each.key: each.uid for each in planned}, {who.uid}
         rebuilds = {each.key: each.spec.volume_name for each in planned if each.is_bound}
