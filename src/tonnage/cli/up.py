@@ -11,7 +11,8 @@ import click
 from rich.console import Console
 
 from tonnage.cli.driver.pool_options import COUNT, POOLS, by_node, pools_by_node
-from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.durations import DURATION
+from tonnage.cli.options import BYTES, feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
@@ -64,6 +65,17 @@ from tonnage.whatif.manifests import documents_in
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="A KubeSchedulerConfiguration, for modes of reservation, profiles and weights.",
 )
+@click.option(
+    "--event-ttl", "event_ttl_s", type=DURATION, default="1h", show_default=True, help="How long events are kept."
+)
+@click.option(
+    "--max-log-size",
+    "max_log_bytes",
+    type=BYTES,
+    default="10Mi",
+    show_default=True,
+    help="A program's log is begun anew at this size; the one before it is kept.",
+)
 @feature_gates
 @logging_options
 def up(
@@ -77,6 +89,8 @@ def up(
     bind: str,
     secure_port: int,
     scheduler_config: Path | None,
+    event_ttl_s: float,
+    max_log_bytes: int,
     gates: Gates,
     logging_format: str,
     verbosity: int,
@@ -103,6 +117,8 @@ def up(
         gates=gates,
         scheduler_config=scheduler_config,
         verbosity=verbosity,
+        event_ttl_s=event_ttl_s,
+        max_log_bytes=max_log_bytes,
     )
     _check(settings)
     asyncio.run(run_until_signalled(_run(settings, [doc for _, _, doc in documents_in(files)])))

@@ -70,7 +70,13 @@ class Plane:
         self.node_names = settings.node_names(self._asked)
         self._sockets = settings.socket_dir()
         self._commands = CommandLines(settings, self._asked, self.node_names, self._sockets)
-        self.supervisor = Supervisor(settings.data_dir / "logs", settings.data_dir / "run", clock=clock, rng=rng)
+        self.supervisor = Supervisor(
+            settings.data_dir / "logs",
+            settings.data_dir / "run",
+            clock=clock,
+            rng=rng,
+            max_log_bytes=settings.max_log_bytes,
+        )
         self.url = ""
         self._client: Client | None = None
         self._lock: int | None = None

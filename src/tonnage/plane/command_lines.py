@@ -41,6 +41,7 @@ class CommandLines:
         data, bind = str(self.settings.data_dir), self.settings.bind
         return [
             *("apiserver", "--data-dir", data, "--bind", bind, "--secure-port", str(port)),
+            *("--event-ttl", f"{self.settings.event_ttl_s:g}s"),
             *self._gates(),
             *self._verbosity(),
             *self.settings.extra.get("apiserver", ()),

@@ -20,6 +20,7 @@ from tonnage.csi.address import MAX_SOCKET_PATH
 from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME
 from tonnage.gates import Gates
+from tonnage.plane.log_files import MAX_LOG_BYTES
 from tonnage.private_files import read_own, require_own_folder, write_private
 
 MAX_NODES: Final = 500
@@ -55,6 +56,9 @@ class PlaneSettings:
     gates: Gates = field(default_factory=Gates)
     scheduler_config: Path | None = None
     verbosity: int = 0
+    event_ttl_s: float = 3600.0
+    max_log_bytes: int = MAX_LOG_BYTES
+    """A program's log and the one before it may each have so much."""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def node_names(self, kept: Mapping[str, Any]) -> list[str]:

@@ -26,7 +26,7 @@ from tonnage.clock import Clock
 from tonnage.deadline import within
 from tonnage.errors import TonnageError
 from tonnage.plane import forkserver
-from tonnage.plane.log_files import bound_log
+from tonnage.plane.log_files import MAX_LOG_BYTES, bound_log
 from tonnage.private_files import open_log, own_folder, write_private
 
 _STOP_GRACE_S = 10.0
@@ -64,8 +64,11 @@ class Child:
 class Supervisor:
     """All programs of one cluster, through a forkserver of their own."""
 
-    def __init__(self, logs_dir: Path, run_dir: Path, *, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, logs_dir: Path, run_dir: Path, *, clock: Clock, rng: random.Random, max_log_bytes: int = MAX_LOG_BYTES
+    ) -> None:
         self._logs = logs_dir
+        self._max_log_bytes = max_log_bytes
         self._run_dir = run_dir
         self._clock = clock
         self._rng = rng
@@ -200,7 +203,7 @@ class Supervisor:
         while True:
             for log in (self._logs / _FORKSERVER_LOG, *(child.log for child in self._children.values())):
                 with suppress(OSError):
-                    bound_log(log)
+                    bound_log(log, max_bytes=self._max_log_bytes)
             await self._clock.sleep(_LOOK_AT_LOGS_EVERY_S)
 
     def _ended(self, child: Child, code: int) -> None:

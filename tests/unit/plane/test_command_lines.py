@@ -39,3 +39,8 @@ def test_verbosity_reaches_every_program(tmp_path):
         assert "--v" not in quiet.of(program, port)
         assert loud.of(program, port)[-2:] == ["--v", "4"]
     assert loud.apiserver(0)[-2:] == ["--v", "4"]
+
+
+def test_events_are_kept_by_the_server_for_as_long_as_the_cluster_was_told(tmp_path):
+    command = commands(tmp_path, event_ttl_s=90.5).apiserver(0)
+    assert command[command.index("--event-ttl") + 1] == "90.5s"
