@@ -225,12 +225,13 @@ class Client:
         docs, _ = await self._list(resource, namespace, selection, PAGE_SIZE, True, read)
         return docs
 
-    async def create_doc(self, doc: Doc) -> Doc:
-        resource = BY_KIND[doc["apiVersion"], doc["kind"]]
+    async def create_doc(self, doc: Doc, *, kind: Kind | None = None) -> Doc:
+        """Make an object of the kind that it says it is; `kind` names one that the table of resources does not have."""
+        resource = _resource_of_doc(doc, kind)
         return rest.read_object(resource, await self._create(resource, doc))
 
-    async def update_doc(self, doc: Doc, *, subresource: str = "") -> Doc:
-        resource = BY_KIND[doc["apiVersion"], doc["kind"]]
+    async def update_doc(self, doc: Doc, *, subresource: str = "", kind: Kind | None = None) -> Doc:
+        resource = _resource_of_doc(doc, kind)
         return rest.read_object(resource, await self._update(resource, doc, subresource), subresource)
 
     async def patch_doc(
@@ -359,3 +360,7 @@ class Client:
         name = f"{resource.qualified}/{subresource}" if subresource else resource.qualified
         request = Request(method, path, None if body is None else encode(body), content_type, self._timeout_s)
         return await self._caller.send(Call(verb, name, request, retry))
+
+
+def _resource_of_doc(doc: Doc, kind: Kind | None) -> Resource:
+    return BY_KIND[doc["apiVersion"], doc["kind"]] if kind is None else resource_of(kind)

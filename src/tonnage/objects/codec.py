@@ -11,6 +11,7 @@ The rules of what absence means stand in `meta`, the classes of kinds in `scheme
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
@@ -23,7 +24,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects import document, scheme
 from tonnage.objects.decode_errors import Unreadable, unreadable
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import ListMeta, MicroTime, Object, ObjectMeta, Record, Status
+from tonnage.objects.meta import Document, ListMeta, MicroTime, Object, ObjectMeta, Record, Status
 from tonnage.objects.texts.deep_json import shallow
 from tonnage.quantity import Quantity
 
@@ -75,11 +76,8 @@ WatchEvent = Change[T] | Bookmark | WatchFailure
 
 def decode(cls: type[R], data: bytes | str) -> R:
     """Read one object. Raises Unreadable."""
-    try:
-        found: R = _followed(_decoder(cls), data)
-    except _UNFIT:
-        return convert(cls, _json(cls.__name__, data))
-    return found
+    found = _in_one_pass(cls, _decoder, data)
+    return convert(cls, _json(cls.__name__, data)) if found is None else found
 
 
 def convert(cls: type[R], doc: Any) -> R:
@@ -107,9 +105,8 @@ def decode_doc(doc: Doc) -> Object:
 def decode_list(cls: type[T], data: bytes | str) -> ObjectList[T]:
     """Read a list, whose items need not repeat their kind. Raises Unreadable, which names the item."""
     kind = f"{cls.__name__}List"
-    try:
-        page = _followed(_list_decoder(cls), data)
-    except _UNFIT:
+    page = _in_one_pass(cls, _list_decoder, data)
+    if page is None:
         seen = _convert(_AnyPage, _json(kind, data), kind)
         page = _Page(kind=seen.kind, metadata=seen.metadata, items=tuple(convert(cls, item) for item in seen.items))
     if page.kind not in ("", kind):
@@ -119,12 +116,10 @@ def decode_list(cls: type[T], data: bytes | str) -> ObjectList[T]:
 
 def decode_event(cls: type[T], line: bytes | str) -> WatchEvent[T]:
     """Read one line of a watch. Raises Unreadable."""
-    try:
-        event = _followed(_event_decoder(cls), line)
-        if event.type in _CHANGES:
-            return Change(event.type, event.object)
-    except _UNFIT:
-        pass  # bookmarks are not whole objects and errors none at all; what else it may be is found below
+    event = _in_one_pass(cls, _event_decoder, line)
+    if event is not None and event.type in _CHANGES:
+        return Change(event.type, event.object)
+    # Bookmarks are not whole objects and errors none at all; what else it may be is found here.
     seen = _convert(_AnyEvent, _json("WatchEvent", line), "WatchEvent")
     match seen.type:
         case "BOOKMARK":
@@ -144,6 +139,8 @@ def encode(record: Record) -> bytes:
 
 def to_doc(record: Record) -> Doc:
     """The same as a document; for a part of an object, that part alone."""
+    if isinstance(record, Document):
+        return {"apiVersion": scheme.resource_of(type(record)).api_version, "kind": type(record).__name__, **record.doc}
     doc: Doc = _plain(msgspec.to_builtins(record, builtin_types=(datetime,), enc_hook=_write))
     if isinstance(record, Object):
         return {"apiVersion": scheme.resource_of(type(record)).api_version, **doc}
@@ -197,6 +194,16 @@ def _event_decoder(cls: type[T]) -> msgspec.json.Decoder[_Event[T]]:
 _ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
+def _in_one_pass(cls: type[R], decoder_of: Callable[[type[R]], msgspec.json.Decoder[V]], data: bytes | str) -> V | None:
+    """What a compiled decoder reads; None when it cannot, or when the whole document is wanted beside the fields."""
+    if issubclass(cls, Document):
+        return None
+    try:
+        return _followed(decoder_of(cls), data)
+    except _UNFIT:
+        return None
+
+
 def _followed(decoder: msgspec.json.Decoder[V], data: bytes | str) -> V:
     """What the decoder makes of a text, without what lies too deep to be followed: a server may send any depth."""
     try:
@@ -231,6 +238,9 @@ def _plain(value: Any) -> Any:
 
 def _convert(cls: type[R], doc: Any, kind: str) -> R:
     """Read a document twice if need be, the second time without nulls; `kind` is what an error calls it."""
+    if issubclass(cls, Document) and isinstance(doc, dict):
+        head = {field: doc[field] for field in ("kind", "metadata") if field in doc}
+        doc = {**head, "doc": doc}
     try:
         return msgspec.convert(doc, cls, dec_hook=_read)
     except RecursionError as exc:

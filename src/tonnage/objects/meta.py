@@ -133,6 +133,12 @@ class Object(Record, tag_field="kind", tag=True):
         return self.metadata.uid
 
 
+class Document(Object):
+    """An object of a kind that nobody models: its metadata, and the whole document as it came (`document_class`)."""
+
+    doc: Mapping[str, Any] = {}
+
+
 class Condition(Record):
     """One statement about an object: `type` holds when `status` is "True", is open when it is "Unknown"."""
 
