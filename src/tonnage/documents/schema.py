@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 from tonnage.errors import TonnageError
 from tonnage.objects.resources import Resource
@@ -49,6 +49,7 @@ ScalarName = Literal[
     "MicroTime",
     "FieldsV1",
     "any",
+    "deduced",
 ]
 SCALARS: frozenset[str] = frozenset(ScalarName.__args__)  # type: ignore[attr-defined]  # typing hides Literal's members
 
@@ -59,12 +60,16 @@ class SchemaError(TonnageError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """A leaf of a document. `any` and `FieldsV1` are leaves too: nothing looks inside them."""
+    """A leaf of a document. `any` and `FieldsV1` are leaves too: nothing looks inside them.
+
+    `deduced` is what no schema describes: server-side apply enters its maps and takes everything else as a leaf. It
+    occurs in custom resources alone.
+    """
 
     name: ScalarName
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ListOf:
     """A list. Under server-side apply it is a map when it has `keys`, else a set when `is_set`, else one atomic value.
 
@@ -102,7 +107,7 @@ class Field:
     retain_keys: bool = False
     patch_replace: bool = False
     """Strategic merge replaces what is in this field as a whole."""
-    default: str | None = None
+    default: Any = None
     description: str = ""
     wire: tuple[int, ...] = ()
     """Field numbers in protobuf, from the message of the struct inwards; empty for what is not in the message."""
@@ -110,7 +115,7 @@ class Field:
     """A scalar's zero value is something else than its absence."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Struct:
     """A named type with fields. `name` is unique within its `package`, as in OpenAPI (`io.k8s.api.core.v1.PodSpec`)."""
 
@@ -120,6 +125,8 @@ class Struct:
     is_atomic: bool = False
     description: str = ""
     fields: dict[str, Field] = field(default_factory=dict, repr=False)
+    others: Type | None = field(default=None, repr=False)
+    """The type of fields that are not declared; None when there may be none, as in every kind but custom ones."""
 
     @property
     def full_name(self) -> str:

@@ -31,7 +31,7 @@ def merge(struct: Struct, live: Doc, config: Doc) -> Doc:
 
 
 def _merge(shape: Shape, old: Any, new: Any) -> Any:
-    if shape is LEAF or not (old or new):
+    if shape is LEAF or not (old or new) or not shape.enters(old, new):
         return new
     if isinstance(shape, ListShape):
         return _merge_items(shape, old or [], new or [])
@@ -158,6 +158,8 @@ def _misfits(kind: Type, value: Any, path: _Place) -> Iterator[tuple[_Place, str
                 yield from _misfits(kind.item, item, path.field(name))
             elif name in kind.fields:
                 yield from _misfits(kind.fields[name].type, item, path.field(name))
+            elif kind.others is not None:
+                yield from _misfits(kind.others, item, path.field(name))
             else:
                 yield path.field(name), "field not declared in schema"
                 return
@@ -199,7 +201,7 @@ def _named(shape: ListShape, item: Any) -> str:
 
 
 def _scalar_misfits(kind: Scalar, value: Any, path: _Place) -> Iterator[tuple[_Place, str]]:
-    if kind.name in ("any", "FieldsV1"):
+    if kind.name in ("any", "FieldsV1", "deduced"):
         return
     wanted = _SCALARS.get(kind.name)
     if wanted is None:

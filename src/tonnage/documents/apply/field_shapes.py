@@ -46,6 +46,10 @@ class Shape:
         """The tree with every struct field it leads through made a member."""
         return tree
 
+    def enters(self, old: Any, new: Any) -> bool:
+        """Have both values an inside that can be compared and merged? Of a declared type they have."""
+        return True
+
 
 LEAF = Shape()
 
@@ -109,7 +113,8 @@ class Entries(Shape):
 
 
 def _descend(step: str, shape: Shape, before: Any, after: Any, added: Tree, modified: Tree, removed: Tree) -> None:
-    if shape is LEAF or not (before or after):  # null against empty is a change of the field itself
+    # Null against empty is a change of the field itself, and so is another type where none is declared.
+    if shape is LEAF or not (before or after) or not shape.enters(before, after):
         modified[step] = {}
         return
     below: tuple[Tree, Tree, Tree] = ({}, {}, {})
@@ -119,26 +124,34 @@ def _descend(step: str, shape: Shape, before: Any, after: Any, added: Tree, modi
             tree[step] = node
 
 
-class _Declared(dict[str, Entry]):
-    """The fields of a struct. One the schema does not know (admission drops those) counts as a leaf."""
+class Declared(dict[str, Entry]):
+    """The fields of a struct. One the schema does not know counts as a leaf: of most kinds admission drops those.
+
+    Custom resources may keep them; `others` is then their shape.
+    """
+
+    others: Shape = LEAF
 
     def __missing__(self, name: str) -> Entry:
-        return f"f:{name}", LEAF, ABSENT
+        return f"f:{name}", self.others, ABSENT
 
 
 class StructShape(Entries):
     """A type with declared fields, filled in by whoever compiles it."""
 
     __slots__ = ()
+    fields: Declared
 
     def __init__(self) -> None:
-        super().__init__(_Declared())
+        super().__init__(Declared())
 
     def leaves(self, value: Any) -> Tree | None:
         tree: Tree = {}
         for name, item in (value or {}).items():
             step, shape, _ = self.fields[name]
             node = {} if item is None or item == {} else shape.leaves(item)
+            if name not in self.fields:  # then it is an item, as in a map
+                node = _member(node)
             if node is not None:
                 tree[step] = node
         return tree or None
@@ -149,6 +162,8 @@ class StructShape(Entries):
             declared = self.fields.get(step[2:]) if step != "." else None
             if node and declared is not None:
                 node = {".": {}, **declared[1].named(node)}
+            elif node:
+                node = self.fields.others.named(node)
             result[step] = node
         return result
 
@@ -177,6 +192,27 @@ class MapShape(Entries):
 
     def named(self, tree: Tree) -> Tree:
         return {step: node if step == "." else self.item.named(node) for step, node in tree.items()}
+
+
+class _Deduced(MapShape):
+    """A value that no schema describes: a map is entered, anything else is a leaf."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(self)
+
+    def leaves(self, value: Any) -> Tree | None:
+        return super().leaves(value) if isinstance(value, dict) else {}
+
+    def whole(self, value: Any) -> Tree:
+        return super().whole(value) if isinstance(value, dict) else {}
+
+    def remove(self, value: Any, tree: Tree) -> Any:
+        return super().remove(value, tree) if isinstance(value, dict) else value
+
+    def enters(self, old: Any, new: Any) -> bool:
+        return isinstance(old, (dict, type(None))) and isinstance(new, (dict, type(None)))
 
 
 def _member(node: Tree | None) -> Tree:
@@ -268,3 +304,6 @@ class ListShape(Shape):
 
     def named(self, tree: Tree) -> Tree:
         return {step: node if step == "." else self.item.named(node) for step, node in tree.items()}
+
+
+DEDUCED = _Deduced()

@@ -15,11 +15,11 @@ that name it: `UnnamedItem`. Merging, and checking what a client applies, live i
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from tonnage.documents.apply.field_set import FieldSet, Tree
-from tonnage.documents.apply.field_shapes import ABSENT, LEAF, ListShape, MapShape, Shape, StructShape
+from tonnage.documents.apply.field_shapes import ABSENT, DEDUCED, LEAF, ListShape, MapShape, Shape, StructShape
 from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type
 from tonnage.objects.document import Doc
 
@@ -46,7 +46,9 @@ _ALWAYS_THERE: dict[str, tuple[str, ...]] = {
 """Struct -> fields that are not required and yet in every Go object, as metadata, spec and status of a kind are."""
 
 
-_shapes: dict[Struct, StructShape] = {}
+# Weak: the schemas of custom resources come and go.
+_shapes: WeakKeyDictionary[Struct, StructShape] = WeakKeyDictionary()
+_list_shapes: WeakKeyDictionary[ListOf, Shape] = WeakKeyDictionary()
 
 
 def shape_of(struct: Struct) -> StructShape:
@@ -60,6 +62,8 @@ def shape_of(struct: Struct) -> StructShape:
         for name, field in struct.fields.items():
             is_there = field.required or name in always
             shape.fields[name] = (f"f:{name}", _compile(field), _empty(field.type) if is_there else ABSENT)
+        if struct.others is not None:
+            shape.fields.others = _shape(struct.others)
     return shape
 
 
@@ -76,13 +80,15 @@ def _shape(kind: Type) -> Shape:
         return LEAF if kind.is_atomic else MapShape(_shape(kind.item))
     if isinstance(kind, ListOf):
         return list_shape(kind)
-    return LEAF
+    return DEDUCED if kind.name == "deduced" else LEAF
 
 
-@cache
 def list_shape(kind: ListOf) -> Shape:
     """A `ListShape` for a list merged item by item, a leaf for any other."""
-    return LEAF if kind.is_atomic else ListShape(_shape(kind.item), _keys(kind))
+    shape = _list_shapes.get(kind)
+    if shape is None:
+        shape = _list_shapes[kind] = LEAF if kind.is_atomic else ListShape(_shape(kind.item), _keys(kind))
+    return shape
 
 
 def _keys(kind: ListOf) -> tuple[tuple[str, Any], ...]:

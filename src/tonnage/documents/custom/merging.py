@@ -1,0 +1,77 @@
+"""How documents of a custom kind merge: its schema in the form that server-side apply and managed fields follow.
+
+`x-kubernetes-list-type`, `-list-map-keys` and `-map-type` become what the same words are in the schemas of built-in
+kinds. What no schema describes (`x-kubernetes-preserve-unknown-fields`, objects without properties) is deduced from the
+values: maps merge, everything else is replaced as a whole. Mirrors upstream's schemaconv.
+
+No Go type stands behind these kinds, so nothing is there that a document does not mention: no field is marked as
+required.
+"""
+
+from __future__ import annotations
+
+from tonnage.documents.custom.structural import META_FIELDS, Structural
+from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
+
+_DEDUCED = Scalar("deduced")
+_STRING = Scalar("string")
+_UNTYPED = Scalar("IntOrString")
+"""Any scalar."""
+
+
+def struct_of(schema: Structural, *, group: str, version: str, kind: str) -> Struct:
+    """The shape of a whole document. Never admitted by (`documents.admit` is for built-in kinds): only merged."""
+    package = ".".join([*reversed(group.split(".")), version])
+    others = _DEDUCED if schema.preserves_unknown else None
+    struct = Struct(package, kind, is_kind=False, others=others)
+    for name, below in schema.properties.items():
+        if name not in META_FIELDS:
+            struct.fields[name] = _field(name, below, schema.preserves_unknown)
+    struct.fields["apiVersion"] = Field("apiVersion", _STRING)
+    struct.fields["kind"] = Field("kind", _STRING)
+    struct.fields["metadata"] = Field("metadata", schema_of("meta", "v1", "ObjectMeta"))
+    return struct
+
+
+def _field(name: str, schema: Structural, preserves: bool) -> Field:
+    return Field(name, _type(schema, preserves), default=schema.default)
+
+
+def _type(schema: Structural, preserves: bool) -> Type:
+    """`preserves`: something around it keeps unknown fields; that holds for all that lies below."""
+    preserves = preserves or schema.preserves_unknown
+    if schema.type == "object" or (not schema.type and schema.properties):
+        return _object(schema, preserves)
+    if schema.type == "array":
+        item = _type(schema.items, preserves) if schema.items is not None else Scalar("any")
+        return ListOf(item, keys=_keys(schema), is_set=schema.list_type == "set")
+    if not schema.type:
+        return _DEDUCED
+    if schema.type in ("integer", "number"):
+        return Scalar("number")
+    if schema.type == "boolean":
+        return Scalar("bool")
+    return _STRING if schema.source.get("format", "") in ("", "byte") else _UNTYPED
+
+
+def _keys(schema: Structural) -> tuple[str, ...]:
+    return schema.list_map_keys if schema.list_type == "map" else ()
+
+
+def _object(schema: Structural, preserves: bool) -> Type:
+    is_atomic = schema.map_type == "atomic"
+    others: Type | None = None
+    if schema.additional is not None:
+        others = _type(schema.additional, preserves)
+    elif schema.has_additional or preserves or not schema.properties:
+        others = _DEDUCED
+    if not schema.properties and not schema.is_embedded:
+        return MapOf(others or _DEDUCED, is_atomic=is_atomic)
+    struct = Struct("", "", is_kind=False, is_atomic=is_atomic, others=others)
+    for name, below in schema.properties.items():
+        struct.fields[name] = _field(name, below, preserves)
+    if schema.is_embedded:
+        struct.fields["apiVersion"] = Field("apiVersion", _STRING)
+        struct.fields["kind"] = Field("kind", _STRING)
+        struct.fields["metadata"] = Field("metadata", schema_of("meta", "v1", "ObjectMeta"))
+    return struct

@@ -1,0 +1,127 @@
+"""Dropping what a schema does not know, and telling which fields that were.
+
+`x-kubernetes-preserve-unknown-fields` keeps what is unknown from there on down, but not below fields that the schema
+names again. apiVersion, kind and metadata of a resource, embedded ones too, are known without being in the schema;
+metadata has a schema of its own, that of all kinds. The rules are upstream's (pruning.Prune, objectmeta.Coerce).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from tonnage.documents.admit import ROOT, Check, Findings, Malformed, Path, compile_check
+from tonnage.documents.custom.structural import META_FIELDS, Structural
+from tonnage.documents.schema import schema_of
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import go_value
+
+
+def prune(schema: Structural, doc: Doc) -> Findings:
+    """Drop what is unknown, in place, and bring metadata into canonical form. Returns the paths of what was dropped.
+
+    Names are not counted (`keys_in` does), for defaults have come in between. Raises Malformed for metadata that cannot
+    be read.
+    """
+    findings = Findings()
+    _admit_meta(doc, ROOT, findings)
+    _coerce(schema, doc, ROOT, findings)
+    _prune_fields(schema, doc, ROOT, findings, is_resource=True, keeps=schema.preserves_unknown)
+    return findings
+
+
+def _prune(schema: Structural | None, value: Any, path: Path, findings: Findings, *, keeps: bool) -> None:
+    """`keeps`: what is unknown at this value stays. Below fields that are named it is asked anew."""
+    if isinstance(value, dict):
+        if schema is None:
+            if not keeps:
+                _drop(value, list(value), path, findings)
+        else:
+            _prune_fields(schema, value, path, findings, is_resource=schema.is_embedded, keeps=keeps)
+    elif isinstance(value, list):
+        items = schema.items if schema is not None else None
+        if keeps and items is None:
+            return
+        # Items of a list whose unknown fields are kept keep theirs, even where they are described.
+        keeps_items = keeps or (items is not None and items.preserves_unknown)
+        for index, item in enumerate(value):
+            if isinstance(item, (dict, list)):
+                _prune(items, item, Path((path, index)), findings, keeps=keeps_items)
+
+
+def _prune_fields(
+    schema: Structural, value: Doc, path: Path, findings: Findings, *, is_resource: bool, keeps: bool
+) -> None:
+    unknown: list[str] = []
+    for name, item in value.items():
+        if is_resource and name in META_FIELDS:
+            continue
+        below = schema.properties.get(name)
+        if below is None:
+            if not schema.has_additional:
+                if not keeps:
+                    unknown.append(name)
+                continue
+            below = schema.additional
+        if isinstance(item, (dict, list)):
+            keeps_below = below is not None and below.preserves_unknown
+            _prune(below, item, Path((path, name)), findings, keeps=keeps_below)
+    _drop(value, unknown, path, findings)
+
+
+def _drop(value: Doc, names: list[str], path: Path, findings: Findings) -> None:
+    for name in names:
+        findings.unknown_paths.append(Path((path, name)))
+        del value[name]
+
+
+def keys_in(value: Any) -> int:
+    """How many names there are in a value: strict decoding compares them with the colons of the text."""
+    count, pending = 0, [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            count += len(item)
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+    return count
+
+
+# -- metadata ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _metadata_check() -> Check:
+    return compile_check(schema_of("meta", "v1", "ObjectMeta"))
+
+
+def _admit_meta(doc: Doc, path: Path, findings: Findings) -> None:
+    """Canonical metadata of one resource, as for every other kind."""
+    if "metadata" not in doc:
+        return
+    if doc["metadata"] is None:
+        del doc["metadata"]
+        return
+    seen = Findings()
+    doc["metadata"] = _metadata_check()(doc["metadata"], Path((path, "metadata")), "ObjectMeta", seen)
+    findings.unknown_paths += seen.unknown_paths
+
+
+def _coerce(schema: Structural | None, value: Any, path: Path, findings: Findings) -> None:
+    """The same for every embedded resource; apiVersion and kind there are text."""
+    if schema is None:
+        return
+    if isinstance(value, dict):
+        if schema.is_embedded:
+            for name in ("apiVersion", "kind"):
+                if name in value and not isinstance(value[name], str):
+                    where = Path((path, name)).text()
+                    raise Malformed(f"{where}: Invalid value: {go_value(value[name])}: must be a string")
+            _admit_meta(value, path, findings)
+        for name, item in value.items():
+            if isinstance(item, (dict, list)):
+                _coerce(schema.field(name), item, Path((path, name)), findings)
+    elif isinstance(value, list) and schema.items is not None:
+        for index, item in enumerate(value):
+            _coerce(schema.items, item, Path((path, index)), findings)
