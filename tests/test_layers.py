@@ -27,7 +27,7 @@ ROWS: Rows = (
     ),
     ("objects",),
     ("store", "documents", "client", "scheduling", "csi"),
-    ("apiserver", "scheduler", "controllers", "provisioner", "node", "driver", "nodescaler", "whatif"),
+    ("apiserver", "scheduler", "controllers", "provisioner", "pools", "node", "driver", "nodescaler", "whatif"),
     ("plane", "stories", "testing"),
     ("cli",),
     ("__main__",),
@@ -60,6 +60,10 @@ INNER_ROWS: dict[str, Rows] = {
         ("context",),
         ("volumes",),
         ("program",),
+    ),
+    "pools": (
+        ("class_pools", "reading"),
+        ("sources",),
     ),
     "node": (
         ("settings", "metrics", "injected_faults", "pod_index"),

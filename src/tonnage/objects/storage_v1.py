@@ -22,12 +22,32 @@ AVAILABLE_CAPACITIES = "tonnage.dev/available-capacities"
 """Annotation of a CSIStorageCapacity, "100Gi,100Gi": its pools, where the server drops `availableCapacities`."""
 
 
+POOLS_SOURCE = "tonnage.dev/pools-source"
+"""Annotation of a capacity object: the pools in `AVAILABLE_CAPACITIES` are kept by `tonnage pools`, from this source.
+Then `capacity`, which the driver's provisioner keeps, is written by another and may be older or newer than they are."""
+
+
+POOLS_OBSERVED_AT = "tonnage.dev/pools-observed-at"
+"""Annotation beside it: when the pools were told by their source, by the server's clock."""
+
+
+POOLS_STALE_SINCE = "tonnage.dev/pools-stale-since"
+"""Annotation beside it: the source has been silent since then, and the pools are going to be taken away."""
+
+
 INCLUDED_CLAIMS = "tonnage.dev/included-claims"
 """Annotation of a capacity object: uids of the claims whose volumes, made lately, its figures are known to include."""
 
 
 CAPACITY_GROUP = "tonnage.dev/capacity-group"
 """Annotation of a StorageClass: classes of one driver with the same value draw from the same pools."""
+
+
+POOL_POLICY = "tonnage.dev/pool-policy"
+"""Annotation of a CSIDriver, or of a StorageClass, which goes before it: which pool the driver takes for a volume."""
+
+POOL_POLICIES = ("most-free", "best-fit", "first-fit", "random", "unknown")
+"""What it may say. The last two are the same to a scheduler: any pool with room."""
 
 
 class StorageClass(Object):
@@ -50,6 +70,11 @@ class StorageClass(Object):
     def capacity_group(self) -> str:
         """The name of the group of classes that it shares its pools with; empty for none."""
         return self.metadata.annotations.get(CAPACITY_GROUP, "").strip()
+
+    @property
+    def pool_policy(self) -> str:
+        """As it is annotated, whatever that says; empty when it is not."""
+        return self.metadata.annotations.get(POOL_POLICY, "").strip()
 
 
 class TokenRequest(Record):
@@ -81,6 +106,11 @@ class CSIDriver(Object):
     """A driver as the cluster knows it, by its name."""
 
     spec: CSIDriverSpec = CSIDriverSpec()
+
+    @property
+    def pool_policy(self) -> str:
+        """As it is annotated, whatever that says; empty when it is not. A class may say otherwise."""
+        return self.metadata.annotations.get(POOL_POLICY, "").strip()
 
 
 class VolumeNodeResources(Record):

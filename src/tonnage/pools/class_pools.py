@@ -1,0 +1,84 @@
+"""What a source finds: the pools of a class, node by node; and the interface that every source keeps.
+
+A source is pure: from a StorageClass, the Nodes and the objects that its driver publishes it says which pools a volume
+of the class may be made in. It never guesses: a node it knows nothing about is left out, a class that it cannot read
+has a `problem` and no pools at all. A node that it knows, and that has no pool for the class, has no room: that is an
+empty tuple, and it is published as "0".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from tonnage.objects.document import Doc
+from tonnage.objects.resources import Resource
+from tonnage.objects.storage_v1 import StorageClass
+
+
+class Pool(NamedTuple):
+    """One place that a volume may be made in, whole."""
+
+    identity: str
+    """Tells the disks of a node apart: two classes with a pool of the same identity draw from the same disks."""
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodePools:
+    """The pools of one class on one node."""
+
+    pools: tuple[Pool, ...]
+    observed_at: datetime | None = None
+    """When what they were read from was last written, by the server's clock; None when it does not say."""
+
+    @property
+    def free_bytes(self) -> tuple[int, ...]:
+        """Of each pool, the largest first."""
+        return tuple(sorted((pool.free_bytes for pool in self.pools), reverse=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPools:
+    """What a source says about one class."""
+
+    by_node: Mapping[str, NodePools] = field(default_factory=dict)
+    policy: str = ""
+    """How the driver chooses among them (`POOL_POLICIES`); empty where there is nothing to choose."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the class or with what its driver publishes, for people."""
+
+    @property
+    def disks(self) -> frozenset[tuple[str, str]]:
+        """Node and identity of every pool."""
+        return frozenset((node, pool.identity) for node, found in self.by_node.items() for pool in found.pools)
+
+
+class Published(NamedTuple):
+    """What a source reads, as it is at one moment."""
+
+    nodes: Sequence[Doc]
+    """Node objects, at least their metadata."""
+    objects: Sequence[Doc] = ()
+    """Objects of the source's own kind."""
+
+
+class Source(Protocol):
+    """Where the pools of some drivers are told."""
+
+    @property
+    def name(self) -> str:
+        """What `--source` calls it."""
+
+    @property
+    def drivers(self) -> tuple[str, ...]:
+        """The CSI drivers that it is for, unless somebody says otherwise; empty: it has to be said."""
+
+    @property
+    def kind(self) -> Resource | None:
+        """The custom kind that it reads, if any."""
+
+    def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
+        """The pools of one class."""

@@ -1,0 +1,125 @@
+"""Documents of strangers, read with care: amounts, names, owners, and when something was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from tonnage.objects.document import Doc, dig
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.quantity import InvalidQuantity, Quantity
+
+
+def bytes_of(told: Any) -> int | None:
+    """An amount of bytes, as a quantity or a plain number; None for what is neither, or less than nothing."""
+    if isinstance(told, bool) or not isinstance(told, str | int):
+        return None
+    try:
+        found = Quantity.parse(str(told)).value() if str(told).strip() else -1
+    except InvalidQuantity:
+        return None
+    return found if found >= 0 else None
+
+
+def number_of(told: Any) -> int:
+    """A whole number; 0 for what is none."""
+    return told if isinstance(told, int) and not isinstance(told, bool) else 0
+
+
+def text_of(told: Any) -> str:
+    return told if isinstance(told, str) else ""
+
+
+def records(doc: Doc, name: str) -> Iterator[Mapping[str, Any]]:
+    """The entries of a list that are maps."""
+    found = doc.get(name)
+    return (each for each in (found if isinstance(found, list) else ()) if isinstance(each, dict))
+
+
+def name_of(doc: Doc) -> str:
+    return text_of(dig(doc, "metadata", "name"))
+
+
+def labels_of(doc: Doc) -> dict[str, str]:
+    return _texts(dig(doc, "metadata", "labels"))
+
+
+def annotations_of(doc: Doc) -> dict[str, str]:
+    return _texts(dig(doc, "metadata", "annotations"))
+
+
+def node_of(doc: Doc) -> str:
+    """The Node that an object is about: its owner, else the one of its name."""
+    owners = dig(doc, "metadata", "ownerReferences")
+    for owner in owners if isinstance(owners, list) else ():
+        if isinstance(owner, dict) and owner.get("kind") == "Node" and text_of(owner.get("name")):
+            return text_of(owner["name"])
+    return name_of(doc)
+
+
+def newest_by_node(
+    objects: Iterable[Doc], problems: list[str], names: Mapping[str, str] | None = None
+) -> dict[str, Doc]:
+    """The object of each node; of several, as an older installation may have left behind, the one written last.
+
+    `names` are nodes by what objects without an owner may be named after.
+    """
+    found: dict[str, Doc] = {}
+    for doc in objects:
+        node = node_of(doc)
+        if names and node == name_of(doc):
+            node = names.get(node, node)
+        if not node:
+            continue
+        other = found.get(node)
+        if other is not None:
+            problems.append(f"there are several objects for node {node}; the one written last is read")
+        if other is None or _order(doc) > _order(other):
+            found[node] = doc
+    return found
+
+
+def _order(doc: Doc) -> tuple[float, str]:
+    at = written_at(doc)
+    return (at.timestamp() if at is not None else 0.0, text_of(dig(doc, "metadata", "resourceVersion")))
+
+
+def parameters_of(storage_class: StorageClass) -> dict[str, str]:
+    """A class's parameters by lower-case key, as drivers of OpenEBS read them."""
+    return {key.lower(): value for key, value in storage_class.parameters.items()}
+
+
+def written_at(doc: Doc, *path: str) -> datetime | None:
+    """When an object was last written, or the field at a path of it, by what managedFields say; else its creation.
+
+    Of a path that no writer is known for, the newest write is all that can be said.
+    """
+    entries = [each for each in _managers(doc) if not path or _owns(each, path)] or list(_managers(doc))
+    times = [at for each in entries if (at := _time(each.get("time"))) is not None]
+    return max(times, default=_time(dig(doc, "metadata", "creationTimestamp")))
+
+
+def _managers(doc: Doc) -> Iterator[Mapping[str, Any]]:
+    found = dig(doc, "metadata", "managedFields")
+    return (each for each in (found if isinstance(found, list) else ()) if isinstance(each, dict))
+
+
+def _owns(entry: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    fields = entry.get("fieldsV1")
+    return isinstance(fields, dict) and dig(fields, *(f"f:{step}" for step in path)) is not None
+
+
+def _time(told: Any) -> datetime | None:
+    if isinstance(told, datetime):
+        return told if told.tzinfo is not None else None
+    try:
+        found = datetime.fromisoformat(text_of(told))
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
+def _texts(told: Any) -> dict[str, str]:
+    found = told if isinstance(told, dict) else {}
+    return {key: value for key, value in found.items() if isinstance(value, str)}

@@ -1,0 +1,18 @@
+"""One file a driver, or a way of telling pools. Each keeps the interface of `pools/class_pools.py`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.pools.class_pools import Source
+from tonnage.pools.sources.openebs_lvm import OpenEbsLvm
+from tonnage.pools.sources.openebs_zfs import OpenEbsZfs
+from tonnage.pools.sources.topolvm import TopoLvm
+
+OF_DRIVERS: Final[tuple[Source, ...]] = (OpenEbsLvm(), OpenEbsZfs(), TopoLvm())
+"""Sources that need nothing to be said: they know their driver."""
+
+
+def source_of(driver: str) -> Source | None:
+    """The source for a driver of this name, where one is made for it."""
+    return next((source for source in OF_DRIVERS if driver in source.drivers), None)

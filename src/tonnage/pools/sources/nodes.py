@@ -1,0 +1,53 @@
+"""Any driver whose pools stand in an annotation or a label of Node objects, which whoever runs it may write there.
+
+    --source nodes --driver csi.example.com --annotation example.com/pools         "100Gi,100Gi", or plain bytes
+    --source nodes --driver csi.example.com --annotation 'example.com/{class}'     one a class
+    --source nodes --driver csi.example.com --label example.com/pools              "100Gi_100Gi": labels have no commas
+
+`{class}` stands for the StorageClass's name. A Node without it is not known; one where it is empty has no room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tonnage.objects.resources import Resource
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.pools.class_pools import ClassPools, NodePools, Pool, Published
+from tonnage.pools.reading import annotations_of, bytes_of, labels_of, name_of, written_at
+
+
+@dataclass(frozen=True)
+class NodeTexts:
+    """`--source nodes`. `key` may have `{class}` in it; `policy` is what its admin says of the driver."""
+
+    key: str
+    is_label: bool = False
+    drivers: tuple[str, ...] = ()
+    policy: str = ""
+    name: str = "nodes"
+    kind: Resource | None = None
+
+    def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
+        """What every node says for the class."""
+        key = self.key.replace("{class}", storage_class.name)
+        by_node: dict[str, NodePools] = {}
+        problems: list[str] = []
+        for node in published.nodes:
+            texts: Mapping[str, str] = labels_of(node) if self.is_label else annotations_of(node)
+            text = texts.get(key)
+            if text is None:
+                continue
+            words = [each.strip() for each in text.replace("_", ",").split(",") if each.strip()]
+            found = [bytes_of(each) for each in words]
+            if None in found:
+                where = "label" if self.is_label else "annotation"
+                problems.append(f'node {name_of(node)}: {where} {key} says "{text}", which is no list of amounts')
+                continue
+            # With one key for all classes they are the same pools.
+            pools = tuple(Pool(f"{key}#{number}", free) for number, free in enumerate(found) if free is not None)
+            at = written_at(node, "metadata", "labels" if self.is_label else "annotations", key)
+            by_node[name_of(node)] = NodePools(pools, at)
+        has_choice = any(len(each.pools) > 1 for each in by_node.values())
+        return ClassPools(by_node, self.policy if has_choice else "", tuple(problems))

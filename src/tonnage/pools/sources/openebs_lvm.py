@@ -1,0 +1,109 @@
+"""OpenEBS LVM LocalPV: volume groups of a node, from `LVMNode` objects (local.openebs.io/v1alpha1).
+
+The driver's node agent writes an LVMNode a node, named as the node and owned by it, and writes it again only when
+something in it changed. A class says which groups it draws from by `volgroup` or `vgpattern`, both regular expressions
+of Go (the first between ^ and $); the keys of parameters in any case. With neither, every group is meant.
+
+    thick    a group with room is chosen by the node agent at the time, the one with the *least* room that is enough:
+             best-fit. (GetCapacity tells the largest, and the driver's own scheduler, which chooses nodes, looks at the
+             largest too.)
+    thin     `thinProvision: "yes"`. What counts is the free room of the thin pool NAME_thinpool, or of the group where
+             there is none yet, because the driver makes it. Among several groups the one with the least free room *of
+             the group* is taken, whether or not its thin pool has any: nobody can say how that comes out.
+
+Left out, because lvcreate fails there: groups of which a disk is missing, that are read-only, that have as many volumes
+as they may have, and two different groups of one name. `shared` says that pods of a node may share a volume, and
+nothing about room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from tonnage.objects.document import Doc
+from tonnage.objects.resources import Resource
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.objects.texts.go_regexp import GoRegexp, InvalidPattern, compile_go
+from tonnage.pools.class_pools import ClassPools, NodePools, Pool, Published
+from tonnage.pools.reading import (
+    bytes_of,
+    newest_by_node,
+    node_of,
+    number_of,
+    parameters_of,
+    records,
+    text_of,
+    written_at,
+)
+
+DRIVER: Final = "local.csi.openebs.io"
+LVM_NODES: Final = Resource("local.openebs.io", "v1alpha1", "LVMNode", "lvmnodes", True, ("lvmnode",))
+_READ_ONLY: Final = 1
+"""`permissions` of a group: -1 not known, 0 writeable, 1 read-only."""
+
+
+class OpenEbsLvm:
+    """`--source openebs-lvm`."""
+
+    name = "openebs-lvm"
+    drivers = (DRIVER,)
+    kind = LVM_NODES
+
+    def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
+        """The groups that the class draws from."""
+        parameters = parameters_of(storage_class)
+        volgroup, vgpattern = parameters.get("volgroup"), parameters.get("vgpattern", "")
+        try:
+            pattern = compile_go(vgpattern if volgroup is None else f"^{volgroup}$")
+        except InvalidPattern as exc:
+            field = "vgpattern" if volgroup is None else "volgroup"
+            return ClassPools(problems=(f"parameters.{field}: {exc.message}",))
+        is_thin = parameters.get("thinprovision", "").strip() == "yes"
+        problems: list[str] = []
+        by_node = {
+            node: NodePools(tuple(_pools(doc, pattern, is_thin=is_thin, problems=problems)), written_at(doc))
+            for node, doc in newest_by_node(published.objects, problems).items()
+        }
+        has_choice = any(len(found.pools) > 1 for found in by_node.values())
+        policy = ("unknown" if is_thin else "best-fit") if has_choice else ""
+        return ClassPools(by_node, policy, tuple(dict.fromkeys(problems)))
+
+
+def _pools(doc: Doc, pattern: GoRegexp, *, is_thin: bool, problems: list[str]) -> Iterable[Pool]:
+    node, by_name = node_of(doc), dict[str, dict[str, Mapping[str, Any]]]()
+    for group in records(doc, "volumeGroups"):
+        name = text_of(group.get("name"))
+        if name and pattern.search(name):
+            by_name.setdefault(name, {})[text_of(group.get("uuid"))] = group
+    for name, groups in by_name.items():
+        if len(groups) > 1:
+            problems.append(f"node {node} has {len(groups)} volume groups named {name}: LVM makes no volume in either")
+            continue
+        uuid, group = next(iter(groups.items()))
+        reason = _why_not(group)
+        if reason:
+            problems.append(f"volume group {name} of node {node} {reason}: no volume can be made in it")
+            continue
+        free = _thin_free(name, group) if is_thin else bytes_of(group.get("free"))
+        if free is None:
+            problems.append(f"volume group {name} of node {node} does not say how much is free")
+            continue
+        yield Pool(uuid or name, free)
+
+
+def _why_not(group: Mapping[str, Any]) -> str:
+    """Why LVM makes no volume in a group; empty when it does."""
+    if number_of(group.get("missingPvCount")) > 0:
+        return "misses a physical volume"
+    if number_of(group.get("permissions")) == _READ_ONLY:
+        return "is read-only"
+    most = number_of(group.get("maxLv"))
+    return f"has as many volumes as it may have ({most})" if 0 < most <= number_of(group.get("lvCount")) else ""
+
+
+def _thin_free(name: str, group: Mapping[str, Any]) -> int | None:
+    """Mirrors GetCapacity: the thin pool's room where the driver's thin pool is known, else the group's."""
+    pools = {text_of(pool.get("name")): pool for pool in records(dict(group), "thinPools")}
+    pool = pools.get(f"{name}_thinpool")
+    return bytes_of((group if pool is None else pool).get("free"))

@@ -1,0 +1,82 @@
+"""OpenEBS ZFS LocalPV: pools of a node, from `ZFSNode` objects (zfs.openebs.io/v1).
+
+A ZFSNode is named by the node's id (its label openebs.io/nodeid, else its name) and owned by the Node. A class names
+one pool by `poolname`, which may be a dataset below it (`tank/k8s`): ZFSNode tells of whole pools alone, so that is
+what is read, and a quota on the dataset is not seen. Or it has a `poolpattern`, a regular expression of Go that is
+matched with the names of pools (since August 2026). Exactly one of the two.
+
+Which pool of several is taken follows the class's `scheduler`: with `SpaceWeighted` the one with the most room. With
+others, and by default, it is the one with the least in it, or the fewest volumes: among pools of different sizes nobody
+can say from their free room which that is. The choice is made from the same ZFSNode that is read here, so that volumes
+made in the same moment go to the same pool, and a second try finds another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from tonnage.objects.document import Doc
+from tonnage.objects.resources import Resource
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.objects.texts.go_regexp import GoRegexp, InvalidPattern, compile_go
+from tonnage.pools.class_pools import ClassPools, NodePools, Pool, Published
+from tonnage.pools.reading import (
+    bytes_of,
+    labels_of,
+    name_of,
+    newest_by_node,
+    parameters_of,
+    records,
+    text_of,
+    written_at,
+)
+
+DRIVER: Final = "zfs.csi.openebs.io"
+ZFS_NODES: Final = Resource("zfs.openebs.io", "v1", "ZFSNode", "zfsnodes", True, ("zfsnode",))
+NODE_ID: Final = "openebs.io/nodeid"
+
+
+class OpenEbsZfs:
+    """`--source openebs-zfs`."""
+
+    name = "openebs-zfs"
+    drivers = (DRIVER,)
+    kind = ZFS_NODES
+
+    def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
+        """The pools that the class draws from."""
+        parameters = parameters_of(storage_class)
+        poolname, poolpattern = parameters.get("poolname", ""), parameters.get("poolpattern", "")
+        if poolname and poolpattern:
+            return ClassPools(problems=("parameters: poolname and poolpattern exclude one another; set one of them",))
+        if not poolname and not poolpattern:
+            return ClassPools(problems=("parameters: neither poolname nor poolpattern is set",))
+        try:
+            pattern = compile_go(poolpattern or f"^{re.escape(poolname.partition('/')[0])}$")
+        except InvalidPattern as exc:
+            return ClassPools(problems=(f"parameters.poolpattern: {exc.message}",))
+        ids = {labels_of(node).get(NODE_ID, ""): name_of(node) for node in published.nodes}
+        problems: list[str] = []
+        by_node = {
+            node: NodePools(tuple(_pools(doc, node, pattern, problems)), written_at(doc))
+            for node, doc in newest_by_node(published.objects, problems, ids).items()
+        }
+        has_choice = any(len(found.pools) > 1 for found in by_node.values())
+        policy = "most-free" if parameters.get("scheduler") == "SpaceWeighted" else "unknown"
+        return ClassPools(by_node, policy if has_choice else "", tuple(dict.fromkeys(problems)))
+
+
+def _pools(doc: Doc, node: str, pattern: GoRegexp, problems: list[str]) -> Iterable[Pool]:
+    seen: set[str] = set()
+    for pool in records(doc, "pools"):
+        name, uuid, free = text_of(pool.get("name")), text_of(pool.get("uuid")), bytes_of(pool.get("free"))
+        identity = uuid or name
+        if not name or identity in seen or not pattern.search(name):
+            continue
+        seen.add(identity)
+        if free is None:
+            problems.append(f"pool {name} of node {node} does not say how much is free")
+            continue
+        yield Pool(identity, free)

@@ -1,0 +1,73 @@
+"""TopoLVM: device classes of a node, from annotations of Node objects.
+
+    capacity.topolvm.io/ssd: "107374182400"          free bytes of the device class ssd
+    capacity.topolvm.io/00default: "107374182400"    of the one that is the default, under whatever name it is above
+
+The numbers are what TopoLVM would make volumes of: less the spare room of a volume group (`spare-gb`), and of a thin
+pool its size times the overprovision ratio less what volumes of it were promised. A class names its device class by the
+parameter `topolvm.io/device-class`; without it the default is meant. One device class is one group or thin pool, so
+that there is one pool a node and nothing to choose. Installations from before 2022 say topolvm.cybozu.com instead.
+
+Which device classes lie on one volume group (a thick one and a thin pool in it) is known to lvmd alone. That a named
+one is the default is seen by its number, which is then the same on all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tonnage.objects.document import Doc
+from tonnage.objects.resources import Resource
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.pools.class_pools import ClassPools, NodePools, Pool, Published
+from tonnage.pools.reading import annotations_of, bytes_of, name_of, written_at
+
+DRIVERS: Final = ("topolvm.io", "topolvm.cybozu.com")
+DEFAULT: Final = "00default"
+
+
+class TopoLvm:
+    """`--source topolvm`."""
+
+    name = "topolvm"
+    drivers = DRIVERS
+    kind: Resource | None = None
+
+    def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
+        """The one pool of the class's device class, on every node that has device classes."""
+        driver = storage_class.provisioner if storage_class.provisioner in DRIVERS else DRIVERS[0]
+        prefix = f"capacity.{driver}/"
+        device_class = storage_class.parameters.get(f"{driver}/device-class", "") or DEFAULT
+        told = {name_of(node): _told(node, prefix) for node in published.nodes}
+        disk = device_class if device_class != DEFAULT else _default_name(told)
+        by_node: dict[str, NodePools] = {}
+        problems: list[str] = []
+        for node in published.nodes:
+            name = name_of(node)
+            if not told[name]:
+                continue
+            text = annotations_of(node).get(prefix + device_class)
+            at = written_at(node, "metadata", "annotations", prefix + device_class)
+            free = None if text is None else bytes_of(text)
+            if text is not None and free is None:
+                problems.append(f'node {name}: annotation {prefix}{device_class} says "{text}", which is no amount')
+                continue
+            by_node[name] = NodePools((Pool(disk, free),) if free is not None else (), at)
+        return ClassPools(by_node, "", tuple(problems))
+
+
+def _told(node: Doc, prefix: str) -> Mapping[str, int]:
+    """Free bytes by device class."""
+    found = {key.removeprefix(prefix): text for key, text in annotations_of(node).items() if key.startswith(prefix)}
+    return {name: free for name, text in found.items() if (free := bytes_of(text)) is not None}
+
+
+def _default_name(told: Mapping[str, Mapping[str, int]]) -> str:
+    """The device class that has the default's number wherever there is a default, and one that is not 0 somewhere."""
+    nodes = [each for each in told.values() if DEFAULT in each]
+    names = sorted({name for each in nodes for name in each if name != DEFAULT})
+    for name in names:
+        if all(each.get(name) == each[DEFAULT] for each in nodes) and any(each[DEFAULT] for each in nodes):
+            return name
+    return DEFAULT
