@@ -69,6 +69,7 @@ class Record:
     wait_s: float | None = None
     arrived: tuple[int, datetime, int] | None = None
     is_left_behind: bool = False
+    has_claim: bool = True
     size: Quantity | None = None
     """Of what was left behind; of others it is read off their claims."""
 
@@ -108,7 +109,11 @@ class LedgerModel:
         for key in {*self.before, *claims}:
             self._look_at(key, self.before.get(key), claims.get(key))
         self.before = claims
+        claimed = {(each.volume, each.node) for each in self.records.values() if each.made_step and each.has_claim}
         for key, record in list(self.records.items()):
+            if not record.has_claim and (record.volume, record.node) in claimed:
+                del self.records[key]  # somebody has it again: it is one volume
+                continue
             found, before = storage.volumes.get(record.volume), self.volumes_before.get(record.volume)
             is_gone = (found is None and before is not None) or (
                 found is not None and self._is_elsewhere(found, record.node)
@@ -142,7 +147,7 @@ class LedgerModel:
     def _look_at(self, key: str, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         record = self.records.get(key)
         if record is not None and (new is None or not _is_same(record, new)):
-            if old is not None and new is not None:
+            if old is not None:
                 self._leave_behind(key, record, old, new)
             del self.records[key]
             record = None
@@ -191,25 +196,32 @@ class LedgerModel:
                 record.arrived = record.made_step, record.made_at, record.made_tick
                 record.wait_s = self.cluster.clock.monotonic()
 
-    def _leave_behind(self, key: str, record: Record, old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
-        """A volume that was made is where it is, though its claim is sent elsewhere."""
+    def _leave_behind(
+        self, key: str, record: Record, old: PersistentVolumeClaim, new: PersistentVolumeClaim | None
+    ) -> None:
+        """A volume that was made is where it is, though its claim is sent elsewhere, or is gone, or let go of it."""
         since = record.arrived
         if record.made_step is not None and record.made_at is not None:
             since = record.made_step, record.made_at, record.made_tick
-        is_same = new.is_bound and (new.uid, new.spec.volume_name) == (record.uid, record.volume)
-        if since is not None and is_same and new.selected_node not in ("", record.node):
-            made = self.cluster.storage.volumes.get(record.volume) if record.is_rebuild else None
-            self.records[f"{key} (still on {record.node})"] = replace(
-                record,
-                is_rebuild=False,
-                made_step=since[0],
-                made_at=since[1],
-                made_tick=since[2],
-                shown_by=set(record.shown_by),
-                wait_s=self.cluster.clock.monotonic(),
-                size=made.spec.capacity["storage"] if made is not None else old.requested,
-                is_left_behind=True,
-            )
+        made = self.cluster.storage.volumes.get(record.volume)
+        is_same = new is not None and new.is_bound and (new.uid, new.spec.volume_name) == (record.uid, record.volume)
+        is_sent = is_same and new is not None and new.selected_node not in ("", record.node)
+        if since is None or (made is None and not is_sent):
+            return
+        now_s, is_resized = self.cluster.clock.monotonic(), record.is_rebuild and made is not None
+        where = f"still on {record.node}" if is_sent else f"volume {record.volume}"
+        self.records[f"{key} ({where})"] = replace(
+            record,
+            is_rebuild=False,
+            made_step=since[0],
+            made_at=since[1],
+            made_tick=since[2],
+            shown_by=set(record.shown_by),
+            wait_s=now_s if is_sent or record.wait_s is None else record.wait_s,
+            size=made.spec.capacity["storage"] if is_resized and made is not None else old.requested,
+            is_left_behind=True,
+            has_claim=is_sent,
+        )
 
     def _age_s(self, created_at: datetime) -> float:
         return (self.cluster.clock.now() - created_at).total_seconds()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from functools import partial
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tonnage.gates import Gates
@@ -60,6 +60,14 @@ def end(world: World, name: str, count: int) -> None:
     refresh_s=st.floats(0, 40),
     create_s=st.floats(0, 5),
     preset=st.sampled_from(["guaranteed", "default", "kep"]),
+)
+@example(  # p1's claims are deleted before a figure shows their volumes, which take their room for another while
+    pools=[[20]],
+    pods=[([5, 5], 0.0, None), ([5, 5], 2.0, 1.0), ([5], 2.0, None)],
+    pick="most-free",
+    refresh_s=2.0,
+    create_s=0.0,
+    preset="guaranteed",
 )
 def test_disks_are_never_overdrawn_and_guaranteed_means_it(pools, pods, pick, refresh_s, create_s, preset):
     chosen = DriverSettings(pick=pick, refresh_delay_s=refresh_s, create_latency_s=create_s)

@@ -77,6 +77,10 @@ class Timeouts:
         end_s = at_s + self._timeout_of(name)
         self._heap.put(name, end_s, Wait(name, at_s, end_s))
 
+    def began_at(self, name: str) -> float | None:
+        found = self._heap.get(name)
+        return None if found is None else found.since_s
+
     def renew(self, name: str) -> None:
         """How long a wait lasts may have changed; when it began has not."""
         found = self._heap.get(name)

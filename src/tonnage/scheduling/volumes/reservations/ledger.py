@@ -4,18 +4,20 @@ A claim with a selected-node is a promise: its volume is going to be made there,
 free. The ledger keeps the bytes, claim by claim, so that the next pod is judged by what is left.
 
     selected-node, not bound ──► bound ──► its object is refreshed and shows it, or the timeout passed
+                 │                 └─ its claim is deleted ──► the same, or its volume is deleted too
                  └──────────────────► its object says that it includes the claim (`promised_objects`)
     rebuilt (bound all along) ──► the volume's node affinity admits the new node ──► as above, from "bound" on
                  └──────────────────► its affinity is set and admits other nodes only: it went elsewhere
 
 All this follows from the claims as decisions see them (assumed or in the API), the volumes, the objects and the nodes,
 so that the ledger is rebuilt by reading them and cannot leak. A promise stands while its selected-node does, whatever
-becomes of the pod: the provisioner is going to make the volume. `reserve` adds two things only: which of several
-objects is charged (`promised_objects.py`), and who the pod is. A bound claim that is met for the first time, after a
-restart say, is a promise if its volume is younger than `timeout_s`: its object need not show it yet. A rebuild takes as
-long as it takes, and no clock ends it: its claim is marked for as long as it is on its way (`volumes/rebuilds.py`), so
-that it is found again as well. One that was refused is charged only where it would fit: it has nothing to hold where
-there is no room for it, and others may.
+becomes of the pod: the provisioner is going to make the volume. What was made takes its room until it is deleted, and a
+driver takes its time for that, or keeps it: so a claim that goes leaves what its volume takes. `reserve` adds two
+things only: which of several objects is charged (`promised_objects.py`), and who the pod is. A bound claim that is met
+for the first time, after a restart say, is a promise if its volume is younger than `timeout_s`: its object need not
+show it yet. A rebuild takes as long as it takes, and no clock ends it: its claim is marked for as long as it is on its
+way (`volumes/rebuilds.py`), so that it is found again as well. One that was refused is charged only where it would fit:
+it has nothing to hold where there is no room for it, and others may.
 
 What storage tells is accounted for at once. Nodes do not tell, and an object that is new may reach many of them: both
 are accounted for by `catch_up`, which a decision calls before it asks.
@@ -37,7 +39,7 @@ from tonnage.scheduling.volumes.demand import counted_bytes
 from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way
 from tonnage.scheduling.volumes.reservations.holds import Hold, LongestTimeout, Timeouts, as_assumed
 from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
-from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_still
+from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_still, left_claim
 
 
 class Ledger:
@@ -178,6 +180,8 @@ class Ledger:
             claim, promise = self._storage.claims.get(key), self._promises.get(key)
             if promise is None and claim is not None:
                 promise = self._open(claim, hold.since)
+            elif promise is None:
+                promise = self._open_without_claim(hold)
             if promise is not None:
                 promise.since = hold.since
                 self._promises.name(promise, hold.uid)
@@ -214,8 +218,10 @@ class Ledger:
             return
         promise = self._promises.get(known.key)
         if promise is not None and not promise.stands(new):
-            self._leave_behind(promise, new)
+            left = self._left_behind(promise, new)
             self._drop(promise)
+            if left is not None:
+                self._settle(left)
             promise = None
         if old is not None and old.is_bound and not is_still(old, new):
             self._unseen_volumes.pop(old.spec.volume_name, None)
@@ -227,6 +233,8 @@ class Ledger:
             self._settle(promise)
         elif new is not None and (old is None or _is_news(old, new)):
             self._meet(new)
+        if new is not None and new.is_bound:
+            self._claimed_again(new)
         self._tell()
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
@@ -343,26 +351,51 @@ class Ledger:
         self._promises.add(promise)
         return promise
 
-    def _leave_behind(self, promise: Promise, claim: PersistentVolumeClaim | None) -> None:
-        """A bound claim is sent elsewhere: its volume is where it was made, whether or not the object there shows it.
+    def _open_without_claim(self, hold: Hold) -> Promise | None:
+        """What another ledger keeps for a volume whose claim is gone; None if it is for a claim that is not known."""
+        capacity = self._objects.get(hold.uid)
+        claim = left_claim(hold, capacity.storage_class_name) if capacity is not None else None
+        if claim is None:
+            return None
+        promise = Promise(claim, hold.since, is_left_behind=True, has_claim=False)
+        self._promises.add(promise)
+        promise.made_tick = self._objects.tick
+        self._waits.begin(promise.key, self._clock.monotonic())
+        return promise
 
-        What the volume takes there stays promised, under a name of its own, until the object shows it or the volume has
-        gone from there.
+    def _left_behind(self, promise: Promise, claim: PersistentVolumeClaim | None) -> Promise | None:
+        """What stays promised of a volume that was made, when its claim is sent elsewhere, is deleted or has let go of
+        it: the volume is where it was made, whether or not the object there shows it.
+
+        It has a name of its own, and ends when the object shows it or the volume has gone from there. Of a volume that
+        is not known (any more) nothing stays, unless its claim is on the way elsewhere and says that it is.
         """
         made = promise.arrived if promise.made_tick is None else (promise.made_tick, promise.made_at)
-        if claim is None or made is None or not _is_sent_elsewhere(promise.claim, claim):
-            return
-        behind = promise.as_left_behind(self._storage)
+        is_sent = claim is not None and _is_sent_elsewhere(promise.claim, claim)
+        if made is None or promise.is_left_behind:
+            return None
+        if not is_sent and self._storage.volumes.get(promise.claim.spec.volume_name) is None:
+            return None
+        behind = promise.as_left_behind(self._storage, has_claim=is_sent)
         before = self._promises.get(behind.key)
         if before is not None:
             self._drop(before)
-        left = Promise(behind, promise.since, is_left_behind=True)
+        left = Promise(behind, promise.since, is_left_behind=True, has_claim=is_sent)
         self._promises.add(left)
         left.made_tick, left.made_at = made
         left.shown_by, left.timeout_s = set(promise.shown_by), promise.timeout_s
         self._promises.name(left, promise.named)
-        self._waits.begin(left.key, self._clock.monotonic())
-        self._settle(left)
+        began_s = None if is_sent else self._waits.began_at(promise.key)
+        self._waits.begin(left.key, self._clock.monotonic() if began_s is None else began_s)
+        return left
+
+    def _claimed_again(self, claim: PersistentVolumeClaim) -> None:
+        """A bound claim that is a promise has the volume that another left behind: it is one volume."""
+        promise = self._promises.get(claim.key)
+        if promise is not None and promise.made_tick is not None:
+            for left in self._promises.rebuilds_of(claim.spec.volume_name):
+                if not left.has_claim and left.node_name == promise.node_name:
+                    self._drop(left)
 
     def _settle_on(self, uid: str) -> None:
         for promise in self._promises_on(uid):

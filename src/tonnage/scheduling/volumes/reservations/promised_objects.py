@@ -152,7 +152,8 @@ class PromisedObjects:
             volume = self._cluster.storage.volumes.get(promise.claim.spec.volume_name)
             created_at = volume.metadata.creation_timestamp if volume is not None else None
             # Of a volume that is sent elsewhere a provisioner no longer says that it is where it was.
-            names_claims = INCLUDED_CLAIMS in capacity.metadata.annotations and not promise.is_left_behind
+            is_sent_elsewhere = promise.is_left_behind and promise.has_claim
+            names_claims = INCLUDED_CLAIMS in capacity.metadata.annotations and not is_sent_elsewhere
             if names_claims or refresh.is_too_early(created_at):
                 continue
             if size <= left:

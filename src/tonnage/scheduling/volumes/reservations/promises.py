@@ -12,8 +12,10 @@ from datetime import datetime
 import msgspec
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.objects.meta import Key
+from tonnage.objects.core_v1.persistent_volume import PersistentVolumeClaimSpec, VolumeResourceRequirements
+from tonnage.objects.meta import Key, ObjectMeta, split_key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
@@ -22,6 +24,7 @@ from tonnage.scheduling.volumes.reservations.holds import WAITS_FOR_REFRESH, Hol
 _NOTHING: Mapping[str, int] = {}
 _NO_CHANGES: Mapping[str, bool] = {}
 _REBUILDING = "waits for its volume to be rebuilt"
+_CLAIM_IS_GONE = "its claim is gone, its volume is not; waits for the object to be refreshed"
 
 
 class Promise:
@@ -31,6 +34,7 @@ class Promise:
         "arrived",
         "charged",
         "claim",
+        "has_claim",
         "is_left_behind",
         "is_rebuild",
         "made_at",
@@ -49,13 +53,16 @@ class Promise:
         *,
         is_rebuild: bool = False,
         is_left_behind: bool = False,
+        has_claim: bool = True,
     ) -> None:
         self.claim = claim
         """As it was last seen. Uid, node and class are the same for as long as the promise stands."""
         self.since = since
         self.is_rebuild = is_rebuild
         self.is_left_behind = is_left_behind
-        """It is for what a volume takes where it was, while its claim is sent elsewhere."""
+        """It is for what a volume takes where it was, while its claim is sent elsewhere or gone."""
+        self.has_claim = has_claim
+        """False when what is left behind has no claim any more."""
         self.named = ""
         """The object that Reserve charged it to, by uid."""
         self.pod: PodInfo | None = None
@@ -86,6 +93,8 @@ class Promise:
 
     @property
     def why(self) -> str:
+        if not self.has_claim:
+            return _CLAIM_IS_GONE
         if self.is_rebuild:
             return "rebuilt; waits for the object to be refreshed" if self.made_tick is not None else _REBUILDING
         return WAITS_FOR_REFRESH if self.made_tick is not None else "waits for its claim to be bound"
@@ -96,10 +105,12 @@ class Promise:
         who = self.pod.key if self.pod is not None else ""
         return Hold(capacity.key, uid, who, (self.key,), self.charged[uid], self.since, self.why)
 
-    def as_left_behind(self, storage: Storage) -> PersistentVolumeClaim:
-        """The claim as what its volume takes where it is, while it is sent elsewhere: by another name, of its size."""
+    def as_left_behind(self, storage: Storage, *, has_claim: bool = True) -> PersistentVolumeClaim:
+        """The claim as what its volume takes where it is, while it is sent elsewhere or gone: by another name, of its
+        size. One that is made anew may go as well, so that what has no claim is told apart by the volume."""
         claim = self.claim
-        name = f"{claim.name} (still on {claim.selected_node})"
+        where = f"still on {claim.selected_node}" if has_claim else f"volume {claim.spec.volume_name}"
+        name = f"{claim.name} ({where})"
         metadata = msgspec.structs.replace(claim.metadata, name=name)
         left = msgspec.structs.replace(claim, metadata=metadata)
         volume = storage.volumes.get(claim.spec.volume_name) if self.is_rebuild else None
@@ -110,6 +121,22 @@ class Promise:
 
     def stands(self, claim: PersistentVolumeClaim | None) -> bool:
         return is_still(self.claim, claim)
+
+
+def left_claim(hold: Hold, class_name: str) -> PersistentVolumeClaim | None:
+    """What another ledger says that a volume takes whose claim is gone; None if it speaks of a claim.
+
+    No claim can have such a name (`as_left_behind`).
+    """
+    namespace, name = split_key(hold.claims[0])
+    if not name.endswith(")"):
+        return None
+    spec = PersistentVolumeClaimSpec(
+        storage_class_name=class_name,
+        resources=VolumeResourceRequirements(requests={"storage": Quantity.of(hold.bytes)}),
+        volume_name=name.partition(" (volume ")[2].removesuffix(")"),
+    )
+    return PersistentVolumeClaim(metadata=ObjectMeta(namespace=namespace, name=name), spec=spec)
 
 
 def is_still(before: PersistentVolumeClaim, now: PersistentVolumeClaim | None) -> bool:

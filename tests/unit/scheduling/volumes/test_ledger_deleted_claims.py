@@ -1,0 +1,146 @@
+"""A claim that is deleted gives back no room: its volume does, once it is gone.
+
+The ledger keeps what a volume takes that no figure shows yet, whether or not anybody claims the volume any more.
+"""
+
+from __future__ import annotations
+
+import pytest
+from ledger_rig import NODE_1, NODE_2, Rig, bound, made, marked, written
+
+from tonnage.objects.storage_v1 import INCLUDED_CLAIMS
+from tonnage.testing.storage_builders import capacity, claim, volume
+
+VOLUME = "default/data (volume pv-data)"
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """20Gi were made on node-1, of 100Gi that its object still shows, and the claim is deleted."""
+    rig = Rig()
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(written("data"), made("data", rig, age_s=0), bound("data"))
+    rig.storage.remove(rig.claim("default/data"))
+    return rig
+
+
+def test_what_a_volume_takes_stays_promised_when_its_claim_is_deleted(rig: Rig) -> None:
+    assert rig.gibs() == [20]
+    (hold,) = rig.ledger.holds()
+    assert hold.claims == (VOLUME,)
+    assert hold.why == "its claim is gone, its volume is not; waits for the object to be refreshed"
+
+
+def test_it_ends_when_the_volume_is_deleted_and_the_figure_is_true_again(rig: Rig) -> None:
+    rig.released.clear()
+    rig.storage.volumes.remove("pv-data")
+    assert rig.gibs() == [] and rig.released == [NODE_1]
+    assert rig.ledger.next_expiry_at() is None
+
+
+def test_it_ends_when_the_object_shows_the_volume(rig: Rig) -> None:
+    rig.refresh(free="80Gi")
+    assert rig.gibs() == []
+
+
+def test_a_figure_measured_before_the_volume_was_made_does_not_end_it(rig: Rig) -> None:
+    rig.refresh(free="100Gi")
+    assert rig.gibs() == [20]
+    rig.refresh(free="100Gi")  # measured after the one before it was written: what it says is so
+    assert rig.gibs() == []
+
+
+def test_a_provisioner_that_names_claims_is_believed(rig: Rig) -> None:
+    rig.put(capacity("fast", "node-1", "80Gi", metadata={"annotations": {INCLUDED_CLAIMS: "other"}}))
+    assert rig.gibs() == [20]
+    named = bound("data").uid
+    rig.put(capacity("fast", "node-1", "60Gi", metadata={"annotations": {INCLUDED_CLAIMS: f"other,{named}"}}))
+    assert rig.gibs() == []
+
+
+def test_the_clock_ends_it_as_if_the_claim_were_there() -> None:
+    rig = Rig()
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(made("data", rig, age_s=0), bound("data"))
+    rig.wait(40)
+    rig.storage.remove(rig.claim("default/data"))
+    rig.wait(19)
+    assert rig.gibs() == [20]
+    rig.wait(1)
+    assert rig.gibs() == []
+
+
+def test_a_claim_made_anew_under_its_name_is_promised_beside_it(rig: Rig) -> None:
+    rig.put(claim("data", "7Gi", selected_node="node-1", metadata={"uid": "second"}))
+    assert rig.gibs() == [20, 7]
+
+
+def test_claims_that_come_and_go_under_one_name_leave_each_their_volume(rig: Rig) -> None:
+    again = claim("data", "7Gi", selected_node="node-1", metadata={"uid": "second"})
+    rig.put(again, volume("pv-second", "7Gi", on="node-1", claim="default/data"))
+    rig.put(claim("data", "7Gi", volume="pv-second", selected_node="node-1", metadata={"uid": "second"}))
+    rig.storage.remove(rig.claim("default/data"))
+    assert rig.gibs() == [20, 7]
+
+
+def test_a_claim_that_another_replaced_between_two_looks_leaves_its_volume() -> None:
+    rig = Rig()
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(made("data", rig, age_s=0), bound("data"))
+    rig.put(claim("data", "7Gi", metadata={"uid": "second"}))
+    assert rig.gibs() == [20]
+
+
+def test_what_the_object_showed_before_is_not_promised_again() -> None:
+    rig = Rig()
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(made("data", rig, age_s=0), bound("data"))
+    rig.refresh(free="80Gi")
+    rig.storage.remove(rig.claim("default/data"))
+    assert rig.gibs() == []
+
+
+def test_nothing_is_left_of_a_claim_whose_volume_went_first() -> None:
+    """The two are told of by watches of their own."""
+    rig = Rig()
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(made("data", rig, age_s=0), bound("data"))
+    rig.storage.volumes.remove("pv-data")
+    rig.storage.remove(rig.claim("default/data"))
+    assert rig.gibs() == []
+
+
+def test_a_volume_that_arrived_where_it_was_rebuilt_is_there_when_its_claim_is_deleted() -> None:
+    rig = Rig()
+    rig.put(bound("data", node_name="node-1"), volume("pv-data", "20Gi", claim="default/data"))
+    rig.put(marked("data", "node-2"))
+    rig.put(volume("pv-data", "20Gi", on="node-2", claim="default/data"))
+    rig.storage.remove(rig.claim("default/data"))
+    assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([], [20])
+
+
+def test_a_bound_claim_that_loses_its_node_leaves_the_volume_where_it_was_made() -> None:
+    rig = Rig()
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(made("data", rig, age_s=0), bound("data"))
+    rig.put(bound("data", node_name=""))
+    assert rig.gibs() == [20]
+    rig.put(bound("data"))
+    assert rig.gibs() == [20]
+
+
+def test_a_volume_is_counted_once_when_somebody_claims_it_again(rig: Rig) -> None:
+    again = claim("again", "20Gi", volume="pv-data", selected_node="node-1")
+    rig.put(again)
+    assert rig.gibs() == [20]
+    assert [hold.claims for hold in rig.ledger.holds()] == [("default/again",)]
+
+
+def test_another_ledger_of_the_same_cluster_is_told_of_it(rig: Rig) -> None:
+    twin = Rig()
+    twin.ledger.agree_with(rig.ledger.holds(), {})
+    assert twin.gibs() == [20]
+    assert [hold.claims for hold in twin.ledger.holds()] == [(VOLUME,)]
+    twin.put(made("data", twin, age_s=0))
+    twin.storage.volumes.remove("pv-data")
+    assert twin.gibs() == []
