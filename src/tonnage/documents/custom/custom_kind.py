@@ -22,6 +22,7 @@ from tonnage.documents.custom.printer_columns import PrinterColumn, printer_colu
 from tonnage.documents.custom.pruning import keys_in, prune
 from tonnage.documents.custom.structural import Structural, compile_schema
 from tonnage.documents.custom.validation import validate, validate_update
+from tonnage.documents.custom.value_rules import Rules
 from tonnage.documents.schema import Struct
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors
@@ -71,6 +72,10 @@ class CustomKind:
         """The shape of documents for server-side apply and managed fields."""
         return struct_of(self.schema, group=self.resource.group, version=self.resource.version, kind=self.resource.kind)
 
+    @cached_property
+    def _rules(self) -> Rules:
+        return Rules(self.schema.source)
+
     def admit(self, doc: Doc) -> Findings:
         """Make of a client's document, in place, what the rules can trust, and tell which fields were unknown.
 
@@ -89,11 +94,11 @@ class CustomKind:
 
     def validate(self, doc: Doc) -> Errors:
         """Everything wrong with a new document, metadata apart (the create verb has judged that)."""
-        return validate(self.schema, doc)
+        return validate(self.schema, doc, self._rules)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         """Everything wrong with a change; what was wrong before and did not change may stay so."""
-        return validate_update(self.schema, new, old)
+        return validate_update(self.schema, new, old, self._rules)
 
     @cached_property
     def columns(self) -> tuple[PrinterColumn, ...]:

@@ -104,12 +104,19 @@ def terminate(definition: Doc, status: str, reason: str, message: str, now: str)
 
 def record_stored_version(definition: Doc) -> None:
     """Note, in place, that objects are stored in today's storage version; what was ever noted stays."""
+    name = storage_version(definition)
     stored: list[str] = definition.setdefault("status", {}).setdefault("storedVersions", [])
-    for version in definition["spec"].get("versions") or ():
+    if name is not None and name not in stored:
+        stored.append(name)
+
+
+def storage_version(definition: Doc) -> str | None:
+    """The version that objects are stored in."""
+    for version in dig(definition, "spec", "versions") or ():
         if version.get("storage"):
-            if version["name"] not in stored:
-                stored.append(version["name"])
-            return
+            name: str | None = version.get("name")
+            return name
+    return None
 
 
 def _taken(definition: Doc, others: Iterable[Doc]) -> tuple[set[str], set[str]]:

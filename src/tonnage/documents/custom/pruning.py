@@ -30,6 +30,16 @@ def prune(schema: Structural, doc: Doc) -> Findings:
     return findings
 
 
+def prune_value(schema: Structural, value: Any) -> None:
+    """Drop what is unknown from one value, such as a default, in place."""
+    _prune(schema, value, ROOT, Findings(), keeps=schema.preserves_unknown)
+
+
+def coerce_value(schema: Structural, value: Any) -> None:
+    """Bring metadata of resources within one value into canonical form, in place. Raises Malformed."""
+    _coerce(schema, value, ROOT, Findings())
+
+
 def _prune(schema: Structural | None, value: Any, path: Path, findings: Findings, *, keeps: bool) -> None:
     """`keeps`: what is unknown at this value stays. Below fields that are named it is asked anew."""
     if isinstance(value, dict):

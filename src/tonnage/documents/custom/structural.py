@@ -18,6 +18,14 @@ META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 """What every object has, whatever its schema says."""
 
 
+_MAX_STEP_CHARS = 256
+
+
+def step(name: str) -> str:
+    """A name as it stands in paths. It may be megabytes long, and a hundred thousand fields may lie below it."""
+    return name if len(name) <= _MAX_STEP_CHARS else f"{name[:_MAX_STEP_CHARS]}..."
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Structural:
     """One value: what it may hold, and whether what is not said about it is kept."""

@@ -1,0 +1,206 @@
+"""Rules about single values: types, formats, bounds, lengths, patterns, choices. `value_rules` puts them together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tonnage.documents.custom.formats import format_check
+from tonnage.documents.custom.patterns.matching import Pattern, compile_pattern
+from tonnage.documents.go_text import plain
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors, FieldError, go_value, invalid, too_long, type_invalid
+from tonnage.objects.field_rules import unsupported
+
+ABSENT: Any = object()
+"""The old value of something that is new."""
+
+NOWHERE = "<nil>"
+"""The field of errors that upstream attaches to none."""
+
+
+class Outcome:
+    """What is wrong, and how much was looked at and found right: the measure for the best of several alternatives."""
+
+    __slots__ = ("errors", "matches")
+
+    def __init__(self) -> None:
+        self.errors: Errors = []
+        self.matches = 0
+
+    def merge(self, other: Outcome) -> None:
+        self.errors += other.errors
+        self.matches += other.matches
+
+
+Check = Callable[[Any, Any, str, str, Outcome], None]
+"""(value, old value, its path, the base of all paths, where to note what is wrong)."""
+
+
+def at(base: str, path: str) -> str:
+    path = path.removeprefix(".")
+    if not path:
+        return base or NOWHERE
+    return f"{base}.{path}" if base else path
+
+
+# -- types ------------------------------------------------------------------------------------------------------------
+
+
+def types_of(schema: Doc) -> tuple[str, ...]:
+    if schema.get("x-kubernetes-int-or-string"):
+        return ("integer", "string")
+    return (schema["type"],) if schema.get("type") else ()
+
+
+def type_of(value: Any) -> str:
+    """The JSON type of a value, in OpenAPI's word."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    names = {str: "string", float: "number", list: "array", dict: "object"}
+    return names[type(value)]
+
+
+_GO_FORMATS = {"integer": "int64", "number": "float64"}
+_FORMATS_OF_NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
+
+
+def format_of(schema: Doc, types: tuple[str, ...]) -> str:
+    """The format, when it is one that is known for the type; others are for readers only."""
+    word: str = schema.get("format") or ""
+    kind = types[0] if len(types) == 1 else ""
+    if kind in _FORMATS_OF_NUMBERS:
+        return word if word in _FORMATS_OF_NUMBERS[kind] else ""
+    return word if kind in ("", "string") and format_check(word) is not None else ""
+
+
+def null_check(types: tuple[str, ...], nullable: bool) -> Check:
+    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+        if not nullable:
+            outcome.errors.append(_wrong_type(path, base, ",".join(types), "null"))
+
+    return check
+
+
+def type_check(types: tuple[str, ...], word: str) -> Check:
+    asked = ",".join(types)
+
+    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+        found = type_of(value)
+        if (
+            found in types
+            or (found == "integer" and "number" in types)
+            or (found == "number" and "integer" in types and math.isfinite(value) and value == int(value))
+        ):
+            outcome.matches += 1
+        elif word and found not in ("string", "array"):
+            outcome.errors.append(_wrong_type(path, base, word, _GO_FORMATS.get(found, "")))
+        else:
+            outcome.errors.append(_wrong_type(path, base, asked, found))
+
+    return check
+
+
+def _wrong_type(path: str, base: str, asked: str, found: str) -> FieldError:
+    return type_invalid(at(base, path), found, f"{path} in body must be of type {asked}: {go_value(found)}")
+
+
+def enum_check(choices: list[Any]) -> Check:
+    told = [choice if isinstance(choice, str) else go_value(choice) for choice in choices]
+
+    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+        if value is None or not any(_equal(value, choice) for choice in choices):
+            outcome.errors.append(unsupported(at(base, path), value, told))
+
+    return check
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """Equality of JSON: 1 and 1.0 are the same, 1 and true are not."""
+    return isinstance(left, bool) is isinstance(right, bool) and bool(left == right)
+
+
+# -- strings and numbers ----------------------------------------------------------------------------------------------
+
+
+def string_check(schema: Doc) -> Check:
+    longest, shortest = schema.get("maxLength"), schema.get("minLength")
+    text: str = schema.get("pattern") or ""
+    pattern: Pattern | None = compile_pattern(text) if text else None
+
+    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+        if not isinstance(value, str):
+            return
+        if longest is not None and len(value) > longest:
+            outcome.errors.append(too_long(at(base, path), longest))
+        elif shortest is not None and len(value) < shortest:
+            told = f"{path} in body should be at least {shortest} chars long"
+            outcome.errors.append(invalid(at(base, path), value, told))
+        elif pattern is not None and not pattern.matches(value):
+            outcome.errors.append(invalid(at(base, path), value, f"{path} in body should match '{text}'"))
+
+    return check
+
+
+def text_format_check(word: str, matches: Callable[[str], bool]) -> Check:
+    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+        if isinstance(value, str) and not matches(value):
+            told = f"{path} in body must be of type {word}: {go_value(value)}"
+            outcome.errors.append(type_invalid(at(base, path), value, told))
+
+    return check
+
+
+_RANGES = {"int32": 2**31, "int64": 2**63}
+
+
+def number_check(schema: Doc, types: tuple[str, ...]) -> Check:
+    kind = types[0] if len(types) == 1 and types[0] in _FORMATS_OF_NUMBERS else ""
+    word = format_of(schema, types) if kind else ""
+    limit = _RANGES.get(word, 2**63) if kind == "integer" else None
+    factor, low, high = (schema.get(each) for each in ("multipleOf", "minimum", "maximum"))
+    above, below = bool(schema.get("exclusiveMinimum")), bool(schema.get("exclusiveMaximum"))
+
+    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return
+        outcome.matches += 1
+        if limit is not None and not -limit <= value < limit:
+            named = f"with format {word}" if word else "(default format)"
+            told = f"Checked value must be of type {kind} {named} in {path}"
+            outcome.errors.append(invalid(base or NOWHERE, "", told))
+        elif word == "float" and math.isfinite(value) and abs(value) > _MAX_FLOAT32:
+            told = f"Checked value must be of type {kind} with format float in {path}"
+            outcome.errors.append(invalid(base or NOWHERE, "", told))
+        if factor is not None and not _is_multiple(value, factor):
+            wrong = f"{path} in body should be a multiple of {_number(factor)}"
+            outcome.errors.append(invalid(at(base, path), value, wrong))
+        if low is not None and (value <= low if above else value < low):
+            words = "greater than" if above else "greater than or equal to"
+            outcome.errors.append(invalid(at(base, path), value, f"{path} in body should be {words} {_number(low)}"))
+        if high is not None and (value >= high if below else value > high):
+            words = "less than" if below else "less than or equal to"
+            outcome.errors.append(invalid(at(base, path), value, f"{path} in body should be {words} {_number(high)}"))
+
+    return check
+
+
+_MAX_FLOAT32 = 3.4028234663852886e38
+
+
+def _is_multiple(value: float, factor: float) -> bool:
+    if factor <= 0:
+        return False
+    if isinstance(value, int) and float(factor).is_integer():
+        return value % int(factor) == 0
+    many = 1 / factor * value if factor < 1 else value / factor
+    return math.isfinite(many) and abs(many - round(many)) <= 1e-9 * max(1.0, abs(many))
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 1e21 else plain(value)

@@ -1,0 +1,280 @@
+"""What else a schema of a definition may hold: which keywords, which list types, and defaults that fit.
+
+Beside being structural (`structural_rules`), a schema uses only what a server can follow, its lists of type map have
+keys that every item has, and a default is a value that the schema itself would accept and not prune. Wording and paths
+are upstream's (ValidateCustomResourceDefinitionOpenAPISchema, ValidateDefaults).
+
+Rules in `x-kubernetes-validations` are written in CEL. There is no engine for it here: rules are stored, their form is
+checked, and they are not evaluated. `definition_warnings` says so to whoever creates the definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tonnage.documents.admit import Malformed
+from tonnage.documents.custom.pruning import coerce_value, prune_value
+from tonnage.documents.custom.structural import META_FIELDS, Structural, compile_schema, step
+from tonnage.documents.custom.structural_rules import structural_errors
+from tonnage.documents.custom.validation import value_errors
+from tonnage.objects.document import Doc, copy
+from tonnage.objects.field_errors import Errors, forbidden, invalid, not_supported, required
+from tonnage.objects.field_rules import unsupported
+
+TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_LIST_TYPE, _MAP_TYPE, _KEYS = "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
+_REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
+_UNSUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
+_UNSUPPORTED_STRUCTURALLY = ("$schema",)
+
+
+def openapi_schema_errors(schema: Doc, path: str) -> Errors:
+    """Everything wrong with one `openAPIV3Schema` that stands at this path."""
+    errors: Errors = []
+    if schema.get("nullable"):
+        errors.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    structure = structural_errors(schema, path)
+    errors += structure
+    if not structure:
+        errors += default_errors(schema, path)
+    errors += _keyword_errors(schema, path, _Context(is_root=True))
+    if not errors:
+        errors += [
+            invalid(path, "", f"OpenAPIV3Schema '{word.removeprefix('$')}' is not supported")
+            for each, _ in walk_schema(schema, path)
+            for word in _UNSUPPORTED_STRUCTURALLY
+            if word in each
+        ][:1]
+    return errors
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """Where in a resource a schema stands."""
+
+    is_root: bool = False
+    in_metadata: bool = False
+    no_defaults: str | None = None
+    """Why there may be no default here; None where there may be."""
+
+
+def _keyword_errors(schema: Doc, path: str, context: _Context) -> Errors:
+    errors = _own_keyword_errors(schema, path, context)
+    here = replace(context, is_root=False)
+    additional, properties = schema.get("additionalProperties"), schema.get("properties") or {}
+    if additional is not None:
+        if properties and additional is not True:
+            told = "additionalProperties and properties are mutual exclusive"
+            errors.append(forbidden(f"{path}.additionalProperties", told))
+        if isinstance(additional, dict):
+            inside = replace(here, no_defaults="inside additionalProperties applying to object metadata")
+            below = inside if context.in_metadata else here
+            errors += _keyword_errors(additional, f"{path}.additionalProperties", below)
+    is_resource = context.is_root or bool(schema.get("x-kubernetes-embedded-resource"))
+    for name, below_schema in properties.items():
+        below = here
+        if is_resource and name in META_FIELDS:
+            below = replace(here, in_metadata=True)
+            if context.is_root:
+                below = replace(below, no_defaults=f"in top-level {name}")
+        errors += _keyword_errors(below_schema, f"{path}.properties[{step(name)}]", below)
+    if isinstance(schema.get("not"), dict):
+        errors += _keyword_errors(schema["not"], f"{path}.not", here)
+    for word in ("allOf", "oneOf", "anyOf"):
+        for index, each in enumerate(schema.get(word) or ()):
+            errors += _keyword_errors(each, f"{path}.{word}[{index}]", here)
+    items = schema.get("items")
+    if isinstance(items, dict):
+        errors += _keyword_errors(items, f"{path}.items", here)
+    elif isinstance(items, list):
+        for index, each in enumerate(items):
+            errors += _keyword_errors(each, f"{path}.items[{index}]", here)
+    return errors + _list_and_map_errors(schema, path) + _rule_errors(schema, path)
+
+
+def _own_keyword_errors(schema: Doc, path: str, context: _Context) -> Errors:
+    errors: Errors = []
+    kind = schema.get("type", "")
+    if kind and kind not in TYPES:
+        errors.append(not_supported(f"{path}.type", kind, TYPES))
+    if schema.get("default") is not None and context.no_defaults is not None:
+        errors.append(forbidden(f"{path}.default", f"must not be set {context.no_defaults}"))
+    for word in _UNSUPPORTED:
+        if word in schema:
+            errors.append(forbidden(f"{path}.{word}", f"{word} is not supported"))
+    if kind == "null":
+        told = "type cannot be set to null, use nullable as an alternative"
+        errors.append(forbidden(f"{path}.type", told))
+    if isinstance(schema.get("items"), list) and schema["items"]:
+        errors.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
+    if context.in_metadata and schema.get("x-kubernetes-embedded-resource"):
+        told = "must not be used inside of resource meta"
+        errors.append(forbidden(f"{path}.x-kubernetes-embedded-resource", told))
+    if schema.get("uniqueItems"):
+        told = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        errors.append(forbidden(f"{path}.uniqueItems", told))
+    if schema.get("x-kubernetes-preserve-unknown-fields") is False:
+        told = "must be true or undefined"
+        errors.append(invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, told))
+    return errors
+
+
+# -- lists and maps ---------------------------------------------------------------------------------------------------
+
+
+def _list_and_map_errors(schema: Doc, path: str) -> Errors:
+    errors: Errors = []
+    kind = schema.get("type", "")
+    map_type, list_type, keys = schema.get(_MAP_TYPE), schema.get(_LIST_TYPE), schema.get(_KEYS) or []
+    items = schema.get("items") if isinstance(schema.get("items"), dict) else None
+    if map_type is not None:
+        if kind != "object":
+            told = f"must be object if {_MAP_TYPE} is specified"
+            errors.append(invalid(f"{path}.type", kind, told) if kind else required(f"{path}.type", told))
+        if map_type not in ("atomic", "granular"):
+            errors.append(unsupported(f"{path}.{_MAP_TYPE}", map_type, ("atomic", "granular")))
+    if list_type is not None:
+        if kind != "array":
+            told = f"must be array if {_LIST_TYPE} is specified"
+            errors.append(invalid(f"{path}.type", kind, told) if kind else required(f"{path}.type", told))
+        elif list_type == "set" and items is not None:
+            errors += _set_item_errors(items, f"{path}.items")
+        if list_type not in ("atomic", "set", "map"):
+            errors.append(unsupported(f"{path}.{_LIST_TYPE}", list_type, ("atomic", "set", "map")))
+    if keys and list_type != "map":
+        told = f"must be map if {_KEYS} is non-empty"
+        where = f"{path}.{_LIST_TYPE}"
+        errors.append(required(where, told) if list_type is None else invalid(where, list_type, told))
+    if list_type == "map":
+        errors += _map_list_errors(schema, items, keys, path)
+    if list_type in ("set", "map") and items is not None and items.get("nullable"):
+        told = f"cannot be nullable when {_LIST_TYPE} is {list_type}"
+        errors.append(forbidden(f"{path}.items.nullable", told))
+    return errors
+
+
+def _set_item_errors(items: Doc, path: str) -> Errors:
+    """Items of a set are compared as a whole, so they are merged as a whole."""
+    told = f"must be atomic as item of a list with {_LIST_TYPE}=set"
+    if items.get("type") == "array" and items.get(_LIST_TYPE) not in (None, "atomic"):
+        return [invalid(f"{path}.{_LIST_TYPE}", items[_LIST_TYPE], told)]
+    if items.get("type") == "object" and items.get(_MAP_TYPE) != "atomic":
+        return [invalid(f"{path}.{_MAP_TYPE}", items.get(_MAP_TYPE), told)]
+    return []
+
+
+def _map_list_errors(schema: Doc, items: Doc | None, keys: list[str], path: str) -> Errors:
+    errors: Errors = []
+    if not keys:
+        errors.append(required(f"{path}.{_KEYS}", f"must not be empty if {_LIST_TYPE} is map"))
+    if "items" not in schema:
+        errors.append(required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map"))
+    if items is None:
+        return errors
+    if items.get("type", "") != "object":
+        told = f"must be object if parent array's {_LIST_TYPE} is map"
+        return [*errors, invalid(f"{path}.items.type", items.get("type", ""), told)]
+    properties, seen = items.get("properties") or {}, set()
+    for key in keys:
+        where = f"{path}.items.properties[{step(key)}]"
+        field = properties.get(key)
+        if field is None:
+            errors.append(invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties"))
+        elif field.get("type") in ("array", "object"):
+            told = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
+            errors.append(invalid(f"{where}.type", field["type"], told))
+        if key in seen:
+            errors.append(invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
+        seen.add(key)
+        if field is not None and key not in (items.get("required") or ()) and field.get("default") is None:
+            told = f"this property is in {_KEYS}, so it must have a default or be a required property"
+            errors.append(required(f"{where}.default", told))
+        if field is not None and field.get("nullable"):
+            errors.append(forbidden(f"{where}.nullable", f"this property is in {_KEYS}, so it cannot be nullable"))
+    return errors
+
+
+# -- CEL: form only ---------------------------------------------------------------------------------------------------
+
+
+def _rule_errors(schema: Doc, path: str) -> Errors:
+    errors: Errors = []
+    for index, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
+        where = f"{path}.x-kubernetes-validations[{index}]"
+        text, message = rule.get("rule", "").strip(), rule.get("message", "")
+        if not text:
+            errors.append(required(f"{where}.rule", "rule is not specified"))
+        elif message and not message.strip():
+            errors.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
+        elif _has_newlines(message.strip()):
+            errors.append(invalid(f"{where}.message", message, "must not contain line breaks"))
+        elif _has_newlines(text) and not message.strip():
+            errors.append(required(f"{where}.message", "message must be specified if rule contains line breaks"))
+        expression = rule.get("messageExpression", "")
+        if expression and not expression.strip():
+            told = "messageExpression must be non-empty if specified"
+            errors.append(required(f"{where}.messageExpression", told))
+        if "reason" in rule and rule["reason"] not in _REASONS:
+            errors.append(not_supported(f"{where}.reason", rule["reason"], _REASONS))
+        field = rule.get("fieldPath", "")
+        if field and not field.strip():
+            errors.append(invalid(f"{where}.fieldPath", field, "must be non-empty if specified"))
+        if _has_newlines(field):
+            errors.append(invalid(f"{where}.fieldPath", field, "must not contain line breaks"))
+    return errors
+
+
+def _has_newlines(text: str) -> bool:
+    return "\n" in text or "\r" in text
+
+
+# -- defaults ---------------------------------------------------------------------------------------------------------
+
+
+def default_errors(schema: Doc, path: str) -> Errors:
+    """Defaults that the schema would refuse or prune. The schema is known to be structural."""
+    errors: Errors = []
+    for node, where in _nodes(compile_schema(schema), path):
+        if node.default is None:
+            continue
+        at = f"{where}.default"
+        pruned = copy(node.default)
+        prune_value(node, pruned)
+        if pruned != node.default:
+            errors.append(invalid(at, node.default, "must not have unknown fields"))
+        try:
+            coerce_value(node, copy(node.default))
+        except Malformed as exc:
+            errors.append(invalid(at, node.default, exc.message))
+            continue
+        errors += value_errors(node, node.default, at)
+    return errors
+
+
+def _nodes(node: Structural, path: str) -> Iterator[tuple[Structural, str]]:
+    """Every node with its path; not what lies below additionalProperties, as upstream does not look there."""
+    pending = [(node, path)]
+    while pending:
+        node, path = pending.pop(0)
+        yield node, path
+        if node.items is not None:
+            pending.append((node.items, f"{path}.items"))
+        pending += [(below, f"{path}.properties[{step(name)}]") for name, below in node.properties.items()]
+
+
+def walk_schema(schema: Doc, path: str) -> Iterator[tuple[Doc, str]]:
+    """A schema and every schema within it, nested ones too, with their paths."""
+    pending: list[tuple[Any, str]] = [(schema, path)]
+    while pending:
+        each, where = pending.pop()
+        if not isinstance(each, dict):
+            continue
+        yield each, where
+        pending += [(each.get(word), f"{where}.{word}") for word in ("items", "not", "additionalProperties")]
+        for word in ("allOf", "anyOf", "oneOf"):
+            pending += [(below, f"{where}.{word}[{index}]") for index, below in enumerate(each.get(word) or ())]
+        pending += [
+            (below, f"{where}.properties[{step(name)}]") for name, below in (each.get("properties") or {}).items()
+        ]

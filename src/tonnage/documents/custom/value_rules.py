@@ -1,0 +1,211 @@
+"""Values against a schema, compiled once: type, bounds, lengths, pattern, format, choices, fields, `allOf` and its kin.
+
+Order and wording are those of upstream's validator (kube-openapi), because clients show the sentences as they are:
+`spec.size in body must be of type integer: "string"`. Errors of `anyOf` and `oneOf` are those of the alternative that
+came furthest, which is counted as upstream counts it (`Outcome.matches`), and stand at no field: `<nil>`.
+
+Values that did not change in an update are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tonnage.documents.custom.formats import format_check
+from tonnage.documents.custom.scalar_rules import (
+    ABSENT,
+    NOWHERE,
+    Check,
+    Outcome,
+    at,
+    enum_check,
+    format_of,
+    null_check,
+    number_check,
+    string_check,
+    text_format_check,
+    type_check,
+    types_of,
+)
+from tonnage.documents.custom.structural import step
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors, FieldError, go_value, invalid, required, too_many
+
+
+class Rules:
+    """The compiled rules of one schema."""
+
+    __slots__ = ("_checks", "_for_null")
+
+    def __init__(self, schema: Doc) -> None:
+        types = types_of(schema)
+        self._for_null: list[Check] = []
+        checks: list[Check] = []
+        if types:
+            self._for_null.append(null_check(types, bool(schema.get("nullable"))))
+            checks.append(type_check(types, format_of(schema, types)))
+        checks.append(_combination_check(schema))
+        if any(word in schema for word in ("maxLength", "minLength", "pattern")):
+            checks.append(string_check(schema))
+        if (matches_format := format_check(format_of(schema, types))) is not None:
+            checks.append(text_format_check(schema["format"], matches_format))
+        checks.append(number_check(schema, types))
+        checks.append(_list_check(schema))
+        if schema.get("enum"):
+            self._for_null.append(enum_check(schema["enum"]))
+            checks.append(enum_check(schema["enum"]))
+        checks.append(_object_check(schema))
+        self._checks = tuple(checks)
+
+    def errors(self, value: Any, old: Any = ABSENT, base: str = "") -> Errors:
+        """What is wrong with a value, paths told from `base`. With an old value, only where it changed."""
+        outcome = Outcome()
+        self.check(value, old, "", base, outcome)
+        return outcome.errors
+
+    def check(self, value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+        if old is not ABSENT and _same(value, old):
+            return
+        for check in self._for_null if value is None else self._checks:
+            check(value, old, path, base, outcome)
+            outcome.matches += 1
+        outcome.matches += 1
+
+
+def _same(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and bool(left == right)
+
+
+# -- lists and objects ------------------------------------------------------------------------------------------------
+
+
+def _list_check(schema: Doc) -> Check:
+    fewest, most = schema.get("minItems"), schema.get("maxItems")
+    items = Rules(schema["items"]) if isinstance(schema.get("items"), dict) else None
+    keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if _list_type(schema) == "map" else ()
+
+    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+        if not isinstance(value, list):
+            return
+        if items is not None:
+            earlier = _by_keys(old, keys)
+            for index, item in enumerate(value):
+                before = earlier.get(_key_of(item, keys), ABSENT) if earlier else ABSENT
+                items.check(item, before, f"{path}[{index}]", base, outcome)
+        if fewest is not None and len(value) < fewest:
+            told = f"{path} in body should have at least {fewest} items"
+            outcome.errors.append(invalid(at(base, path), len(value), told))
+        if most is not None and len(value) > most:
+            outcome.errors.append(too_many(at(base, path), len(value), most))
+        outcome.matches += 1
+
+    return check
+
+
+def _list_type(schema: Doc) -> str:
+    return schema.get("x-kubernetes-list-type") or ""
+
+
+def _by_keys(old: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    """The old items of a list of type map by their keys. Items of other lists cannot be told apart."""
+    if not keys or not isinstance(old, list):
+        return {}
+    return {_key_of(item, keys): item for item in old}
+
+
+def _key_of(item: Any, keys: tuple[str, ...]) -> str:
+    return go_value([item.get(key) for key in keys]) if isinstance(item, dict) else ""
+
+
+def _object_check(schema: Doc) -> Check:
+    fewest, most = schema.get("minProperties"), schema.get("maxProperties")
+    properties = {name: Rules(below) for name, below in (schema.get("properties") or {}).items()}
+    additional = schema.get("additionalProperties")
+    others = Rules(additional) if isinstance(additional, dict) else None
+    needed: list[str] = schema.get("required") or []
+
+    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+        if not isinstance(value, dict):
+            return
+        before = old if isinstance(old, dict) else {}
+        if fewest is not None and len(value) < fewest:
+            told = f"{path} in body should have at least {fewest} properties"
+            outcome.errors.append(invalid(at(base, path), len(value), told))
+        if most is not None and len(value) > most:
+            outcome.errors.append(too_many(at(base, path), len(value), most))
+        for name, item in value.items():
+            rules = properties.get(name, others)
+            if rules is not None:
+                told = step(name)
+                where = f"{path}.{told}" if path or name not in properties else told
+                rules.check(item, before.get(name, ABSENT), where, base, outcome)
+        for name in needed:
+            if name not in value:
+                outcome.errors.append(required(at(base, f"{path}.{step(name)}")))
+
+    return check
+
+
+# -- allOf, anyOf, oneOf, not -----------------------------------------------------------------------------------------
+
+
+def _combination_check(schema: Doc) -> Check:
+    any_of, one_of, all_of = ([Rules(each) for each in schema.get(word) or ()] for word in ("anyOf", "oneOf", "allOf"))
+    negated = Rules(schema["not"]) if isinstance(schema.get("not"), dict) else None
+
+    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+        def tried(rules: Rules) -> Outcome:
+            found = Outcome()
+            rules.check(value, old, path, base, found)
+            return found
+
+        def composite(told: str) -> FieldError:
+            return invalid(base or NOWHERE, "", f"{go_value(path)} must {told}")
+
+        if any_of:
+            _any_of(map(tried, any_of), outcome, composite)
+        if one_of:
+            _one_of(map(tried, one_of), outcome, composite)
+        if all_of:
+            found = [tried(rules) for rules in all_of]
+            for each in found:
+                outcome.merge(each)
+            if wrong := sum(1 for each in found if each.errors):
+                none = ". None validated" if wrong == len(found) else ""
+                outcome.errors.append(composite(f"validate all the schemas (allOf){none}"))
+        if negated is not None and not tried(negated).errors:
+            outcome.errors.append(composite("not validate the schema (not)"))
+        outcome.matches += 1
+
+    return check
+
+
+def _any_of(tries: Any, outcome: Outcome, composite: Callable[[str], FieldError]) -> None:
+    best: Outcome | None = None
+    for found in tries:
+        if not found.errors:
+            outcome.merge(found)
+            return
+        if best is None or found.matches > best.matches:
+            best = found
+    outcome.errors.append(composite("validate at least one schema (anyOf)"))
+    if best is not None:
+        outcome.merge(best)
+
+
+def _one_of(tries: Any, outcome: Outcome, composite: Callable[[str], FieldError]) -> None:
+    best: Outcome | None = None
+    valid: list[Outcome] = []
+    for found in tries:
+        if not found.errors:
+            valid.append(found)
+        elif best is None or found.matches > best.matches:
+            best = found
+    if len(valid) == 1:
+        outcome.merge(valid[0])
+        return
+    told = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
+    outcome.errors.append(composite(f"validate one and only one schema (oneOf). {told}"))
+    if not valid and best is not None:
+        outcome.merge(best)
