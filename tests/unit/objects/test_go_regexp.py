@@ -37,6 +37,9 @@ from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
         ("^[a-]+$", ["a-a"], ["b"]),
         ("^(|a)$", ["", "a"], ["b"]),
         (r"^\d+\s\w$", ["1 _"], ["x y"]),
+        (r"^\pL+\p{Nd}$", ["ä1", "abc2"], ["1", "a-1"]),
+        (r"^[^\p{Lu}]\P{L}$", ["a1"], ["A1", "ab"]),
+        (r"^\p{Greek}$", ["λ"], ["l"]),
     ],
 )
 def test_patterns_match_as_in_go(pattern: str, matching: list[str], others: list[str]) -> None:
@@ -47,8 +50,8 @@ def test_patterns_match_as_in_go(pattern: str, matching: list[str], others: list
 @pytest.mark.parametrize(
     "pattern",
     ["(", ")", "[", "[a", "a**", "*", "+a", "(?=a)", "(?!a)", "(?<=a)", r"\1", r"(a)\1", "(?>a)", "a{1001}", "a{3,2}",
-     "[b-a]", "[[:nope:]]", r"\z\y", "\\", r"\pL", "(?P<a", "(?x)a", "((((a{100}){100}){100}){100})", "(" * 500,
-     r"\xZZ", r"\x{110000}"],
+     "[b-a]", "[[:nope:]]", r"\z\y", "\\", r"\p{Nope}", r"\p", "(?P<a", "(?x)a", "((((a{100}){100}){100}){100})",
+     "(" * 500, r"\xZZ", r"\x{110000}"],
 )  # fmt: skip
 def test_what_go_refuses_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidPattern):

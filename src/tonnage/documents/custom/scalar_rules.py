@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tonnage.documents.custom.formats import format_check
-from tonnage.documents.custom.patterns.matching import Pattern, compile_pattern
 from tonnage.documents.go_text import plain
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, FieldError, go_value, invalid, too_long, type_invalid
 from tonnage.objects.field_rules import unsupported
+from tonnage.objects.texts.go_regexp import GoRegexp, compile_go
 
 ABSENT: Any = object()
 """The old value of something that is new."""
@@ -131,7 +131,7 @@ def _equal(left: Any, right: Any) -> bool:
 def string_check(schema: Doc) -> Check:
     longest, shortest = schema.get("maxLength"), schema.get("minLength")
     text: str = schema.get("pattern") or ""
-    pattern: Pattern | None = compile_pattern(text) if text else None
+    pattern: GoRegexp | None = compile_go(text) if text else None
 
     def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
         if not isinstance(value, str):
@@ -141,7 +141,7 @@ def string_check(schema: Doc) -> Check:
         elif shortest is not None and len(value) < shortest:
             told = f"{path} in body should be at least {shortest} chars long"
             outcome.errors.append(invalid(at(base, path), value, told))
-        elif pattern is not None and not pattern.matches(value):
+        elif pattern is not None and not pattern.search(value):
             outcome.errors.append(invalid(at(base, path), value, f"{path} in body should match '{text}'"))
 
     return check

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.documents.custom.patterns.matching import compile_pattern
-from tonnage.documents.custom.patterns.syntax import InvalidPattern
 from tonnage.documents.custom.structural import step
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required
+from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
 
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -125,9 +124,9 @@ def _value_validations(schema: Doc, path: str, skip_any_of: bool, skip_in_first_
         errors += _nested(negated, f"{path}.not")
     if pattern := schema.get("pattern"):
         try:
-            compile_pattern(pattern)
+            compile_go(pattern)
         except InvalidPattern as exc:
-            told = f"must be a valid regular expression, but isn't: {exc.message}"
+            told = f"must be a valid regular expression, but isn't: error parsing regexp: {exc.problem}"
             errors.append(invalid(f"{path}.pattern", pattern, told))
     return errors
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tonnage.documents.custom.patterns.characters import Predicate
-from tonnage.documents.custom.patterns.syntax import (
+from tonnage.objects.texts.go_regexp.characters import Predicate
+from tonnage.objects.texts.go_regexp.syntax import (
     Assertion,
     Chars,
     Either,
@@ -29,22 +29,23 @@ _START, _END = "", ""  # what is before the first and after the last character
 _States = frozenset[int]
 
 
-class Pattern:
-    """A compiled pattern. As Go's MatchString: a match anywhere in the text counts."""
+class GoRegexp:
+    """A compiled pattern: `compile_go` makes one. As Go's MatchString, a match anywhere in the text counts."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
         self._chars: dict[int, tuple[Predicate, int]] = {}
         self._free: dict[int, list[tuple[str, int]]] = {}
         """State -> (assertion or empty, state): what is reached without a character."""
         self._count = 0
         begin, self._accept = self._new(), self._new()
-        self._build(parse(text), begin, self._accept)
+        self._build(parse(pattern), begin, self._accept)
         self._begin: _States = frozenset({begin})
         self._looks_around = any(kind for steps in self._free.values() for kind, _ in steps)
         self._steps: dict[tuple[_States, str, str], _States | None] = {}
 
-    def matches(self, text: str) -> bool:
+    def search(self, text: str) -> bool:
+        """Whether the pattern matches anywhere in a text."""
         states, before = self._begin, _START
         for char in text:
             following = self._step(states, before, char)
@@ -94,7 +95,7 @@ class Pattern:
 
     def _new(self) -> int:
         if self._count >= MAX_STATES:
-            raise InvalidPattern(f"error parsing regexp: expression too large: `{self.text}`")
+            raise InvalidPattern(self.pattern, f"expression too large: `{self.pattern}`")
         self._count += 1
         return self._count
 
@@ -138,9 +139,9 @@ class Pattern:
 
 
 @lru_cache(maxsize=512)
-def compile_pattern(text: str) -> Pattern:
-    """A pattern, compiled and kept. Raises InvalidPattern."""
-    return Pattern(text)
+def compile_go(pattern: str) -> GoRegexp:
+    """Read a pattern; the last few hundred are kept. Raises InvalidPattern."""
+    return GoRegexp(pattern)
 
 
 def _is_word(char: str) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tonnage.documents.custom.patterns.characters import (
+from tonnage.errors import TonnageError
+from tonnage.objects.texts.go_regexp.characters import (
     PERL,
     POSIX,
     Predicate,
@@ -21,7 +22,6 @@ from tonnage.documents.custom.patterns.characters import (
     one_of,
     unicode_class,
 )
-from tonnage.errors import TonnageError
 
 MAX_PATTERN_CHARS = 10_000
 MAX_REPEAT = 1000
@@ -31,7 +31,12 @@ MAX_DEPTH = 100
 
 
 class InvalidPattern(TonnageError):
-    """A pattern is no regular expression of Go; the message is Go's."""
+    """A pattern that Go would not compile, or that has what is not read here. `problem` is in Go's words."""
+
+    def __init__(self, pattern: str, problem: str) -> None:
+        self.pattern = pattern
+        self.problem = problem
+        super().__init__(f'"{pattern}" is not a regular expression as Go reads them: {problem}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ Node = Chars | Assertion | Sequence | Either | Repeat
 def parse(pattern: str) -> Node:
     """The tree of a pattern. Raises InvalidPattern."""
     if len(pattern) > MAX_PATTERN_CHARS:
-        raise InvalidPattern(f"error parsing regexp: expression too large: {len(pattern)} characters")
+        raise InvalidPattern(pattern, f"expression too large: {len(pattern)} characters")
     return _Parser(pattern).whole()
 
 
@@ -99,7 +104,7 @@ class _Parser:
         self.names: set[str] = set()
 
     def wrong(self, why: str, what: str | None = None) -> InvalidPattern:
-        return InvalidPattern(f"error parsing regexp: {why}" + (f": `{what}`" if what is not None else ""))
+        return InvalidPattern(self.text, f"{why}: `{what}`" if what is not None else why)
 
     def whole(self) -> Node:
         node, _ = self.either(_Flags())
