@@ -19,6 +19,8 @@ from tonnage import metrics
 from tonnage.apiserver import leader_fence, request_errors, responses, status
 from tonnage.apiserver.body_reading import Bodies
 from tonnage.apiserver.container_requests import refuse_container_request
+from tonnage.apiserver.custom.definitions import CRDS
+from tonnage.apiserver.custom.lifecycle import DefinitionLifecycle
 from tonnage.apiserver.health import health_checks
 from tonnage.apiserver.health.store_metrics import StoreMetrics
 from tonnage.apiserver.metrics import RequestMetrics
@@ -29,6 +31,7 @@ from tonnage.apiserver.static_documents import StaticDocuments
 from tonnage.apiserver.verbs import access_reviews, deleting, patching, reading, subresources, writing
 from tonnage.apiserver.verbs.watching import Watching
 from tonnage.apiserver.warning_headers import warning_headers
+from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
 from tonnage.objects import names
@@ -87,7 +90,8 @@ class Application:
             )
         )
         self._rng = rng
-        self._documents = StaticDocuments(address)
+        self._documents = StaticDocuments(address, registry.definitions)
+        self.lifecycle = DefinitionLifecycle(registry, self._end_stale_watches, rng)
         self._watches: set[Watching] = set()
         self._bodies = Bodies()
         self._reading = self._mutating = self._unsent_bytes = 0
@@ -97,6 +101,13 @@ class Application:
         self.stopping = True
         for watching in list(self._watches):
             watching.stop()
+
+    def _end_stale_watches(self) -> None:
+        """A watch of a custom resource ends when its definition changes or goes; clients begin another."""
+        for watching in list(self._watches):
+            resource = watching.resource
+            if isinstance(resource, CustomResource) and not self._registry.definitions.is_current(resource):
+                watching.finish()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; errors are answers too. Nothing of a body is read before its sender is known."""
@@ -123,7 +134,7 @@ class Application:
             raise Unauthorized("Unauthorized")
         if not request.raw_path.isascii() or not path.isprintable():
             raise BadRequest("the URL has bytes in it that are neither ASCII nor percent-encoded text")
-        at = locate(path)
+        at = locate(path, self._registry.definitions.find)
         if at is None:
             return await self._other(request)
         return await self._about_resource(request, at)
@@ -141,6 +152,8 @@ class Application:
         if not verb or verb not in verbs_of(at.resource, at.subresource):
             raise request_errors.method_not_allowed()
         call = Call(verb, at, query, request.headers)
+        if isinstance(at.resource, CustomResource) and at.resource.custom.deprecation_warning is not None:
+            call.warnings.append(at.resource.custom.deprecation_warning)
         responses.negotiated(call)  # refuses what nobody could read before anything happens
         if wrong := names.path_segment(at.name):
             raise request_errors.bad_name(at.name, wrong)
@@ -179,7 +192,10 @@ class Application:
             self._count(reads, 1)
             try:
                 with fenced(fence):
-                    return await _handler(call)(self._registry, call)
+                    response = await _handler(call)(self._registry, call)
+                if call.resource is CRDS and not reads:
+                    await self.lifecycle.try_to_settle()  # so that what was asked for is there when the answer is
+                return response
             finally:
                 self._count(reads, -1)
         except FenceBroken as exc:

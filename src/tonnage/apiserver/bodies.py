@@ -19,12 +19,14 @@ import msgspec
 
 from tonnage.apiserver.event_loop import workers
 from tonnage.documents import api_errors
-from tonnage.documents.admit import ROOT, Malformed, Path, admit
+from tonnage.documents.admit import ROOT, Malformed, Path
+from tonnage.documents.custom.custom_resource import CustomResource, admit_as
 from tonnage.documents.json_syntax import syntax_error
 from tonnage.documents.protobuf.messages import open_envelope, struct_named
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import BadRequest, UnsupportedMediaType
-from tonnage.objects.document import Doc
+from tonnage.objects import field_errors
+from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.objects.texts.decode_budget import MAX_REQUEST_BYTES, REQUEST, Budget, BudgetExceeded
 from tonnage.objects.texts.json_text import NumberOutOfRange, read_json
@@ -37,6 +39,7 @@ MAX_STRICT_PROBLEMS = 100
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 YAML_TYPES = frozenset({"application/yaml", "application/apply-patch+yaml"})
 _ACCEPTED = ("application/json", "application/yaml", PROTOBUF)
+_ACCEPTED_OF_CUSTOM = ("application/json", "application/yaml")
 
 
 def media_type(header: str) -> str:
@@ -75,13 +78,18 @@ def decode_body(body: bytes, media: str, budget: Budget) -> Any:
 def read_object(body: bytes, content_type: str, resource: Resource, validation: str, warnings: list[str]) -> Doc:
     """One whole object of the resource's kind, admitted. Raises BadRequest or UnsupportedMediaType."""
     media = media_type(content_type) or "application/json"
-    if media == PROTOBUF:
+    if isinstance(resource, CustomResource):
+        if media == PROTOBUF:
+            raise _unsupported(_ACCEPTED_OF_CUSTOM)
+        doc = read_document(body, media, must_be=resource.kind)
+        check_custom_kind(doc, resource, body)
+    elif media == PROTOBUF:
         doc = _read_protobuf(body, resource.kind, resource)
     else:
         doc = read_document(body, media, must_be=resource.kind)
         check_kind(doc, resource)
     try:
-        findings = admit(schema_of_resource(resource), doc)
+        findings = admit_as(resource, doc)
     except Malformed as exc:
         raise BadRequest(_cannot_be_handled(doc, resource.kind, exc.message)) from exc
     if validation != "Ignore":
@@ -97,9 +105,7 @@ def read_document(body: bytes, media: str, *, must_be: str) -> Doc:
     if media == PROTOBUF:
         return _read_protobuf(body, must_be)
     if media not in _ACCEPTED and media not in YAML_TYPES:
-        raise UnsupportedMediaType(
-            f"the body of the request was in an unknown format - accepted media types include: {', '.join(_ACCEPTED)}"
-        )
+        raise _unsupported(_ACCEPTED)
     try:
         doc: Any = decode_body(body, media, Budget(REQUEST))
     except BudgetExceeded as exc:
@@ -122,6 +128,18 @@ def read_document(body: bytes, media: str, *, must_be: str) -> Doc:
     if (doc.get("apiVersion") or "").count("/") > 1:
         raise _unrecognized(body, must_be, f"unexpected GroupVersion string: {doc['apiVersion']}")
     return doc
+
+
+def _unsupported(accepted: Sequence[str]) -> UnsupportedMediaType:
+    told = ", ".join(accepted)
+    return UnsupportedMediaType(
+        f"the body of the request was in an unknown format - accepted media types include: {told}"
+    )
+
+
+def unsupported_patch(accepted: Sequence[str]) -> UnsupportedMediaType:
+    """The answer to a patch of a form that a kind does not have."""
+    return _unsupported(accepted)
 
 
 _NO_KIND = "couldn't get version/kind"
@@ -175,6 +193,23 @@ def check_kind(doc: Doc, resource: Resource) -> None:
     else:
         found = f'no kind "{kind}" is registered for version "{version}" in scheme "tonnage"'
     raise BadRequest(_cannot_be_handled(doc, resource.kind, found))
+
+
+def check_custom_kind(doc: Doc, resource: CustomResource, body: bytes) -> None:
+    """Refuse a document of another kind than this endpoint's, or of none: nothing but its text says what it is."""
+    kind, version = doc.get("kind") or "", doc.get("apiVersion") or ""
+    for field, found in (("Kind", kind), ("apiVersion", version)):
+        if not found:
+            told = body.decode(errors="replace")
+            raise _unrecognized(body, resource.kind, f"Object '{field}' is missing in '{told}'")
+    if version != resource.api_version:
+        raise BadRequest(
+            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+        )
+    if kind != resource.kind:
+        name = dig(doc, "metadata", "name")
+        error = field_errors.invalid("kind", kind, f"must be {resource.kind}")
+        raise api_errors.invalid(resource, name if isinstance(name, str) else "", [error])
 
 
 def strict_problems(body: bytes, media: str, unknown: Sequence[Path], keys_seen: int) -> list[str]:

@@ -6,8 +6,8 @@ Two forms of the same facts, all taken from `objects/resources.py` and `objects/
 and mostly hear 304.
 Which one a client gets is decided by its Accept header (`negotiates_aggregated`).
 
-Everything here is a pure function of the table of resources. Order: groups as the table has them, resources and
-subresources by name, as upstream lists them.
+Everything here is a pure function of the table of resources and of the custom ones that are served beside it. Order:
+groups as the table has them, resources and subresources by name, as upstream lists them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ import hashlib
 import platform
 import sys
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from tonnage import KUBERNETES_VERSION
+from tonnage.apiserver.custom.definitions import version_preference
 from tonnage.apiserver.negotiation import accepted, quality
 from tonnage.objects.api_verbs import NOT_STORED, subresource_named, verbs_of
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.resources import BY_PLURAL, RESOURCES, Resource
+from tonnage.objects.resources import RESOURCES, Resource
+
+Custom = Sequence[Resource]
+"""Resources that are served beside those of the table."""
 
 API_DISCOVERY_VERSIONS = ("v2", "v2beta1")
 
@@ -44,27 +48,28 @@ def api_versions(server_address: str) -> Doc:
     """`/api`: versions of the core group, and where clients of any network reach this server (`host:port`)."""
     return {
         "kind": "APIVersions",
-        "versions": list(_versions("")),
+        "versions": list(_versions("", ())),
         "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}],
     }
 
 
-def api_group_list() -> Doc:
+def api_group_list(custom: Custom = ()) -> Doc:
     """`/apis`: every group but core."""
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name) for name in _groups() if name]}
+    groups = [_group(name, custom) for name in _groups(custom) if name]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def api_group(group: str) -> Doc:
+def api_group(group: str, custom: Custom = ()) -> Doc:
     """`/apis/<group>`. KeyError when there is no such group."""
-    if group not in _groups() or not group:
+    if group not in _groups(custom) or not group:
         raise KeyError(group)
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group(group)}
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, custom)}
 
 
-def api_resource_list(group: str, version: str) -> Doc:
+def api_resource_list(group: str, version: str, custom: Custom = ()) -> Doc:
     """`/api/v1` or `/apis/<group>/<version>`: resources and subresources. KeyError when there is no such version."""
     rows: list[Doc] = []
-    for resource in _resources(group, version):
+    for resource in _resources(group, version, custom):
         rows.append(_resource(resource))
         rows.extend(_subresource(resource, name) for name in sorted(resource.subresources))
     return {
@@ -75,8 +80,8 @@ def api_resource_list(group: str, version: str) -> Doc:
     }
 
 
-def _group(name: str) -> Doc:
-    versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in _versions(name)]
+def _group(name: str, custom: Custom) -> Doc:
+    versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in _versions(name, custom)]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
@@ -116,7 +121,7 @@ def _names(resource: Resource) -> Doc:
 
 def _storage_version_hash(resource: Resource) -> str:
     """Changes when objects are stored as another version; both kinds of Event share one, for they share the objects."""
-    stored = BY_PLURAL[resource.stored_as] if resource.stored_as else resource
+    stored = resource.stored
     digest = hashlib.sha256(f"{stored.group}/{stored.version}/{stored.kind}".encode()).digest()
     return b64encode(digest[:8]).decode()
 
@@ -137,16 +142,15 @@ def negotiates_aggregated(accept: str) -> str | None:
     return None
 
 
-@cache
-def aggregated(core: bool, version: str = "v2") -> Aggregated:
+def aggregated(core: bool, version: str = "v2", custom: Custom = ()) -> Aggregated:
     """`/api` (core) or `/apis` (all the others) in one answer, with everything the walk would find."""
-    groups = [name for name in _groups() if (name == "") is core]
+    groups = [name for name in _groups(custom) if (name == "") is core]
     body = encode(
         {
             "kind": "APIGroupDiscoveryList",
             "apiVersion": f"apidiscovery.k8s.io/{version}",
             "metadata": {},
-            "items": [_aggregated_group(name) for name in groups],
+            "items": [_aggregated_group(name, custom) for name in groups],
         }
     )
     return Aggregated(
@@ -156,14 +160,14 @@ def aggregated(core: bool, version: str = "v2") -> Aggregated:
     )
 
 
-def _aggregated_group(name: str) -> Doc:
+def _aggregated_group(name: str, custom: Custom) -> Doc:
     versions = [
         {
             "version": version,
-            "resources": [_aggregated_resource(resource) for resource in _resources(name, version)],
+            "resources": [_aggregated_resource(resource) for resource in _resources(name, version, custom)],
             "freshness": "Current",
         }
-        for version in _versions(name)
+        for version in _versions(name, custom)
     ]
     return {"metadata": {"name": name} if name else {}, "versions": versions}
 
@@ -194,22 +198,24 @@ _EVERY = tuple(sorted((*NOT_STORED, *RESOURCES), key=lambda resource: resource.g
 """What clients find: what is stored, and what is only asked."""
 
 
-def group_versions() -> list[tuple[str, str]]:
+def group_versions(custom: Custom = ()) -> list[tuple[str, str]]:
     """Each (group, version) that has a list of resources, core first."""
-    return list(dict.fromkeys((resource.group, resource.version) for resource in _EVERY))
+    return list(dict.fromkeys((resource.group, resource.version) for resource in (*_EVERY, *custom)))
 
 
-def _groups() -> list[str]:
-    return list(dict.fromkeys(resource.group for resource in _EVERY))
+def _groups(custom: Custom) -> list[str]:
+    return list(dict.fromkeys(resource.group for resource in (*_EVERY, *custom)))
 
 
-def _versions(group: str) -> list[str]:
-    """Preferred first: the table's order."""
-    return list(dict.fromkeys(resource.version for resource in _EVERY if resource.group == group))
+def _versions(group: str, custom: Custom) -> list[str]:
+    """Preferred first: the table's order, then that of custom resources."""
+    found = dict.fromkeys(resource.version for resource in _EVERY if resource.group == group)
+    added = {resource.version for resource in custom if resource.group == group}
+    return [*found, *sorted(added - found.keys(), key=version_preference)]
 
 
-def _resources(group: str, version: str) -> list[Resource]:
-    found = [resource for resource in _EVERY if (resource.group, resource.version) == (group, version)]
+def _resources(group: str, version: str, custom: Custom) -> list[Resource]:
+    found = [resource for resource in (*_EVERY, *custom) if (resource.group, resource.version) == (group, version)]
     if not found:
         raise KeyError((group, version))
     return sorted(found, key=lambda resource: resource.plural)

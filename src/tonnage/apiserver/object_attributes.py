@@ -23,10 +23,14 @@ _METADATA: Paths = {"metadata.name": ("metadata", "name"), "metadata.namespace":
 class Selectable:
     """The fields of one kind that a field selector may name, and how each reads as text."""
 
-    def __init__(self, resource: Resource, paths: Paths, stands_in: Mapping[str, str]) -> None:
+    def __init__(self, resource: Resource | None, paths: Paths, stands_in: Mapping[str, str]) -> None:
+        """Of custom resources, which are none of the table, metadata alone is known for long."""
         self.paths = {**_METADATA, **paths}
         self._stands_in = stands_in
-        self._absent = {name: _absent_text(schema_of_resource(resource), path) for name, path in self.paths.items()}
+        self._absent = {
+            name: _absent_text(schema_of_resource(resource), path) if resource is not None else ""
+            for name, path in self.paths.items()
+        }
 
     def read(self, doc: Doc) -> dict[str, str]:
         read = {name: _text(dig(doc, *path), self._absent[name]) for name, path in self.paths.items()}
@@ -75,8 +79,10 @@ def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], Attributes]:
         for strategy in [by_resource[row.group, row.plural]]
     }
 
+    custom = Selectable(None, {}, {})
+
     def index(key: str, document: bytes) -> Attributes:
-        return Attributes(selectable[key.partition("/")[0]], document)
+        return Attributes(selectable.get(key.partition("/")[0], custom), document)
 
     return index
 

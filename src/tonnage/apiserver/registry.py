@@ -19,16 +19,18 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from tonnage.apiserver import request_errors
+from tonnage.apiserver.custom.definitions import Definitions
 from tonnage.apiserver.event_loop import workers
 from tonnage.apiserver.event_loop.workers import Workers, on_loop
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.quota_admission import Charge, QuotaAdmission
-from tonnage.apiserver.stored_documents import encoder
+from tonnage.apiserver.stored_documents import encoder, is_stored_as_today
 from tonnage.clock import Clock, rfc3339
 from tonnage.documents import api_errors
 from tonnage.documents.admission import Admission, objects_read_for
 from tonnage.documents.compilation import compile_schemas
 from tonnage.documents.creation import Creator
+from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.deletion import is_deletable, judge_deletion
 from tonnage.documents.generated_names import NameGenerator
 from tonnage.documents.object_metadata import is_no_change, prepare_update, track_managed_fields
@@ -83,6 +85,7 @@ class Registry:
         self.workers = workers or Workers()
         self.gates = gates
         self.clock = clock
+        self.definitions = Definitions(store)
         self._names = NameGenerator(rng)
         self._admission = Admission(_StoreLister(store))
         self._quotas = QuotaAdmission(store, clock, self.work)
@@ -124,6 +127,7 @@ class Registry:
         """
         meta: Doc = doc.setdefault("metadata", {})
         generate = meta.get("generateName", "") if not meta.get("name") else ""
+        _refuse_while_terminating(resource, meta.get("name") or generate)
         if resource.namespaced:
             if meta.setdefault("namespace", namespace) != namespace:
                 raise request_errors.wrong_namespace()
@@ -198,11 +202,12 @@ class Registry:
         key, strategy = resource.key(namespace, name), self.strategy(resource)
 
         def judged(record: Record) -> _Judged:
-            old = decode(record.document)
+            old = _current(resource, record)
             new = change(copy(old))
             prepare_update(resource, new, old, may_overwrite=strategy.unconditional_update, is_put=is_put)
             self._judge_change(resource, new, old, options, subresource, is_tracked)
-            return _Judged(new, old, strategy.warnings(new, old), is_no_change(new, old))
+            is_idle = is_no_change(new, old) and is_stored_as_today(resource, record.document)
+            return _Judged(new, old, strategy.warnings(new, old), is_idle)
 
         for _ in range(MAX_TRIES):
             record = self.store.get(key)
@@ -265,7 +270,9 @@ class Registry:
         is_counted = strategy.generation is not Generation.NONE and subresource != "status"
         if is_counted and strategy.spec_changed(new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        errors: Errors = validate_object_meta_update(new, old)
+        errors: Errors = validate_object_meta_update(
+            new, old, are_finalizers_qualified=strategy.are_finalizers_qualified
+        )
         if subresource == "status":
             errors += strategy.validate_status(new, old)
         elif subresource != "finalize":
@@ -356,6 +363,18 @@ class Registry:
         except KeyMissing as exc:  # another was faster
             raise api_errors.not_found(resource, name) from exc
         return Written(record.document, removed=True)
+
+
+def _current(resource: Resource, record: Record) -> Doc:
+    """A stored object as changes are worked out on it: a custom one in the version that is asked for."""
+    doc: Doc = decode(record.document)
+    return resource.shown(doc) if isinstance(resource, CustomResource) else doc
+
+
+def _refuse_while_terminating(resource: Resource, name: str) -> None:
+    if isinstance(resource, CustomResource) and resource.is_terminating:
+        why = "create not allowed while custom resource definition is terminating"
+        raise api_errors.forbidden(resource, name, why)
 
 
 class _StoreLister:

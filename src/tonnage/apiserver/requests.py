@@ -9,7 +9,7 @@ test. Paths that are not about resources (discovery, health, metrics) are `app.p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tonnage.objects.api_verbs import ACCESS_REVIEWS, verbs_of
@@ -30,8 +30,15 @@ class Location:
     watch: bool = False
 
 
-def locate(path: str) -> Location | None:
-    """Read a resource path; None when it is not one, or names a resource nobody serves."""
+Find = Callable[[str, str, str], Resource | None]
+"""(group, version, plural) -> a resource that is not in the table, if there is one."""
+
+
+def locate(path: str, find: Find = lambda group, version, plural: None) -> Location | None:
+    """Read a resource path; None when it is not one, or names a resource nobody serves.
+
+    `find` is asked for what the table does not have: custom resources.
+    """
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -53,7 +60,7 @@ def locate(path: str) -> Location | None:
         return Location(_PODS, namespace, subresource="binding")  # an older way to pods/{name}/binding
     if (group, version, rest) == (ACCESS_REVIEWS.group, ACCESS_REVIEWS.version, [ACCESS_REVIEWS.plural]):
         return Location(ACCESS_REVIEWS)
-    resource = BY_PATH.get((group, version, rest[0]))
+    resource = BY_PATH.get((group, version, rest[0])) or find(group, version, rest[0])
     if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
         return None
     name = rest[1] if len(rest) > 1 else ""

@@ -12,6 +12,7 @@ from tonnage.apiserver import stored_documents
 from tonnage.apiserver.negotiation import Representation, negotiate
 from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.tables import Include, partial_metadata, partial_metadata_list, table
+from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import BadRequest, NotAcceptable
 from tonnage.objects.api_verbs import ACCESS_REVIEWS
 from tonnage.objects.document import Doc, decode, encode
@@ -79,14 +80,15 @@ def is_as_stored(call: Call) -> bool:
 def of_list(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime) -> Response:
     """A list of the call's resource. Stored bytes are joined, not decoded, when the client wants objects as stored.
 
-    The list says of what kind its items are, so they do not repeat it.
+    The list says of what kind its items are, so they do not repeat it; those of custom resources do, as upstream.
     """
     chosen, resource = negotiated(call), call.resource
     if chosen.form == "object":
         if not stored_documents.is_served_as_stored(resource):
             documents = [stored_documents.served_bytes(resource, document) for document in documents]
         opening = encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": head})
-        items = b",".join(_without_head(document, stored_documents.opening_of(resource)) for document in documents)
+        head_of_items = b"" if isinstance(resource, CustomResource) else stored_documents.opening_of(resource)
+        items = b",".join(_without_head(document, head_of_items) for document in documents)
         return _response(call, chosen, b"".join((opening[:-1], b',"items":[', items, b"]}")))
     if chosen.form == "metadata":
         raise NotAcceptable(
@@ -116,7 +118,7 @@ def _response(call: Call, chosen: Representation, body: bytes, code: int = 200) 
 
 
 def _without_head(document: bytes, head: bytes) -> bytes:
-    return b"{" + document[len(head) :] if document.startswith(head) else document
+    return b"{" + document[len(head) :] if head and document.startswith(head) else document
 
 
 def _go_type(resource: Resource) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from tonnage.apiserver.admin_credentials import ensure_token, read_tokens, write_kubeconfig
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.bootstrap import bootstrap, publish_address
+from tonnage.apiserver.custom.lifecycle import definitions_followed
 from tonnage.apiserver.event_expiry import EVENT_TTL_S, events_expired
 from tonnage.apiserver.event_loop.lag import lag_measured
 from tonnage.apiserver.health.stored_problems import stored_problem
@@ -94,6 +95,7 @@ async def serve(
         async with AsyncExitStack() as stack:
             stack.callback(registry.workers.close)
             await stack.enter_async_context(lag_measured(application.metrics.loop_lag.observe))
+            await stack.enter_async_context(definitions_followed(application.lifecycle, registry, rng))
             await stack.enter_async_context(events_expired(registry, clock, settings.event_ttl_s))
             try:
                 opened = listening(

@@ -1,24 +1,30 @@
 """From documents to stored bytes, and from stored bytes to what a resource serves.
 
 Every stored document begins with its kind and apiVersion, so that a list can leave them out without decoding its items.
-Documents of all resources but Events are served as they are stored, byte for byte; Events are converted
-(`documents/event_conversion.py`).
+Documents of most resources are served as they are stored, byte for byte. Events are converted
+(`documents/event_conversion.py`), and custom resources are shown in the version that is asked for
+(`documents/custom/custom_resource.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 
+from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.event_conversion import from_stored, with_null_times
 from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.resources import Resource
 
 
-@cache
 def opening_of(resource: Resource) -> bytes:
     """How every document of this resource begins, stored or served."""
-    return encode({"kind": resource.kind, "apiVersion": resource.api_version})[:-1] + b","
+    return _opening(resource.kind, resource.api_version)
+
+
+@lru_cache(maxsize=1024)
+def _opening(kind: str, api_version: str) -> bytes:
+    return encode({"kind": kind, "apiVersion": api_version})[:-1] + b","
 
 
 def encoder(resource: Resource, doc: Doc) -> Callable[[int], bytes]:
@@ -34,11 +40,18 @@ def encoder(resource: Resource, doc: Doc) -> Callable[[int], bytes]:
 
 
 def is_served_as_stored(resource: Resource) -> bool:
-    return resource.kind != "Event"
+    return resource.stored.qualified != "events" and not isinstance(resource, CustomResource)
+
+
+def is_stored_as_today(resource: Resource, document: bytes) -> bool:
+    """Is this how the document would be stored now? One of a custom resource may be in an older version."""
+    return document.startswith(opening_of(resource.stored))
 
 
 def served(resource: Resource, doc: Doc) -> Doc:
     """A stored document, as clients of this resource see it."""
+    if isinstance(resource, CustomResource):
+        return resource.shown(doc)
     return doc if is_served_as_stored(resource) else with_null_times(resource, from_stored(resource, doc))
 
 

@@ -38,6 +38,8 @@ from tonnage.objects.resources import BY_PLURAL, Resource
 _NAMESPACES = BY_PLURAL["", "namespaces"]
 _NODES = BY_PLURAL["", "nodes"]
 _LIMIT_RANGES = BY_PLURAL["", "limitranges"]
+_PODS = BY_PLURAL["", "pods"]
+_CLAIMS = BY_PLURAL["", "persistentvolumeclaims"]
 _RUNTIME_CLASSES = BY_PLURAL["node.k8s.io", "runtimeclasses"]
 _STORAGE_CLASSES = BY_PLURAL["storage.k8s.io", "storageclasses"]
 _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
@@ -45,15 +47,15 @@ _SYSTEM_PRIORITY_CLASS_NAMES = frozenset(each["metadata"]["name"] for each in SY
 
 
 _READ_FOR = {
-    "Pod": (_PRIORITY_CLASSES, _LIMIT_RANGES),
-    "PersistentVolumeClaim": (_STORAGE_CLASSES, _LIMIT_RANGES),
-    "PriorityClass": (_PRIORITY_CLASSES,),
+    _PODS: (_PRIORITY_CLASSES, _LIMIT_RANGES),
+    _CLAIMS: (_STORAGE_CLASSES, _LIMIT_RANGES),
+    _PRIORITY_CLASSES: (_PRIORITY_CLASSES,),
 }
 
 
 def objects_read_for(resource: Resource) -> tuple[Resource, ...]:
     """Of which kinds all objects, or all of the namespace, are looked at for a new object."""
-    return _READ_FOR.get(resource.kind, ())
+    return _READ_FOR.get(resource, ())
 
 
 class Lister(Protocol):
@@ -79,8 +81,8 @@ class Admission:
 
         With `keep_priority` a pod's spec.priority stands as it is, and its PriorityClass is not looked up.
         """
-        match resource.kind:
-            case "Pod":
+        match resource.qualified:  # a custom kind may be called Pod too
+            case "pods":
                 for limit_range in self._limit_ranges(doc):
                     give_defaults(doc, limit_range)
                 if not (keep_priority and "priority" in doc["spec"]):
@@ -91,7 +93,7 @@ class Admission:
                 if runtime_class is not None:
                     tolerate_node_trouble(doc)  # comes first upstream, and the order of tolerations shows it
                     obey_runtime_class(doc, runtime_class)
-            case "PersistentVolumeClaim":
+            case "persistentvolumeclaims":
                 chosen = default_class_for(doc, list(self._lister.list(_STORAGE_CLASSES)))
                 if chosen is not None:
                     doc.setdefault("spec", {})["storageClassName"] = chosen
@@ -115,21 +117,21 @@ class Admission:
         Refused: a second global default among priority classes, a pod or claim beyond the limits of its namespace, a
         pod whose overhead is not its runtime's.
         """
-        match resource.kind:
-            case "PriorityClass":
+        match resource.qualified:  # a custom kind may be called Pod too
+            case "priorityclasses.scheduling.k8s.io":
                 refuse_second_default(doc, self._lister.list(_PRIORITY_CLASSES), is_update=False)
-            case "Pod":
+            case "pods":
                 self._refuse_beyond_limits(resource, doc)
                 refuse_foreign_overhead(doc, self._runtime_class(doc))
-            case "PersistentVolumeClaim":
+            case "persistentvolumeclaims":
                 self._refuse_beyond_limits(resource, doc)
 
     def validate_update(self, resource: Resource, new: Doc, old: Doc) -> None:
         """Judge a change that the kind's own rules have passed. Raises Forbidden."""
-        match resource.kind:
-            case "PriorityClass":
+        match resource.qualified:  # a custom kind may be called Pod too
+            case "priorityclasses.scheduling.k8s.io":
                 refuse_second_default(new, self._lister.list(_PRIORITY_CLASSES), is_update=True)
-            case "PersistentVolumeClaim":
+            case "persistentvolumeclaims":
                 if "deletionTimestamp" not in old["metadata"]:
                     self._refuse_beyond_limits(resource, new)
                 storage_class = self._lister.get(_STORAGE_CLASSES, class_name_in(new) or "")

@@ -19,7 +19,7 @@ from datetime import UTC
 from typing import Any
 
 from tonnage.clock import InvalidTime, parse_rfc3339, rfc3339, rfc3339_micro
-from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type
+from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
 from tonnage.quantity import InvalidQuantity, Quantity
@@ -187,6 +187,8 @@ def _map_check(kind: MapOf) -> Check:
 def _zero(kind: Type) -> Any:
     """What null means inside a list or a map, where it cannot be left out."""
     if isinstance(kind, Scalar):
+        if kind.name == "JSON":
+            return None  # which is a value there
         return {"bool": False, "int32": 0, "int64": 0, "number": 0, "Quantity": "0", "IntOrString": 0}.get(
             kind.name, ""
         )
@@ -285,6 +287,36 @@ def _anything(value: Any, path: Path, around: str, findings: Findings) -> Any:
     return value
 
 
+def _json_schema_or(*others: tuple[type, Type], otherwise: str) -> Check:
+    """A JSONSchemaProps, or a value of one of the other types.
+
+    Upstream reads these by hand, and never strictly: what is unknown inside goes without a word.
+    """
+
+    def check(value: Any, path: Path, around: str, findings: Findings) -> Any:
+        inside = Findings()
+        try:
+            if type(value) is dict:
+                schema = schema_of("apiextensions.k8s.io", "v1", "JSONSchemaProps")
+                return compile_check(schema)(value, path, schema.name, inside)
+            for kind, type_ in others:
+                if type(value) is kind:
+                    return compile_check(type_)(value, path, around, inside)
+        finally:
+            findings.keys += inside.keys
+        raise Malformed(otherwise)
+
+    return check
+
+
+def _json_schemas(value: Any, path: Path, around: str, findings: Findings) -> Any:
+    """Upstream takes anything else for no schema at all."""
+    schemas = ListOf(schema_of("apiextensions.k8s.io", "v1", "JSONSchemaProps"))
+    if type(value) not in (dict, list):
+        return []
+    return _json_schema_or((list, schemas), otherwise="")(value, path, around, findings)
+
+
 _SCALAR_CHECKS: dict[str, Check] = {
     "string": _exactly(str, "string"),
     "bool": _exactly(bool, "bool"),
@@ -298,6 +330,12 @@ _SCALAR_CHECKS: dict[str, Check] = {
     "MicroTime": _instant(_MICROS_UTC, rfc3339_micro, "2006-01-02T15:04:05.000000Z07:00"),
     "FieldsV1": _anything,
     "any": _anything,
+    "JSON": _anything,
+    "JSONSchemaPropsOrArray": _json_schemas,
+    "JSONSchemaPropsOrBool": _json_schema_or((bool, Scalar("bool")), otherwise="boolean or JSON schema expected"),
+    "JSONSchemaPropsOrStringArray": _json_schema_or(
+        (list, ListOf(Scalar("string"))), otherwise="JSON schema or list of strings expected"
+    ),
 }
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from tonnage.clock import Clock, rfc3339
 from tonnage.documents import api_errors
 from tonnage.documents.admission import Admission
+from tonnage.documents.custom.custom_resource import CustomResource
+from tonnage.documents.custom.custom_strategy import CustomResourceStrategy
 from tonnage.documents.generated_names import NameGenerator
 from tonnage.documents.object_metadata import track_managed_fields, wipe_system_fields
 from tonnage.documents.object_size import refuse_too_large
@@ -61,9 +63,12 @@ class Creator:
         self._names = names
         self._admission = admission
         self._options = options
+        self._gates = gates
         self._strategies = strategies(gates, clock)
 
     def strategy(self, resource: Resource) -> Strategy:
+        if isinstance(resource, CustomResource):
+            return CustomResourceStrategy(resource, self._gates, self._clock)
         return self._strategies[resource.group, resource.plural]
 
     def default(self, resource: Resource, doc: Doc) -> None:
@@ -93,7 +98,12 @@ class Creator:
         self._prepare(strategy, doc)
         if self._options.is_limited:
             refuse_too_large(resource, doc)
-        errors = validate_object_meta(doc, namespaced=resource.namespaced, name_rule=type(strategy).name_rule)
+        errors = validate_object_meta(
+            doc,
+            namespaced=resource.namespaced,
+            name_rule=type(strategy).name_rule,
+            are_finalizers_qualified=strategy.are_finalizers_qualified,
+        )
         errors += strategy.validate(doc)
         wrong = [error for error in errors if not (self._options.allow_missing and _is_missing(error))]
         if wrong:

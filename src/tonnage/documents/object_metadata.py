@@ -6,8 +6,11 @@ it left out, so that the rules after them see whole metadata. `track_managed_fie
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tonnage.documents import api_errors
 from tonnage.documents.apply.managed_fields import reset_fields_of, track_update
+from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.event_conversion import from_stored
 from tonnage.documents.schema import schema_of_resource
 from tonnage.objects import field_errors
@@ -74,11 +77,17 @@ def track_managed_fields(
         # Upstream's scale writes its entry without a time.
         now="" if subresource == "scale" else now,
         reset_fields=reset_fields_of(resource, subresource),
+        api_versions=api_versions_of(resource),
     )
     if converted is not new:
         new["metadata"].pop("managedFields", None)
         if entries := converted["metadata"].get("managedFields"):
             new["metadata"]["managedFields"] = entries
+
+
+def api_versions_of(resource: Resource) -> Collection[str]:
+    """The versions in which an object of this resource has the same fields."""
+    return resource.api_versions if isinstance(resource, CustomResource) else (resource.api_version,)
 
 
 def is_no_change(new: Doc, old: Doc) -> bool:

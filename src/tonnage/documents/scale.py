@@ -21,14 +21,18 @@ _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 def scale_of(doc: Doc, resource: Resource) -> Doc:
     """The workload's Scale: how many are wanted, how many there are, and which pods they are."""
     selector = doc["spec"].get("selector", {})
-    if resource.plural == "replicationcontrollers":  # the one workload whose selector is a plain map
+    if resource.qualified == "replicationcontrollers":  # the one workload whose selector is a plain map
         text = ",".join(f"{key}={selector[key]}" for key in sorted(selector))
     else:
         text = str(msgspec.convert(selector, LabelSelector))
-    status: Doc = {"replicas": doc.get("status", {}).get("replicas", 0)}
-    if text:
-        status["selector"] = text
-    wanted = doc["spec"].get("replicas", 0)
+    return scale_document(doc, doc["spec"].get("replicas", 0), doc.get("status", {}).get("replicas", 0), text)
+
+
+def scale_document(doc: Doc, wanted: int, present: int, selector: str) -> Doc:
+    """A Scale of the object that `doc` is."""
+    status: Doc = {"replicas": present}
+    if selector:
+        status["selector"] = selector
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",

@@ -50,6 +50,10 @@ ScalarName = Literal[
     "FieldsV1",
     "any",
     "deduced",
+    "JSON",
+    "JSONSchemaPropsOrArray",
+    "JSONSchemaPropsOrBool",
+    "JSONSchemaPropsOrStringArray",
 ]
 SCALARS: frozenset[str] = frozenset(ScalarName.__args__)  # type: ignore[attr-defined]  # typing hides Literal's members
 
@@ -63,7 +67,8 @@ class Scalar:
     """A leaf of a document. `any` and `FieldsV1` are leaves too: nothing looks inside them.
 
     `deduced` is what no schema describes: server-side apply enters its maps and takes everything else as a leaf. It
-    occurs in custom resources alone.
+    occurs in custom resources alone. `JSON` is any value at all; the three JSONSchemaPropsOr… are a schema, or what
+    their name says: parts of CustomResourceDefinitions, for which OpenAPI has no other word either.
     """
 
     name: ScalarName
@@ -140,6 +145,7 @@ Type = Scalar | ListOf | MapOf | Struct
 FILES: dict[tuple[str, str], str] = {
     ("meta", "v1"): "meta_v1",
     ("", "v1"): "core_v1",
+    ("apiextensions.k8s.io", "v1"): "apiextensions_v1",
     ("apps", "v1"): "apps_v1",
     ("authorization.k8s.io", "v1"): "authorization_v1",
     ("autoscaling", "v1"): "autoscaling_v1",
@@ -161,9 +167,21 @@ def schema_of(group: str, version: str, name: str) -> Struct:
     return _all()[stem][name]
 
 
-@cache
+class ShapedResource(Resource):
+    """A resource that brings its shape along, because no file has it: a custom one."""
+
+    @property
+    def struct(self) -> Struct:
+        raise NotImplementedError
+
+
 def schema_of_resource(resource: Resource) -> Struct:
     """The struct of a resource's kind."""
+    return resource.struct if isinstance(resource, ShapedResource) else _schema_of_row(resource)
+
+
+@cache
+def _schema_of_row(resource: Resource) -> Struct:
     return schema_of(resource.group, resource.version, resource.kind)
 
 

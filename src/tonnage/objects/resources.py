@@ -27,10 +27,13 @@ class Resource:
     subresources: tuple[str, ...] = ()
     stored_as: tuple[str, str] | None = None
     """(group, plural) of the resource whose objects these are, when it is another one."""
+    singular_name: str = ""
+    list_kind_name: str = ""
+    """Where a CustomResourceDefinition names them otherwise than all kinds of the table do."""
 
     @cached_property
     def singular(self) -> str:
-        return self.kind.lower()
+        return self.singular_name or self.kind.lower()
 
     @cached_property
     def api_version(self) -> str:
@@ -38,7 +41,7 @@ class Resource:
 
     @cached_property
     def list_kind(self) -> str:
-        return f"{self.kind}List"
+        return self.list_kind_name or f"{self.kind}List"
 
     @cached_property
     def qualified(self) -> str:
@@ -96,6 +99,16 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("", "v1", "Secret", "secrets", True),
     Resource("", "v1", "ServiceAccount", "serviceaccounts", True, ("sa",)),
     Resource("", "v1", "Service", "services", True, ("svc",), _ALL, subresources=("status",)),
+    Resource(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        False,
+        ("crd", "crds"),
+        ("api-extensions",),
+        ("status",),
+    ),
     Resource("apps", "v1", "ControllerRevision", "controllerrevisions", True),
     Resource("apps", "v1", "DaemonSet", "daemonsets", True, ("ds",), _ALL, ("status",)),
     Resource("apps", "v1", "Deployment", "deployments", True, ("deploy",), _ALL, ("status", "scale")),

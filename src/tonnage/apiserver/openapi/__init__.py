@@ -5,18 +5,22 @@ the hash of its content so that it is fetched once and kept. Version 2 is one do
 older than kubectl 1.27; those ask for it in protobuf (`gnostic`), and people with curl in JSON.
 
 All of it is generated from `documents/schema.py` and `objects/resources.py`: the types by `types`, the paths by
-`operations`. The same process always produces the same bytes, and produces them once.
+`operations`. The same process always produces the same bytes, and produces them once
+for as long as the same custom resources are served.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from functools import cache
+from collections.abc import Sequence
+from functools import lru_cache
 
 from tonnage import KUBERNETES_VERSION
 from tonnage.apiserver.openapi import gnostic, types
-from tonnage.apiserver.openapi.operations import PATCH_TYPES, QUERY, Operation, kind_of, operations
+from tonnage.apiserver.openapi.custom import definition_of
+from tonnage.apiserver.openapi.operations import QUERY, Operation, kind_of, operations, patch_types
+from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.schema import Struct, schema_of, schema_of_resource
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import RESOURCES, Resource, group_versions
@@ -28,20 +32,28 @@ _INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION.rpartition(".")[0]
 _TOKEN = {"type": "apiKey", "name": "authorization", "in": "header", "description": "A bearer token."}
 
 
-@cache
-def openapi_v3_index() -> bytes:
+Custom = Sequence[CustomResource]
+"""Resources that are served beside those of the table."""
+
+
+def openapi_v3_index(custom: Custom = ()) -> bytes:
     """`/openapi/v3`: where each document is, by the path of its group and version."""
     paths = {}
-    for group, version in group_versions():
+    for group, version in dict.fromkeys((*group_versions(), *((row.group, row.version) for row in custom))):
         path = f"apis/{group}/{version}" if group else f"api/{version}"
-        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={etag(openapi_v3(group, version))}"}
+        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={etag(openapi_v3(group, version, custom))}"}
     return encode({"paths": paths})
 
 
-@cache
-def openapi_v3(group: str, version: str) -> bytes:
+def openapi_v3(group: str, version: str, custom: Custom = ()) -> bytes:
     """One group and version: its paths, and every type they lead to. KeyError when it is not served."""
-    resources = [row for row in RESOURCES if (row.group, row.version) == (group, version)]
+    return _openapi_v3(group, version, tuple(row for row in custom if (row.group, row.version) == (group, version)))
+
+
+@lru_cache(maxsize=256)
+def _openapi_v3(group: str, version: str, custom: tuple[CustomResource, ...]) -> bytes:
+    resources: list[Resource] = [row for row in RESOURCES if (row.group, row.version) == (group, version)]
+    resources += custom
     if not resources:
         raise KeyError((group, version))
     paths: dict[str, Doc] = defaultdict(dict)
@@ -59,23 +71,35 @@ def openapi_v3(group: str, version: str) -> bytes:
             "info": _INFO,
             "paths": paths,
             "components": {
-                "schemas": types.definitions(_roots(resources), types.V3),
+                "schemas": types.definitions(_roots(resources), types.V3, _given(custom, types.V3)),
                 "securitySchemes": {"BearerToken": _TOKEN},
             },
         }
     )
 
 
-@cache
-def openapi_v2() -> bytes:
+def openapi_v2(custom: Custom = ()) -> bytes:
     """`/openapi/v2` as JSON: everything in one document."""
-    return encode(_document_v2())
+    return _openapi_v2(tuple(custom))
 
 
-@cache
-def openapi_v2_protobuf() -> bytes:
+@lru_cache(maxsize=1)
+def _openapi_v2(custom: tuple[CustomResource, ...]) -> bytes:
+    return encode(_document_v2(custom))
+
+
+def openapi_v2_protobuf(custom: Custom = ()) -> bytes:
     """`/openapi/v2` as protobuf, the only form client-go reads it in."""
-    return gnostic.encode_document(_document_v2())
+    return _openapi_v2_protobuf(tuple(custom))
+
+
+@lru_cache(maxsize=1)
+def _openapi_v2_protobuf(custom: tuple[CustomResource, ...]) -> bytes:
+    return gnostic.encode_document(_document_v2(custom))
+
+
+def _given(custom: Custom, dialect: types.Dialect) -> dict[str, Doc]:
+    return {row.struct.full_name: definition_of(row, dialect) for row in custom}
 
 
 def etag(body: bytes) -> str:
@@ -125,7 +149,8 @@ def _operation_v3(operation: Operation, resource: Resource) -> Doc:
     ]
     if operation.method == "patch":
         body = types.V3.ref(types.PATCH)
-        made["requestBody"] = {"content": {kind: {"schema": body} for kind in PATCH_TYPES}, "required": True}
+        content = {kind: {"schema": body} for kind in patch_types(resource)}
+        made["requestBody"] = {"content": content, "required": True}
     elif operation.body is not None:
         body = types.V3.ref(operation.body.full_name)
         made["requestBody"] = {"content": {"*/*": {"schema": body}}, "required": operation.method != "delete"}
@@ -136,9 +161,10 @@ def _operation_v3(operation: Operation, resource: Resource) -> Doc:
     return made
 
 
-def _document_v2() -> Doc:
+def _document_v2(custom: Custom) -> Doc:
     paths: dict[str, Doc] = defaultdict(dict)
-    for resource in RESOURCES:
+    resources: list[Resource] = [*RESOURCES, *custom]
+    for resource in resources:
         for operation in operations(resource):
             item = paths[operation.path]
             item[operation.method] = _operation_v2(operation, resource)
@@ -147,7 +173,7 @@ def _document_v2() -> Doc:
         "swagger": "2.0",
         "info": _INFO,
         "paths": paths,
-        "definitions": types.definitions(_roots(list(RESOURCES)), types.V2),
+        "definitions": types.definitions(_roots(resources), types.V2, _given(custom, types.V2)),
         "securityDefinitions": {"BearerToken": _TOKEN},
         "security": [{"BearerToken": []}],
     }
@@ -156,7 +182,7 @@ def _document_v2() -> Doc:
 def _operation_v2(operation: Operation, resource: Resource) -> Doc:
     made = _common(operation, resource)
     is_patch = operation.method == "patch"
-    made |= {"consumes": list(PATCH_TYPES) if is_patch else ["*/*"], "produces": ["application/json"]}
+    made |= {"consumes": list(patch_types(resource)) if is_patch else ["*/*"], "produces": ["application/json"]}
     parameters: list[Doc] = [
         {"name": name, "in": "query", "description": QUERY[name][1], "type": QUERY[name][0]}
         for name in operation.parameters

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tonnage.apiserver.openapi import types
-from tonnage.documents.schema import Struct, schema_of, schema_of_resource
+from tonnage.documents.schema import ShapedResource, Struct, schema_of, schema_of_resource
 from tonnage.objects.api_verbs import returns_deleted, subresource_named, verbs_of
 from tonnage.objects.resources import Resource
 
@@ -22,6 +22,12 @@ PATCH_TYPES = (
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 )
+
+
+def patch_types(resource: Resource) -> tuple[str, ...]:
+    """The forms of PATCH a resource takes; a custom one has no strategic merge."""
+    return tuple(each for each in PATCH_TYPES if not (isinstance(resource, ShapedResource) and "strategic" in each))
+
 
 # Query parameters: JSON type and what they do.
 QUERY = {

@@ -8,9 +8,9 @@ upstream's (`io.k8s.api.core.v1.PodSpec`), because tools have learnt them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from tonnage.documents.schema import Field, ListOf, MapOf, ScalarName, Struct, Type, schema_of, schema_of_resource
 from tonnage.objects.document import Doc
@@ -84,16 +84,32 @@ _NAMED: dict[str, tuple[str, str, Doc, Doc]] = {
         {"type": "object"},
     ),
 }
+_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
+for _name, _about in (
+    ("JSON", "Any JSON value."),
+    ("JSONSchemaPropsOrArray", "A JSON schema, or a list of them."),
+    ("JSONSchemaPropsOrBool", "A JSON schema, or true or false."),
+    ("JSONSchemaPropsOrStringArray", "A JSON schema, or a list of strings."),
+):
+    _NAMED[_name] = (f"{_EXTENSIONS}.{_name}", _about, {}, {})
 _PATCH_DEFINITION: Doc = {"description": "A change to an object; its form is the content type's.", "type": "object"}
 
 
-def definitions(roots: Iterable[Struct], dialect: Dialect) -> dict[str, Doc]:
-    """Every type that can be reached from `roots`, by full name, sorted. The body of a PATCH is always there."""
+def definitions(roots: Iterable[Struct], dialect: Dialect, given: Mapping[str, Doc] | None = None) -> dict[str, Doc]:
+    """Every type that can be reached from `roots`, by full name, sorted. The body of a PATCH is always there.
+
+    `given` are definitions that no schema file has, by full name: those of custom resources.
+    """
+    given = given or {}
     found: dict[str, Doc] = {PATCH: _PATCH_DEFINITION}
     waiting = list(roots)
     while waiting:
         struct = waiting.pop()
         if struct.full_name in found:
+            continue
+        if struct.full_name in given:
+            found[struct.full_name] = given[struct.full_name]
+            waiting.append(schema_of("meta", "v1", "ObjectMeta"))
             continue
         found[struct.full_name] = _definition(struct, dialect)
         for field in struct.fields.values():
@@ -106,7 +122,7 @@ def definitions(roots: Iterable[Struct], dialect: Dialect) -> dict[str, Doc]:
     return dict(sorted(found.items()))
 
 
-@cache
+@lru_cache(maxsize=512)  # custom resources come and go
 def list_of(resource: Resource) -> Struct:
     """The type of a whole collection: `PodList`."""
     kind = schema_of_resource(resource)
@@ -122,9 +138,15 @@ def list_of(resource: Resource) -> Struct:
 
 
 def group_version_kind(struct: Struct) -> Doc:
-    """KeyError when `struct` is of no group that is served."""
-    group, version = _packages()[struct.package]
+    """Of a struct that is a kind, or is exchanged as one."""
+    group, version = _packages().get(struct.package) or _group_version(struct.package)
     return {"group": group, "version": version, "kind": struct.name}
+
+
+def _group_version(package: str) -> tuple[str, str]:
+    """Of a custom resource, whose package is its group backwards and its version."""
+    *group, version = package.split(".")
+    return ".".join(reversed(group)), version
 
 
 @cache

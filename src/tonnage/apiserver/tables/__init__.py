@@ -13,8 +13,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from tonnage.apiserver.tables import cluster, events, nodes, pods, services, storage, workloads
+from tonnage.apiserver.tables import cluster, custom, events, nodes, pods, services, storage, workloads
 from tonnage.apiserver.tables.column import NAME, Column, Layout, text
+from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.schema import Struct, schema_of, schema_of_resource
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
@@ -51,6 +52,8 @@ _PLAIN = Layout(
 
 def columns(resource: Resource, *, subresource: str = "") -> list[Doc]:
     """The column definitions of a resource. In a watch only the first event carries them."""
+    if isinstance(resource, CustomResource) and subresource != "scale":
+        return custom.columns(resource)
     layout, schema = _shown_as(resource, subresource)
     return [column.definition(schema) for column in layout.columns]
 
@@ -72,7 +75,10 @@ def table(
     single object it is that object's resourceVersion. `headers=False` leaves the definitions out, for the later events
     of a watch and for `?noHeaders=true`. `subresource` matters for `scale`, whose documents are of another kind.
     """
-    layout, _ = _shown_as(resource, subresource)
+    if isinstance(resource, CustomResource) and subresource != "scale":
+        layout = custom.layout(resource)
+    else:
+        layout, _ = _shown_as(resource, subresource)
     return {
         "kind": "Table",
         "apiVersion": api_version,

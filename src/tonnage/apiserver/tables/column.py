@@ -16,7 +16,8 @@ from tonnage.apiserver.tables import cells
 from tonnage.documents.schema import Struct
 from tonnage.objects.document import Doc, dig
 
-Cell = str | int | bool
+Cell = str | int | float | bool | None
+"""None where a custom resource has nothing to show."""
 CellOf = Callable[[Doc, datetime], Cell]
 
 

@@ -12,10 +12,12 @@ from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Call
 from tonnage.apiserver.verbs.writing import check_name, merge_owners
 from tonnage.documents import api_errors
-from tonnage.documents.admit import Malformed, admit
+from tonnage.documents.admit import Malformed
 from tonnage.documents.apply.managed_fields import reset_fields_of
 from tonnage.documents.apply.server_side_apply import apply
+from tonnage.documents.custom.custom_resource import admit_as
 from tonnage.documents.event_conversion import from_stored, to_stored
+from tonnage.documents.object_metadata import api_versions_of
 from tonnage.documents.patches.json_patch import PatchFailed
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import BadRequest, NotFound
@@ -40,9 +42,10 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
             subresource=call.subresource,
             now=registry.now(),
             reset_fields=reset_fields_of(resource, call.subresource),
+            api_versions=api_versions_of(resource),
         )
         try:
-            admit(schema_of_resource(resource), doc)
+            admit_as(resource, doc)
         except Malformed as exc:
             raise PatchFailed(exc.message) from exc
         meta = doc.setdefault("metadata", {})

@@ -18,7 +18,8 @@ from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.verbs.applying import APPLY, applied
 from tonnage.apiserver.verbs.writing import check_name, merge_owners, respond
 from tonnage.documents import api_errors, go_text
-from tonnage.documents.admit import Malformed, admit
+from tonnage.documents.admit import Malformed
+from tonnage.documents.custom.custom_resource import CustomResource, admit_as
 from tonnage.documents.event_conversion import from_stored, to_stored
 from tonnage.documents.json_syntax import syntax_error
 from tonnage.documents.patches.json_patch import json_patch, merge_patch
@@ -93,6 +94,8 @@ class Patch:
 def read_patch(call: Call) -> Patch:
     """The patch in a call's body. Raises UnsupportedMediaType, or BadRequest when it is no JSON."""
     media = bodies.media_type(call.headers.get("Content-Type", ""))
+    if isinstance(call.resource, CustomResource) and media not in (JSON, MERGE):
+        raise bodies.unsupported_patch((JSON, MERGE, APPLY))  # no Go type says how its lists would merge
     if media not in (JSON, MERGE, STRATEGIC):
         raise UnsupportedMediaType("415: Unsupported Media Type")
     try:
@@ -127,14 +130,16 @@ def _unknown_in_operations(operations: Any) -> list[str]:
 def _admit_patched(call: Call, said: Patch, doc: Doc, validation: str) -> None:
     """What a patch made of an object must still be one; upstream answers 422 here, with the whole text."""
     before = encode(doc)
-    if said.media != STRATEGIC:
+    if isinstance(call.resource, CustomResource):
+        bodies.check_custom_kind(doc, call.resource, before)
+    elif said.media != STRATEGIC:
         try:
             bodies.check_kind(doc, call.resource)
         except BadRequest as exc:
             why = exc.message.partition(f"cannot be handled as a {call.resource.kind}: ")[2]
             raise said.refused(before, why) from exc
     try:
-        findings = admit(schema_of_resource(call.resource), doc)
+        findings = admit_as(call.resource, doc)
     except Malformed as exc:
         raise said.refused(before, exc.message) from exc
     problems = [*said.problems, *(f'unknown field "{path}"' for path in sorted(findings.unknown))]

@@ -19,6 +19,8 @@ from tonnage.apiserver.verbs import deleting
 from tonnage.apiserver.verbs.patching import patcher
 from tonnage.apiserver.verbs.writing import check_name, respond
 from tonnage.documents.admit import Malformed, admit
+from tonnage.documents.custom.custom_resource import CustomResource
+from tonnage.documents.custom.custom_scale import apply_custom_scale, custom_scale_of
 from tonnage.documents.eviction import (
     Decision,
     OnConflict,
@@ -122,7 +124,7 @@ async def _carry_out(registry: Registry, call: Call, decision: Decision) -> None
 async def get_scale(registry: Registry, call: Call) -> Response:
     """GET …/{name}/scale."""
     doc = decode(registry.read(call.resource, call.namespace, call.name).document)
-    return responses.of_document(call, scale_of(doc, call.resource))
+    return responses.of_document(call, _scale_of(doc, call.resource))
 
 
 async def update_scale(registry: Registry, call: Call) -> Response:
@@ -130,7 +132,7 @@ async def update_scale(registry: Registry, call: Call) -> Response:
     options = _options("update", call)
     scale = await _read(registry, call, SCALES, options)
     check_name(call, scale)
-    return await _change_scale(registry, call, options, lambda old: apply_scale(old, scale))
+    return await _change_scale(registry, call, options, lambda old: _apply_scale(old, scale, call.resource))
 
 
 async def patch_scale(registry: Registry, call: Call) -> Response:
@@ -139,13 +141,13 @@ async def patch_scale(registry: Registry, call: Call) -> Response:
     patched = await registry.work(is_large, lambda: patcher(call, schema_of_resource(SCALES)))
 
     def change(old: Doc) -> Doc:
-        scale = patched(scale_of(old, call.resource))
+        scale = patched(_scale_of(old, call.resource, must_have=False))
         try:
             admit(schema_of_resource(SCALES), scale)
         except Malformed as exc:
             raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {exc.message}') from exc
         check_name(call, scale)
-        return apply_scale(old, scale)
+        return _apply_scale(old, scale, call.resource)
 
     return await _change_scale(registry, call, _options("patch", call), change, is_large=is_large)
 
@@ -156,7 +158,22 @@ async def _change_scale(
     written = await registry.change(
         call.resource, call.namespace, call.name, change, options, subresource="scale", is_large=is_large
     )
-    return responses.of_document(call, scale_of(decode(written.document), call.resource))
+    return responses.of_document(call, _scale_of(decode(written.document), call.resource))
+
+
+def _scale_of(doc: Doc, resource: Resource, *, must_have: bool = True) -> Doc:
+    if isinstance(resource, CustomResource):
+        paths = resource.custom.scale
+        assert paths is not None, "nobody gets here without a scale subresource"
+        return custom_scale_of(resource.shown(doc), paths, must_have=must_have)
+    return scale_of(doc, resource)
+
+
+def _apply_scale(doc: Doc, scale: Doc, resource: Resource) -> Doc:
+    if isinstance(resource, CustomResource):
+        assert resource.custom.scale is not None, "as above"
+        return apply_custom_scale(doc, scale, resource.custom.scale)
+    return apply_scale(doc, scale)
 
 
 async def update_finalize(registry: Registry, call: Call) -> Response:

@@ -20,6 +20,7 @@ from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call
 from tonnage.apiserver.selection import Matches, matcher, scope
 from tonnage.apiserver.tables import partial_metadata, table
+from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import ApiError, Expired, ServiceUnavailable
 from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.resources import Resource
@@ -108,6 +109,15 @@ class Watching:
         if self._watch is not None:
             self._watch.close()
 
+    @property
+    def resource(self) -> Resource:
+        return self._resource
+
+    def finish(self) -> None:
+        """End the stream after what has happened so far, because its resource is no longer what it was."""
+        if self._watch is not None:
+            self._watch.end(WatchClosed(self._scope))
+
     async def _follow(self, watch: Watch) -> AsyncIterator[bytes]:
         loop, ends_at = asyncio.get_running_loop(), self.ends_at
         bookmark_at = self._next_bookmark(loop.time(), ends_at)
@@ -195,7 +205,7 @@ class _Encoder:
         self._form = "metadata" if form == "metadata list" else form  # a stream has no lists
         self._include = responses.include_of(call) if self._form == "table" else "Metadata"
         own = stored_documents.is_served_as_stored(call.resource)
-        self._share_as = f"{self._form}/{self._include}/{self._api_version}/{'' if own else call.resource.group}"
+        self._share_as = f"{self._form}/{self._include}/{self._api_version}/{'' if own else _shape_of(call.resource)}"
         self._is_plain = own and self._form == "object"
         self._with_columns = True
 
@@ -241,6 +251,11 @@ class _Encoder:
             headers=headers,
             api_version=self._api_version,
         )
+
+
+def _shape_of(resource: Resource) -> str:
+    """What makes the frames of two watches differ, though they are about the same objects."""
+    return f"{resource.api_version}/{resource.shape_id}" if isinstance(resource, CustomResource) else resource.group
 
 
 def _error_frame(error: ApiError) -> bytes:

@@ -200,8 +200,21 @@ def _named(shape: ListShape, item: Any) -> str:
     return shape.step(item)
 
 
+_OF_ANY_SHAPE = frozenset(
+    {
+        "any",
+        "FieldsV1",
+        "deduced",
+        "JSON",
+        "JSONSchemaPropsOrArray",
+        "JSONSchemaPropsOrBool",
+        "JSONSchemaPropsOrStringArray",
+    }
+)
+
+
 def _scalar_misfits(kind: Scalar, value: Any, path: _Place) -> Iterator[tuple[_Place, str]]:
-    if kind.name in ("any", "FieldsV1", "deduced"):
+    if kind.name in _OF_ANY_SHAPE:
         return
     wanted = _SCALARS.get(kind.name)
     if wanted is None:

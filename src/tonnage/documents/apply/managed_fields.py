@@ -15,7 +15,7 @@ nothing but the times of entries changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from tonnage.documents.apply.field_set import FieldSet
 from tonnage.documents.apply.field_shapes import UnnamedItem
 from tonnage.documents.apply.field_walk import compare
-from tonnage.documents.schema import Struct
+from tonnage.documents.schema import ShapedResource, Struct
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.resources import Resource
 
@@ -82,23 +82,32 @@ def applier(manager: str, subresource: str = "") -> Owner:
     return Owner(manager or "unknown", "Apply", "", subresource)
 
 
-@cache
 def reset_fields_of(resource: Resource, subresource: str = "") -> FieldSet:
     """What an endpoint does not write, hence what a manager using it never owns: upstream's GetResetFields."""
-    if "status" not in resource.subresources:
+    if isinstance(resource, ShapedResource) and subresource == "status":
+        return _RESET_BY_CUSTOM_STATUS
+    return _reset_fields("status" in resource.subresources, resource.qualified, subresource)
+
+
+_RESET_BY_CUSTOM_STATUS = FieldSet.of(("metadata",), ("spec",))
+
+
+@cache
+def _reset_fields(has_status: bool, qualified: str, subresource: str) -> FieldSet:
+    if not has_status:
         return NOTHING
     if subresource in ("", "finalize"):
         return FieldSet.of(("status",))
     if subresource != "status":
         return NOTHING
-    return FieldSet.of(("spec",), *_RESET_BY_STATUS.get(resource.kind, ()))
+    return FieldSet.of(("spec",), *_RESET_BY_STATUS.get(qualified, ()))
 
 
 _RESET_BY_STATUS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "Deployment": (("metadata", "labels"),),
-    "Pod": (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
-    "ResourceClaim": (("metadata",),),
-    "VolumeAttachment": (("metadata",),),
+    "deployments.apps": (("metadata", "labels"),),
+    "pods": (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
+    "resourceclaims.resource.k8s.io": (("metadata",),),
+    "volumeattachments.storage.k8s.io": (("metadata",),),
 }
 
 
@@ -112,12 +121,14 @@ def track_update(
     subresource: str = "",
     now: str,
     reset_fields: FieldSet = NOTHING,
+    api_versions: Collection[str] = (),
 ) -> None:
     """Write into `new` who owns what after a create (`old` is None), an update or a patch by this manager.
 
     `new` may bring managedFields of its own: they are the starting point when they are valid, unless it is written
     through a subresource; `[{}]` or `[]` forgets all owners, and an object without any is not tracked again until
-    something is applied to it. `now` is RFC 3339 in whole seconds. Never fails: an object whose fields cannot be named
+    something is applied to it. `now` is RFC 3339 in whole seconds. `api_versions` are those in which the object has the
+    same fields, when there are several. Never fails: an object whose fields cannot be named
     is left without owners.
     """
     metadata = new.setdefault("metadata", {})
@@ -135,6 +146,7 @@ def track_update(
             owner=updater(manager, api_version, subresource),
             now=now,
             reset_fields=reset_fields,
+            api_versions=api_versions,
         )
     except UnnamedItem:
         return
@@ -143,7 +155,15 @@ def track_update(
 
 
 def record_update(
-    struct: Struct, managed: Managed, *, old: Doc, new: Doc, owner: Owner, now: str, reset_fields: FieldSet
+    struct: Struct,
+    managed: Managed,
+    *,
+    old: Doc,
+    new: Doc,
+    owner: Owner,
+    now: str,
+    reset_fields: FieldSet,
+    api_versions: Collection[str] = (),
 ) -> None:
     """Give `owner` what differs between the documents, and take that and what is gone from all others.
 
@@ -152,22 +172,22 @@ def record_update(
     difference = compare(struct, old, new)
     changed = difference.added.union(difference.modified).without(reset_fields).difference(NEVER_OWNED)
     removed = difference.removed.without(reset_fields)
-    take_away(managed, changed.union(removed), api_version=owner.version)
+    take_away(managed, changed.union(removed), api_versions=api_versions or (owner.version,))
     if not changed.is_empty:
         previous = managed.get(owner)
         fields = previous.fields.union(changed) if previous else changed
         managed[owner] = Owned(fields, owner.version, now)
 
 
-def take_away(managed: Managed, fields: FieldSet, *, api_version: str, spare: Owner | None = None) -> None:
+def take_away(managed: Managed, fields: FieldSet, *, api_versions: Collection[str], spare: Owner | None = None) -> None:
     """Nobody but `spare` owns these fields any more, and who owns nothing is no owner.
 
-    Entries of another version are dropped: no kind here has two, and between the two kinds of Event upstream drops
-    them as well.
+    Entries of other versions are dropped: the object has none of them. Between the two kinds of Event upstream drops
+    them as well. Versions of a custom resource differ in nothing but their names.
     """
     for owner, owned in list(managed.items()):
         left = owned.fields if owner == spare else owned.fields.difference(fields)
-        if left.is_empty or owned.api_version != api_version:
+        if left.is_empty or owned.api_version not in api_versions:
             del managed[owner]
         elif left is not owned.fields:
             managed[owner] = Owned(left, owned.api_version, owned.time)

@@ -13,6 +13,8 @@ Objects written by `kubectl apply` before it knew the server could do this carry
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tonnage.documents.apply import last_applied
 from tonnage.documents.apply.field_merge import merge, misfit
 from tonnage.documents.apply.field_set import FieldSet, Path, path_text
@@ -52,6 +54,7 @@ def apply(
     subresource: str = "",
     now: str,
     reset_fields: FieldSet = NOTHING,
+    api_versions: Collection[str] = (),
 ) -> Doc:
     """The object after `manager` applied `config` to `live` (None: it does not exist yet), with its new managedFields.
 
@@ -62,6 +65,7 @@ def apply(
     the schema, Conflict when it changes what others own and `force` is not set.
     """
     _check(struct, config, api_version)
+    same = api_versions or (api_version,)  # in these the object has the same fields
     before = _without_entries(live or {})
     managed = read_entries(dig(live or {}, "metadata", "managedFields") or ())
     if live is not None and not managed:
@@ -71,20 +75,20 @@ def apply(
     last = managed.get(owner)
     managed[owner] = Owned(field_set_of(struct, config).without(reset_fields), api_version, last.time if last else "")
     after = merge(struct, before, config)
-    if last is not None and last.api_version == api_version:
-        after = _prune(struct, after, _all_owned(managed, api_version), last.fields)
+    if last is not None and last.api_version in same:
+        after = _prune(struct, after, _all_owned(managed, same), last.fields)
 
     difference = compare(struct, before, after)
     changed = difference.added.union(difference.modified).without(reset_fields)
     removed = difference.removed.without(reset_fields)
     if not force:
-        conflicts = _conflicts(managed, changed, owner, api_version)
+        conflicts = _conflicts(managed, changed, owner, same)
         if conflicts and manager == last_applied.KUBECTL:
             pardoned = last_applied.unchanged_since(struct, before, api_version)
             conflicts = [conflict for conflict in conflicts if conflict[1] not in pardoned]
         if conflicts:
             raise _conflict_error(conflicts)
-    take_away(managed, changed.union(removed), api_version=api_version, spare=owner)
+    take_away(managed, changed.union(removed), api_versions=same, spare=owner)
     _settle(managed, owner, now if after != before else None)
 
     result: Doc = copy(after)
@@ -142,8 +146,8 @@ def _without_entries(doc: Doc) -> Doc:
     return {**doc, "metadata": metadata} if doc else {}
 
 
-def _all_owned(managed: Managed, api_version: str) -> FieldSet:
-    return FieldSet.union_of(entry.fields for entry in managed.values() if entry.api_version == api_version)
+def _all_owned(managed: Managed, api_versions: Collection[str]) -> FieldSet:
+    return FieldSet.union_of(entry.fields for entry in managed.values() if entry.api_version in api_versions)
 
 
 def _prune(struct: Struct, merged: Doc, owned: FieldSet, last: FieldSet) -> Doc:
@@ -164,11 +168,13 @@ def _prune(struct: Struct, merged: Doc, owned: FieldSet, last: FieldSet) -> Doc:
     return remove_items(struct, merged, lost.intersection(named(last)))
 
 
-def _conflicts(managed: Managed, changed: FieldSet, applying: Owner, api_version: str) -> list[tuple[Owner, Path]]:
+def _conflicts(
+    managed: Managed, changed: FieldSet, applying: Owner, api_versions: Collection[str]
+) -> list[tuple[Owner, Path]]:
     return [
         (owner, path)
         for owner, owned in sorted(managed.items(), key=lambda item: item[0])
-        if owner != applying and owned.api_version == api_version
+        if owner != applying and owned.api_version in api_versions
         for path in owned.fields.intersection(changed).paths()
     ]
 

@@ -18,6 +18,8 @@ How bytes are cut into fields is `protowire`'s.
 from __future__ import annotations
 
 import base64
+import math
+import struct as binary
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -26,7 +28,7 @@ import msgspec
 
 from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.documents.admit import Malformed
-from tonnage.documents.protobuf.wire import BYTES, VARINT, expect, fields_of, parts, signed, text, varint
+from tonnage.documents.protobuf.wire import BYTES, FIXED64, VARINT, expect, fields_of, parts, signed, text, varint
 from tonnage.documents.schema import FILES, Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
 from tonnage.objects.document import Doc
 from tonnage.objects.texts.decode_budget import REQUEST, Budget
@@ -279,6 +281,49 @@ def _json(value: bytes, budget: Budget) -> Any:
         raise Malformed(f"the raw value is not JSON: {exc}") from exc
 
 
+def _double(value: bytes, budget: Budget) -> int | float:
+    """A number as JSON has it: Go writes whole ones without a fraction."""
+    number: float = binary.unpack("<d", value)[0]
+    if not math.isfinite(number):
+        raise Malformed(f"json: unsupported value: {number}")
+    return int(number) if number.is_integer() else number
+
+
+def _json_value(value: bytes, budget: Budget) -> Any:
+    """JSON of apiextensions: a message around it; an empty one is null."""
+    inside = parts(value, "JSON", budget, raw=BYTES)[0]
+    return _json(inside, budget) if inside else None
+
+
+def _schema_or(name: str) -> Read:
+    """JSONSchemaProps, or what else a field may hold: of the message's fields 1 and 2 the one that is there."""
+
+    def read(value: bytes, budget: Budget) -> Any:
+        schema: Doc | None = None
+        others: list[Any] = []
+        allows = False
+        props = schema_of("apiextensions.k8s.io", "v1", "JSONSchemaProps")
+        for number, wire_type, item in fields_of(value, name, budget):
+            if number == 1 and name == "JSONSchemaPropsOrBool":
+                expect(VARINT, wire_type, "Allows")
+                allows = bool(item)
+            elif number in (1, 2):
+                expect(BYTES, wire_type, name)
+                if number == 2 and name == "JSONSchemaPropsOrStringArray":
+                    others.append(text(item))
+                    continue
+                found = _fill({}, table_of(props), item, props.name, budget)
+                if number == 2 and name == "JSONSchemaPropsOrArray":
+                    others.append(found)
+                else:
+                    schema = found
+        if name == "JSONSchemaPropsOrBool":
+            return allows if schema is None else schema
+        return others or schema
+
+    return read
+
+
 _READERS: dict[str, tuple[int, Read]] = {
     "string": (BYTES, lambda value, budget: text(value)),
     "bool": (VARINT, lambda value, budget: bool(value)),
@@ -291,8 +336,24 @@ _READERS: dict[str, tuple[int, Read]] = {
     "MicroTime": (BYTES, _instant("MicroTime", rfc3339_micro)),
     "FieldsV1": (BYTES, _raw),
     "any": (BYTES, _raw),
+    "number": (FIXED64, _double),
+    "JSON": (BYTES, _json_value),
+    "JSONSchemaPropsOrArray": (BYTES, _schema_or("JSONSchemaPropsOrArray")),
+    "JSONSchemaPropsOrBool": (BYTES, _schema_or("JSONSchemaPropsOrBool")),
+    "JSONSchemaPropsOrStringArray": (BYTES, _schema_or("JSONSchemaPropsOrStringArray")),
 }
-"""Wire type and reader of each scalar of a schema but `number`: no message has one."""
+"""Wire type and reader of each scalar of a schema."""
 
-_STRUCTS_IN_GO = frozenset({"Quantity", "IntOrString", "FieldsV1", "any"})
+_STRUCTS_IN_GO = frozenset(
+    {
+        "Quantity",
+        "IntOrString",
+        "FieldsV1",
+        "any",
+        "JSON",
+        "JSONSchemaPropsOrArray",
+        "JSONSchemaPropsOrBool",
+        "JSONSchemaPropsOrStringArray",
+    }
+)
 """Go leaves empty values out of JSON, but never a struct: these are written whenever they are there."""

@@ -1,9 +1,9 @@
 """The wire format of protobuf: how a message is cut into fields, without knowing what they mean.
 
 A field is a tag (its number and one of a few wire types) and a value. Kubernetes' messages use two types, varints and
-bytes with their length before them; the others are recognised so that fields nobody knows can be skipped. What the
-numbers mean is the schema's affair, see `protobuf`. Everything unreadable is `Malformed`, in the words of upstream's
-decoder.
+bytes with their length before them, and JSON schemas a third for numbers; the others are recognised so that fields
+nobody knows can be skipped. What the numbers mean is the schema's affair, see `protobuf`. Everything unreadable is
+`Malformed`, in the words of upstream's decoder.
 
 Two bytes can be a whole object. Every field is therefore charged to the `Budget` of the request before it is looked at,
 the known and the unknown alike; of a small message that is read as one value (`parts`) only what it should not have.
@@ -24,8 +24,8 @@ VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
 def fields_of(data: bytes, name: str, budget: Budget) -> Iterator[tuple[int, int, Any]]:
     """(number, wire type, value) of each field of a message called `name`, in the order they were written.
 
-    The value is an unsigned int for a varint, bytes for what has a length, None for the other types. Each is charged to
-    the budget. Raises Malformed, BudgetExceeded.
+    The value is an unsigned int for a varint, bytes for what has a length or is eight bytes long, None for the other
+    types. Each is charged to the budget. Raises Malformed, BudgetExceeded.
     """
     at, end, most = 0, len(data), budget.limits.values
     while at < end:
@@ -43,7 +43,7 @@ def fields_of(data: bytes, name: str, budget: Budget) -> Iterator[tuple[int, int
             yield number, wire_type, value
         else:
             start, at = _extent(data, at, wire_type, budget)
-            yield number, wire_type, data[start:at] if wire_type == BYTES else None
+            yield number, wire_type, data[start:at] if wire_type in (BYTES, FIXED64) else None
 
 
 def parts(data: bytes, name: str, budget: Budget, **wanted: int) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from tonnage.documents.strategies.config import ConfigMapStrategy, SecretStrateg
 from tonnage.documents.strategies.csi_driver import CSIDriverStrategy
 from tonnage.documents.strategies.csi_node import CSINodeStrategy
 from tonnage.documents.strategies.csi_storage_capacity import CSIStorageCapacityStrategy
+from tonnage.documents.strategies.custom_resource_definition import CustomResourceDefinitionStrategy
 from tonnage.documents.strategies.device import (
     DeviceClassStrategy,
     ResourceClaimStrategy,
@@ -56,6 +57,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("", "secrets"): SecretStrategy,
     ("", "serviceaccounts"): ServiceAccountStrategy,
     ("", "services"): ServiceStrategy,
+    ("apiextensions.k8s.io", "customresourcedefinitions"): CustomResourceDefinitionStrategy,
     ("apps", "controllerrevisions"): ControllerRevisionStrategy,
     ("apps", "daemonsets"): DaemonSetStrategy,
     ("apps", "deployments"): DeploymentStrategy,

@@ -44,6 +44,8 @@ class Strategy:
     """Does a PUT to a name that does not exist create it? (Leases and Events, as upstream.)"""
     propagates: ClassVar[bool] = True
     """Can a deletion be told to orphan dependents, or to wait for theirs?"""
+    are_finalizers_qualified: ClassVar[bool] = True
+    """Must finalizers have a domain and a slash? So it is with all kinds but definitions and custom ones."""
     default_propagation: ClassVar[str] = ""
     """What a deletion that says nothing of dependents does with them: empty is to delete them afterwards."""
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {}

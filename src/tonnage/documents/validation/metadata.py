@@ -36,7 +36,9 @@ _SUBRESOURCE_MAX_BYTES = 256
 FIELD_MANAGER_MAX_BYTES = 128
 
 
-def validate_object_meta(doc: Doc, *, namespaced: bool, name_rule: NameRule) -> Errors:
+def validate_object_meta(
+    doc: Doc, *, namespaced: bool, name_rule: NameRule, are_finalizers_qualified: bool = True
+) -> Errors:
     """Everything wrong with a new object's metadata. The name also has to fit into a URL, whatever the kind allows."""
     meta: Doc = doc.get("metadata", {})
     errors: Errors = []
@@ -51,15 +53,15 @@ def validate_object_meta(doc: Doc, *, namespaced: bool, name_rule: NameRule) -> 
     errors += _validate_namespace(meta.get("namespace"), namespaced)
     if meta.get("generation", 0) < 0:
         errors.append(invalid("metadata.generation", meta["generation"], NEGATIVE))
-    return errors + _validate_common(meta) + _validate_finalizers(meta.get("finalizers", []))
+    return errors + _validate_common(meta) + _validate_finalizers(meta.get("finalizers", []), are_finalizers_qualified)
 
 
-def validate_object_meta_update(new: Doc, old: Doc) -> Errors:
+def validate_object_meta_update(new: Doc, old: Doc, *, are_finalizers_qualified: bool = True) -> Errors:
     """Everything wrong with a change of metadata; `new` carries the stored generation and timestamps already."""
     meta: Doc = new.get("metadata", {})
     before: Doc = old.get("metadata", {})
     errors = _validate_common(meta)
-    finalizer_errors = _validate_finalizers(meta.get("finalizers", []))
+    finalizer_errors = _validate_finalizers(meta.get("finalizers", []), are_finalizers_qualified)
     if "deletionTimestamp" in before:
         added = sorted(set(meta.get("finalizers", [])) - set(before.get("finalizers", [])))
         if added:
@@ -159,7 +161,8 @@ def _in_struct_order(owner: Doc) -> Doc:
     return {field: blank[field] for field in order if field in blank}
 
 
-def _validate_finalizers(finalizers: list[str]) -> Errors:
+def _validate_finalizers(finalizers: list[str], are_qualified: bool) -> Errors:
+    """`are_qualified`: those that are not Kubernetes' own must have a domain and a slash."""
     path = "metadata.finalizers"
     errors: Errors = []
     for finalizer in finalizers:
@@ -168,7 +171,7 @@ def _validate_finalizers(finalizers: list[str]) -> Errors:
         told = f"finalizer {_ORPHAN} and {_FOREGROUND} cannot be both set"
         errors.append(invalid(path, finalizers, told))
     for idx, finalizer in enumerate(finalizers):
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        if are_qualified and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             told = "name is neither a standard finalizer name nor is it fully qualified"
             errors.append(invalid(f"{path}[{idx}]", finalizer, told))
     return errors

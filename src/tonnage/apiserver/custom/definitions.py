@@ -1,0 +1,125 @@
+"""The custom resources that are served at this moment, read off the definitions in the store.
+
+Nothing is registered and nothing has to be told: whoever asks gets what the store's definitions say now, so that a
+definition takes effect with the write that made it, after a restart as before. What follows from a definition is worked
+out once for each of its states and kept.
+
+The table of `objects/resources.py` comes first: a definition cannot take a path from a built-in resource.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tonnage.documents.custom.custom_resource import CustomResource, custom_resources, shape_id
+from tonnage.documents.custom.definition_status import are_names_accepted, is_established
+from tonnage.objects.document import Doc, copy, decode
+from tonnage.objects.resources import BY_PATH, BY_PLURAL
+from tonnage.store import KeyDamaged, Record, Store
+
+CRDS = BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was worked out for one state of a definition."""
+
+    revision: int
+    head: Doc
+    """The definition without its versions, which may be large: names, metadata, status."""
+    shape: str
+    by_version: dict[str, CustomResource]
+
+    @property
+    def is_terminating(self) -> bool:
+        return "deletionTimestamp" in self.head["metadata"]
+
+
+class Definitions:
+    """The definitions of one store and the resources that follow from them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, _Known] = {}
+
+    def find(self, group: str, version: str, plural: str) -> CustomResource | None:
+        """The custom resource behind a path; None when no definition has it served."""
+        try:
+            record = self._store.get(CRDS.key("", f"{plural}.{group}"))
+        except KeyDamaged:
+            return None
+        return self._resources(record).get(version) if record is not None else None
+
+    def all(self) -> list[CustomResource]:
+        """Every custom resource that is served: by definition, and of one the versions in order of preference."""
+        records = self._store.list(CRDS.store_prefix)
+        gone = self._known.keys() - {record.key for record in records}
+        for key in gone:
+            del self._known[key]
+        return [resource for record in records for resource in _by_preference(self._resources(record))]
+
+    @property
+    def state(self) -> tuple[tuple[str, int], ...]:
+        """Differs when anything about the definitions does: what is made of them may be kept until then."""
+        return tuple((record.key, record.revision) for record in self._store.list(CRDS.store_prefix))
+
+    def is_current(self, resource: CustomResource) -> bool:
+        """Is the resource still what its definition says?"""
+        found = self.find(resource.group, resource.version, resource.plural)
+        return found is not None and found.shape_id == resource.shape_id
+
+    def heads(self) -> Iterator[Doc]:
+        """All definitions without their versions; the caller's own, to do with as it likes."""
+        for record in self._store.list(CRDS.store_prefix):
+            head: Doc = copy(self._of(record).head)
+            yield head
+
+    def _resources(self, record: Record) -> dict[str, CustomResource]:
+        return self._of(record).by_version
+
+    def _of(self, record: Record) -> _Known:
+        known = self._known.get(record.key)
+        if known is None or known.revision != record.revision:
+            known = self._known[record.key] = self._follow(record, known)
+        return known
+
+    def _follow(self, record: Record, before: _Known | None) -> _Known:
+        definition: Doc = decode(record.document)
+        spec = {field: definition["spec"].get(field) for field in ("group", "names")}
+        head = {**definition, "spec": spec}
+        if not (are_names_accepted(definition) or is_established(definition)):
+            return _Known(record.revision, head, "", {})
+        shape = shape_id(definition)
+        is_terminating = "deletionTimestamp" in definition["metadata"]
+        if before is not None and (before.shape, before.is_terminating) == (shape, is_terminating):
+            return _Known(record.revision, head, shape, before.by_version)
+        try:
+            made = custom_resources(definition)
+        except Exception:  # a definition that nobody should have let in must not take the others with it
+            _log.exception("The CustomResourceDefinition %s cannot be served", definition["metadata"]["name"])
+            made = {}
+        by_version = {
+            version: row for version, row in made.items() if (row.group, row.version, row.plural) not in BY_PATH
+        }
+        return _Known(record.revision, head, shape, by_version)
+
+
+_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+
+
+def version_preference(version: str) -> tuple[object, ...]:
+    """A key that puts the versions of a group in upstream's order: v10, v2, v1, v3beta1, v1alpha2, then other words."""
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        return (1, version)
+    major, stage, minor = found.groups()
+    return (0, {None: 0, "beta": 1, "alpha": 2}[stage], -int(major), -int(minor or 0))
+
+
+def _by_preference(by_version: dict[str, CustomResource]) -> list[CustomResource]:
+    return [by_version[version] for version in sorted(by_version, key=version_preference)]
