@@ -102,12 +102,14 @@ def _say_refusal(found: Refusal) -> None:
 
 async def _followed(client: Client, shadow: Shadow, for_s: float | None) -> None:
     """Follow until the time is over or Ctrl-C is pressed; a second Ctrl-C wants no answer."""
-    work = asyncio.ensure_future(_follow(client, shadow, for_s))
+    following = Following(client, shadow, note=partial(say, "note"))
+    work = asyncio.ensure_future(_follow(client, following, for_s, shadow))
     loop = asyncio.get_running_loop()
 
     def stop(number: int) -> None:
         loop.remove_signal_handler(number)
-        work.cancel()
+        if not following.end():
+            work.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, partial(stop, number))
@@ -117,8 +119,8 @@ async def _followed(client: Client, shadow: Shadow, for_s: float | None) -> None
     shadow.close()
 
 
-async def _follow(client: Client, shadow: Shadow, for_s: float | None) -> None:
-    async with Following(client, shadow, note=partial(say, "note")) as following:
+async def _follow(client: Client, following: Following, for_s: float | None, shadow: Shadow) -> None:
+    async with following:
         await following.wait_synced()
         say("following", f"{client.server}; Ctrl-C ends it")
         with _progress() as show:

@@ -141,9 +141,11 @@ class Client:
         page_size: int = PAGE_SIZE,
         retry: bool = True,
         on_unreadable: Callable[[Unreadable], None] | None = None,
+        at: str = "",
     ) -> ObjectList[T]:
         """All objects as they are at one moment, read page by page; without a namespace, those of all namespaces.
 
+        `at` is that moment, as a resourceVersion; else it is now. Raises Expired when the server has forgotten it.
         An object that is not as its class expects raises Unreadable, or is passed to `on_unreadable` and left out.
         """
 
@@ -152,7 +154,7 @@ class Client:
             return page.items, page.resource_version, page.continue_
 
         selection = {"labelSelector": label_selector, "fieldSelector": field_selector}
-        items, version = await self._list(resource_of(cls), namespace, selection, page_size, retry, read)
+        items, version = await self._list(resource_of(cls), namespace, selection, page_size, retry, read, at)
         return ObjectList(items, version)
 
     async def create(self, wanted: T) -> T:
@@ -326,12 +328,15 @@ class Client:
         page_size: int,
         retry: bool,
         read: Callable[[bytes], tuple[Sequence[X], str, str]],
+        at: str = "",
     ) -> tuple[tuple[X, ...], str]:
         """The items of all pages and their one resourceVersion; `read` gives a page's, and the token of the next."""
         items: list[X] = []
         token = ""
         while True:
             query = {**selection, "limit": str(page_size) if page_size else "", "continue": token}
+            if at and not token:  # a token has its moment in it
+                query |= {"resourceVersion": at, "resourceVersionMatch": "Exact"}
             path = rest.collection_path(resource, namespace, query)
             try:
                 page, version, token = read(await self._send("list", resource, "GET", path, retry=retry))

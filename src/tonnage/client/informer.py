@@ -38,6 +38,7 @@ from tonnage.client import errors
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client, Lines
+from tonnage.client.stream_progress import StreamProgress
 from tonnage.deadline import within
 from tonnage.errors import ApiError, Expired, Gone, TonnageError
 from tonnage.objects import codec
@@ -94,7 +95,7 @@ class Informer(Cache[T]):
         self._watch_list = watch_list
         self._resource_version = ""
         self._received = 0  # events of the present stream that were news
-        self._reached = 0  # the highest version of a state that was made ours, for noticing that a server went back
+        self.progress = StreamProgress()
         self._synced = asyncio.Event()
         self._fetched = asyncio.Event()
         self._backoff = Backoff(clock=client.clock, rng=client.rng, first_s=first_retry_s, max_s=max_retry_s)
@@ -155,6 +156,8 @@ class Informer(Cache[T]):
                 # A fault of ours must not leave the program blind: start over from a fresh state.
                 _log.exception("Informer failed", resource=self.name)
                 self._resource_version = ""
+            finally:
+                self.progress.closed()
             # One that ends with a need for the whole state was of no use if it did not last, whatever it brought: a
             # server that does so each time would be asked for everything, without a pause, for ever.
             was_news = self._received and self._resource_version
@@ -193,6 +196,7 @@ class Informer(Cache[T]):
             )
             self._replace_state(found.items, found.resource_version)
         async with self._watch(from_state=False) as lines:
+            self.progress.opened(self._client.clock.monotonic())
             async for batch in lines:
                 self._apply_events(batch)
 
@@ -203,6 +207,7 @@ class Informer(Cache[T]):
             async with self._watch(from_state=True) as lines:
                 has_state = await self._receive_state(lines)
                 if has_state:
+                    self.progress.opened(self._client.clock.monotonic())
                     async for batch in lines:
                         self._apply_events(batch)
         except ApiError as exc:
@@ -248,14 +253,13 @@ class Informer(Cache[T]):
     # -- what streams say ---------------------------------------------------------------------------------------------
 
     def _replace_state(self, state: Iterable[T], resource_version: str) -> None:
-        revision = revision_of(resource_version)
-        rewound = 0 < revision < self._reached
+        revision, reached = revision_of(resource_version), self.progress.reached
+        rewound = 0 < revision < reached
         if rewound:
-            _log.warning(
-                "The server has gone back", resource=self.name, from_version=self._reached, to_version=revision
-            )
+            _log.warning("The server has gone back", resource=self.name, from_version=reached, to_version=revision)
+        self.progress.fetched(revision, rewound=rewound)
         self.replace((found for found in state if self._is_usable(found)), rewound=rewound)
-        self._resource_version, self._reached = resource_version, revision
+        self._resource_version, self.progress.reached = resource_version, revision
         self._fetched.set()
         if not self._synced.is_set():
             _log.info("Synced", resource=self.name, objects=len(self), resource_version=resource_version)
@@ -266,11 +270,13 @@ class Informer(Cache[T]):
         for line in batch:
             event = self._read(line)
             version = event.object.metadata.resource_version if isinstance(event, Change) else event.resource_version
+            self.progress.has_spoken = True
             if self._is_old(version):
                 if isinstance(event, Change):
                     self._pass_over_old(event)
                 continue
             self._received += 1
+            self.progress.telling = revision_of(version)
             if isinstance(event, Change) and self._is_usable(event.object):
                 if event.type == "DELETED":
                     self.remove(event.object.key)
@@ -278,7 +284,7 @@ class Informer(Cache[T]):
                     self.put(event.object)
             if version.strip("0"):  # from none and from 0 a watch would begin with all that there is
                 self._resource_version = version
-                self._reached = revision_of(version) or self._reached
+                self.progress.came_to(revision_of(version))
 
     def _is_old(self, version: str) -> bool:
         revision = revision_of(version)

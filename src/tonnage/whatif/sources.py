@@ -22,6 +22,7 @@ from tonnage.clock import Clock, SystemClock, VirtualClock
 from tonnage.deadline import within
 from tonnage.endpoints import Endpoint
 from tonnage.errors import ApiError, Forbidden, NotFound, TonnageError
+from tonnage.objects.codec import ObjectList
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.engine.kinds import READ_KINDS, ReadKind
@@ -32,6 +33,8 @@ from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 ANSWERS_WITHIN_S = 15
+_NOT_AT_THAT_MOMENT = (400, 410, 422, 500, 501, 504)
+"""How a server answers that cannot list as of a resourceVersion: too old, too new, not understood."""
 _UNKNOWN = "what only it knows counts as none: reservations, and pods on their way"
 
 
@@ -107,13 +110,13 @@ async def from_cluster(
                 memory = await memory_of(scheduler, clock=clock)
         except TonnageError as exc:
             asked = f"the scheduler cannot be asked: {exc.message}; {_UNKNOWN}"
-        objects, unlisted = await listed(client)
+        objects, unlisted, at = await listed(client)
         if scheduler is None:
             asked = f"the scheduler was not asked (--scheduler-endpoint); {_UNKNOWN}"
         workloads: list[Object] = []
         if with_workloads:
             kinds = [ReadKind(cls) for cls in NOT_READ_BY_DECISIONS]
-            workloads, more = await listed(client, kinds, tells_unknown=False)
+            workloads, more, _ = await listed(client, kinds, tells_unknown=False, at=at)
             unlisted |= more
         notes = [f"{kind} objects cannot be listed and count as none: {why}" for kind, why in unlisted.items()]
         notes += [asked] if asked else []
@@ -179,28 +182,46 @@ def _without(objects: Iterable[Object], over: Container[tuple[str, Key]]) -> lis
 
 
 async def listed(
-    client: Client, kinds: Sequence[ReadKind] = READ_KINDS, *, tells_unknown: bool = True
-) -> tuple[list[Object], dict[str, str]]:
-    """Every object of these kinds; and each kind that the server has not or that nobody lets us list, with why.
+    client: Client, kinds: Sequence[ReadKind] = READ_KINDS, *, tells_unknown: bool = True, at: str = ""
+) -> tuple[list[Object], dict[str, str], str]:
+    """Every object of these kinds; each kind that the server has not or that nobody lets us list, with why; and when.
 
+    All kinds are read as of one moment, a resourceVersion, that of the first list unless `at` gives it: a pod without
+    the claim that was made with it, or a volume counted in its pool and as a wish besides, would make a wrong answer.
     Without `tells_unknown`, a kind that the server has not is none of them: it has no objects, and that is all.
     """
     objects: list[Object] = []
     unlisted: dict[str, str] = {}
-    answers = await asyncio.gather(*(_listed(client, kind) for kind in kinds))
+    answers: list[ObjectList[Object] | TonnageError | None] = []
+    if not at and kinds:
+        first = await _listed(client, kinds[0], "")
+        answers, at = [first], "" if isinstance(first, TonnageError) else first.resource_version
+    answers += await asyncio.gather(*(_listed_at(client, kind, at) for kind in kinds[len(answers) :]))
     for kind, answer in zip(kinds, answers, strict=True):
+        if answer is None:  # one after the other: `READ_KINDS` has pods before the claims that they name
+            answer = await _listed(client, kind, "")
         if isinstance(answer, NotFound) and not tells_unknown:
             continue
         if isinstance(answer, TonnageError):
             unlisted[kind.cls.__name__] = answer.message
         else:
-            objects += answer
-    return objects, unlisted
+            objects += answer.items
+    return objects, unlisted, at
 
 
-async def _listed(client: Client, kind: ReadKind) -> Sequence[Object] | TonnageError:
+async def _listed_at(client: Client, kind: ReadKind, at: str) -> ObjectList[Object] | TonnageError | None:
+    """None when the server cannot tell how it was at that moment."""
     try:
-        return (await client.list(kind.cls)).items
+        return await _listed(client, kind, at)
+    except ApiError as exc:
+        if not at or exc.code not in _NOT_AT_THAT_MOMENT:
+            raise
+        return None
+
+
+async def _listed(client: Client, kind: ReadKind, at: str) -> ObjectList[Object] | TonnageError:
+    try:
+        return await client.list(kind.cls, at=at)
     except (Forbidden, NotFound) as exc:
         if kind.is_needed:
             raise

@@ -12,7 +12,7 @@ from client_wire import MemoryServer
 from tonnage.apiserver.server import Settings, serve
 from tonnage.client import Client
 from tonnage.client.config import kubeconfig
-from tonnage.errors import AlreadyExists, Conflict, NotFound
+from tonnage.errors import AlreadyExists, Conflict, Expired, NotFound
 from tonnage.objects.codec import Bookmark, Change, WatchEvent, WatchFailure, decode_event
 from tonnage.objects.core_v1 import ConfigMap
 from tonnage.objects.document import Doc
@@ -21,9 +21,10 @@ from tonnage.objects.document import Doc
 class Servers:
     """A client, and the one thing that is done behind its back."""
 
-    def __init__(self, client: Client, compact) -> None:
+    def __init__(self, client: Client, compact, *, keeps_history: bool = True) -> None:
         self.client = client
         self.compact = compact
+        self.keeps_history = keeps_history
 
 
 @pytest.fixture(params=["memory", "embedded"])
@@ -34,7 +35,7 @@ async def at(request, tmp_path) -> AsyncIterator[Servers]:
         async def compact() -> None:
             server.compact()
 
-        yield Servers(Client(server, rng=random.Random(1)), compact)
+        yield Servers(Client(server, rng=random.Random(1)), compact, keeps_history=False)
         return
     async with (
         serve(Settings(data_dir=tmp_path, port=0)) as running,
@@ -118,6 +119,22 @@ async def test_a_list_in_pages_is_the_whole_list(at):
     by_page = await at.client.list(ConfigMap, namespace="default", page_size=2)
     at_once = await at.client.list(ConfigMap, namespace="default", page_size=0)
     assert by_page == at_once and [item.name for item in at_once.items] == ["c0", "c1", "c2", "c3", "c4"]
+
+
+async def test_a_list_can_show_an_earlier_moment_in_pages_too(at):
+    if not at.keeps_history:
+        pytest.skip("the memory server keeps no history")
+    for number in range(3):
+        await at.client.create_doc(config_map(f"c{number}"))
+    before = await at.client.list(ConfigMap, namespace="default")
+    await at.client.create_doc(config_map("c9"))
+    await at.client.delete(ConfigMap, "default/c0")
+    for page_size in (0, 2):
+        found = await at.client.list(ConfigMap, namespace="default", at=before.resource_version, page_size=page_size)
+        assert found == before
+    await at.compact()
+    with pytest.raises(Expired):
+        await at.client.list(ConfigMap, namespace="default", at=before.resource_version)
 
 
 async def test_a_watch_goes_on_from_a_version(at):

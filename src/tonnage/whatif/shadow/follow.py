@@ -3,27 +3,33 @@
 The kinds are those that decisions read, and three things more that tell what became of volumes: events of the two
 reasons that matter, and pods that failed. A kind that the server does not have, or that nobody lets us read, counts as
 having no objects, and is noted; without nodes and pods there is nothing to follow. Informers connect again by
-themselves, with a growing pause, for as long as it takes.
+themselves, with a growing pause, for as long as it takes; what they tell goes through `revision_order`, so that none is
+judged by what another has not told yet.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
+from math import inf
 from typing import Any, Final
 
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.informers import NotSynced
+from tonnage.client.stream_progress import StreamProgress
 from tonnage.errors import Forbidden, NotFound
 from tonnage.objects.core_v1 import Event, Node, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.engine.kinds import READ_KINDS
+from tonnage.whatif.shadow.revision_order import CALM_S, LOOK_EVERY_S, RevisionOrder
 from tonnage.whatif.shadow.signs import TOLD_BY_EVENTS, Shadow
 
 _SYNC_TIMEOUT_S: Final = 120.0
-_LOOK_EVERY_S: Final = 0.05
 TICK_EVERY_S: Final = 1.0
+_LAST_S: Final = CALM_S + 1.0
+"""At the end: how long what waits for its turn is still waited for."""
 
 Note = Callable[[str], object]
 
@@ -35,24 +41,47 @@ class Following:
         self._client, self._clock = client, client.clock
         self._shadow = shadow
         self._note = note
+        self._order = RevisionOrder(client.clock.monotonic())
+        self._is_running = self._has_ended = False
+        self._judged_by: list[Informer[Any]] = []
         self._informers = list(self._made())
 
     def _made(self) -> Iterator[tuple[Informer[Any], bool]]:
         """Every informer, and whether nothing can be done without it."""
-        changed = self._shadow.changed
         for kind in READ_KINDS:
             informer: Informer[Any] = Informer(self._client, kind.cls, field_selector=kind.field_selector)
+            changed = partial(self._changed, informer.progress)
+            self._judged_by.append(informer)
             informer.add_handlers(
-                on_add=lambda new: changed(None, new), on_update=changed, on_delete=lambda old: changed(old, None)
+                on_add=partial(changed, None), on_update=changed, on_delete=partial(self._gone, informer.progress)
             )
             yield informer, kind.is_needed
         for reason in TOLD_BY_EVENTS:
             events = Informer(self._client, Event, field_selector=f"reason={reason}")
-            events.add_handlers(on_add=self._shadow.told, on_update=lambda _, new: self._shadow.told(new))
+            events.add_handlers(on_add=self._told, on_update=lambda _, new: self._told(new))
             yield events, False
         failed = Informer(self._client, Pod, field_selector="status.phase=Failed")
-        failed.add_handlers(on_add=self._shadow.failed)
+        failed.add_handlers(on_add=self._failed)
         yield failed, False
+
+    def _changed(self, progress: StreamProgress, old: Object | None, new: Object | None) -> None:
+        self._order.put(
+            progress,
+            lambda is_judged: self._shadow.changed(old, new, is_judged=is_judged),
+            lambda: self._shadow.is_lacking(old, new),
+        )
+
+    def _gone(self, progress: StreamProgress, old: Object) -> None:
+        self._changed(progress, old, None)
+
+    # Events may be kept in a store of their own, with versions of its own; and both of these are about a decision that
+    # has been told before.
+
+    def _told(self, event: Event) -> None:
+        self._order.put_last(lambda _: self._shadow.told(event))
+
+    def _failed(self, pod: Pod) -> None:
+        self._order.put_last(lambda _: self._shadow.failed(pod))
 
     async def __aenter__(self) -> Following:
         # Where there is no cluster, or none for us, that is told at once; one node is little to ask for.
@@ -79,19 +108,34 @@ class Following:
                 self._informers.remove((informer, is_needed))
             if self._clock.monotonic() - began_at > _SYNC_TIMEOUT_S:
                 raise NotSynced(_SYNC_TIMEOUT_S, [informer for informer, _ in late])
-            await self._clock.sleep(_LOOK_EVERY_S)
+            await self._clock.sleep(LOOK_EVERY_S)
         self._shadow.open()
+        self._order.open([each.progress for each, _ in self._informers if each in self._judged_by])
 
     async def run(self, for_s: float | None, on_tick: Callable[[], object]) -> None:
-        """Follow for so long, or until cancelled."""
-        ends_at = None if for_s is None else self._clock.monotonic() + for_s
-        while True:
-            left_s = TICK_EVERY_S if ends_at is None else min(TICK_EVERY_S, ends_at - self._clock.monotonic())
-            if left_s <= 0:
-                return
-            await self._clock.sleep(left_s)
-            self._shadow.tick()
-            on_tick()
+        """Follow for so long, or until `end` is called. What waits for its turn then is waited for a moment longer."""
+        clock, self._is_running = self._clock, True
+        ends_at = inf if for_s is None else clock.monotonic() + for_s
+        tick_at = clock.monotonic() + TICK_EVERY_S
+        while (now_s := clock.monotonic()) < ends_at:
+            await clock.sleep(min(LOOK_EVERY_S, ends_at - now_s))
+            self._order.look(clock.monotonic())
+            if clock.monotonic() >= tick_at:
+                tick_at = clock.monotonic() + TICK_EVERY_S
+                self._shadow.tick()
+                on_tick()
+            if self._has_ended:
+                break
+        last_at = clock.monotonic() + _LAST_S
+        while len(self._order) and clock.monotonic() < last_at:
+            await clock.sleep(LOOK_EVERY_S)
+            self._order.look(clock.monotonic())
+        self._order.close()
+
+    def end(self) -> bool:
+        """Follow no longer than what has been told already asks for; False when it is not being followed yet."""
+        self._has_ended = True
+        return self._is_running
 
 
 def _named(informer: Informer[Object]) -> str:

@@ -31,7 +31,7 @@ def show(tally: Tally, until: datetime, out: TextIO) -> None:
     page = Page(out)
     page.say(text(_headline(tally, until), style="bold"))
     if tally.unseen:
-        page.say(text(f"{_many(tally.unseen, 'pod')} got a node and were not seen waiting before; not judged"))
+        page.say(text(f"{_many(tally.unseen, 'pod')} got a node, and not all that led to it was seen; not judged"))
     if tally.differences:
         page.blank()
         _differences(tally, page)

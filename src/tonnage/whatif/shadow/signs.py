@@ -7,7 +7,8 @@ A scheduler shows a decision in several places, and which of them a watch brings
     spec.nodeName of the pod                the pod is there
 
 At the first of them Tonnage decides, on the state before it: once the claims are written they leave no choice. A node
-that is told later is compared with that answer. The pod then counts where it was sent (`Judge.follow`).
+that is told later is compared with that answer. The pod then counts where it was sent (`Judge.follow`). Where that
+state is not fully known (`revision_order`) the pod is not judged: it is `unseen`.
 
     waits ──first sign──► under way ──bound, Running──► forgotten
                              └──its volumes cannot be made──► counted; what follows is another decision
@@ -79,20 +80,28 @@ class Shadow:
         self._under_way: dict[str, _UnderWay] = {}
         self._ended: OrderedDict[str, _UnderWay] = OrderedDict()
         self._users: dict[Key, dict[str, None]] = {}  # the uids of pods that wait or are under way, by claim
-        self._begun: set[str] = set()  # pods whose decision is older than we are
+        self._begun: set[str] = set()  # pods whose decision is older than we are, or was not seen
+        self._can_judge = True
 
     def open(self) -> None:
         """The state is known: what comes from now on is news. Decisions that are under way now are not judged."""
         self._engine.open()
         self._is_open = True
-        for uid, pod in self._waiting.items():
-            if any(claim.selected_node and not claim.is_bound for claim in self._claims(pod)):
-                self._begun.add(uid)
+        for pod in self._waiting.values():
+            self._note_begun(pod)
+
+    def _note_begun(self, pod: Pod) -> None:
+        if any(claim.selected_node and not claim.is_bound for claim in self._claims(pod)):
+            self._begun.add(uid_of(pod))
 
     # -- objects in ---------------------------------------------------------------------------------------------------
 
-    def changed(self, old: Object | None, new: Object | None) -> None:
-        """An object came, changed or went. It is judged first and applied then, whatever becomes of the judgement."""
+    def changed(self, old: Object | None, new: Object | None, *, is_judged: bool = True) -> None:
+        """An object came, changed or went. It is judged first and applied then, whatever becomes of the judgement.
+
+        Without `is_judged` the state before it is not known in full: a decision that it shows is not compared.
+        """
+        self._can_judge = is_judged
         try:
             if self._is_open:
                 self._judge(old, new)
@@ -122,6 +131,22 @@ class Shadow:
         elif isinstance(new, VolumeAttachment):
             self._attachment_changed(new)
 
+    def is_lacking(self, old: Object | None, new: Object | None) -> bool:
+        """A change shows a decision and names objects that are not known: their watch may not have told of them yet."""
+        if isinstance(new, Pod):
+            was_waiting = isinstance(old, Pod) and not old.spec.node_name
+            return bool(new.spec.node_name) and was_waiting and self._lacks(new, new.spec.node_name)
+        if isinstance(new, PersistentVolumeClaim) and new.selected_node and not new.is_bound:
+            if isinstance(old, PersistentVolumeClaim) and old.selected_node == new.selected_node:
+                return False
+            pods = [self._waiting[uid] for uid in self._users.get(new.key, ()) if uid in self._waiting]
+            return not pods or any(self._lacks(pod, new.selected_node) for pod in pods)
+        return False
+
+    def _lacks(self, pod: Pod, node: str) -> bool:
+        claims = self._storage.claims
+        return node not in self._engine.cluster.row_of or any(claims.get(key) is None for key in _claim_keys(pod))
+
     def _keep_waiting(self, old: Object | None, new: Object | None) -> None:
         pod = new or old
         assert isinstance(pod, Pod)
@@ -130,6 +155,8 @@ class Shadow:
             self._waiting[uid] = pod
             for key in _claim_keys(pod):
                 self._users.setdefault(key, {})[uid] = None
+            if old is None and not self._can_judge:
+                self._note_begun(pod)
         elif self._waiting.pop(uid, None) is not None and uid not in self._under_way:
             self._forget_claims(pod)
 
@@ -170,6 +197,9 @@ class Shadow:
         if under_way is not None and under_way.verdict is not None and under_way.verdict.theirs == node:
             return
         if under_way is None or under_way.verdict is not None:
+            if not self._can_judge:
+                self.tally.unseen += 1
+                return
             under_way = self._decide(waited)
         self._conclude(under_way, node)
 
@@ -270,7 +300,11 @@ class Shadow:
                 if node in ("", under_way.verdict.theirs):
                     continue  # another claim of the same decision
                 self.judge.let_go(under_way.placement, self._waiting[uid])
+                self._end(under_way)
                 under_way = None
+            if under_way is None and not self._can_judge:
+                self._begun.add(uid)
+                continue
             if under_way is None:
                 under_way = self._decide(self._waiting[uid])
             if node and len(waiting) == 1:  # of several pods that share a claim, their nodes tell who was meant

@@ -48,7 +48,8 @@ class Refusal:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts since a start. `unseen` are pods that got a node and were not seen waiting without a decision."""
+    """Counts since a start. `unseen` are pods that got a node and could not be judged: they were not seen waiting
+    without a decision, or not all that was there at that moment is known."""
 
     since: datetime
     most_kept: int = MOST_KEPT

@@ -1,0 +1,168 @@
+"""News of several watches in the order in which it happened, each told when nothing that came before it can be missing.
+
+A watch tells of one kind. After a cut the watch of pods may be back before that of claims, and a pod would be judged
+without its claim. So news waits, sorted by the server's versions, until every watch is known to have come as far:
+
+    proof     the watch has come to this version or a later one: by an event, by a bookmark, by a state it fetched
+    calm      or it is open, and nothing earlier came for a while (`CALM_S`; after it was opened, and before it has said
+              anything, `RESUMED_S`). Servers send a bookmark about once a minute: to wait for each would be long
+    there     without proof, objects that the news names are waited for as well
+
+What waits longer than `LIMIT_S` is told as not judged, and so is what falls into a gap: versions of which some watch
+had to fetch the state as a whole, at the start and after a 410, so that nobody knows what it was in between.
+
+Versions of one server's kinds can be compared: all are revisions of one store. News without a version goes after what
+came before it. A server that was put back to an older copy begins to count anew: what waits is told as not judged, and
+then every watch has to fetch its state before it counts again. No I/O; the clock is the caller's.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tonnage.client.stream_progress import StreamProgress
+
+CALM_S: Final = 1.0
+RESUMED_S: Final = 5.0
+LIMIT_S: Final = 60.0
+"""Longer than the longest pause of an informer between two attempts to connect."""
+LOOK_EVERY_S: Final = 0.05
+"""How often to look. A longer pause of our own is no calm: nobody read what may have come in it."""
+
+Tell = Callable[[bool], object]
+"""Given whether it can be judged."""
+
+
+@dataclass(order=True, slots=True)
+class _News:
+    version: int
+    number: int
+    since_s: float = field(compare=False)
+    calm_since_s: float = field(compare=False)
+    tell: Tell = field(compare=False)
+    is_lacking: Callable[[], bool] = field(compare=False)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was seen of one watch when it was last looked at."""
+
+    told: int = 0
+    open_since_s: float | None = None
+    calm_since_s: float = 0.0
+    outdated_gap: tuple[int, int] | None = None
+    """The server has gone back since; this watch counts again when it has fetched another state."""
+
+
+class RevisionOrder:
+    """Holds what watches tell until it can be told in order. Until `open` everything is told as it comes, unjudged."""
+
+    def __init__(self, now_s: float) -> None:
+        self._seen: dict[int, _Seen] = {}
+        self._streams: Sequence[StreamProgress] = ()
+        self._held: list[_News] = []
+        self._number = 0
+        self._newest = 0
+        self._now_s = now_s
+        self._read_s = 0.0  # time in which news could be read: it does not run while we do not look
+        self._is_open = False
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def open(self, streams: Sequence[StreamProgress]) -> None:
+        """These are the watches, and each knows its state."""
+        self._streams = streams
+        self._is_open = True
+        for stream in streams:
+            self._seen_of(stream).told = stream.reached
+
+    def put(self, stream: StreamProgress, tell: Tell, is_lacking: Callable[[], bool] = lambda: False) -> None:
+        """A watch tells this now. `is_lacking`: it names objects that are not known."""
+        if not self._is_open:
+            tell(False)
+            return
+        version = stream.telling
+        seen = self._seen_of(stream)
+        if 0 < version < seen.told:
+            self._rewind(stream)
+        if version:
+            seen.told = version
+        self._put(version or self._newest, tell, is_lacking)
+
+    def put_last(self, tell: Tell) -> None:
+        """News that cannot be compared with the other: it goes after all that has come."""
+        if self._is_open:
+            self._put(self._newest, tell, lambda: False)
+        else:
+            tell(False)
+
+    def _put(self, version: int, tell: Tell, is_lacking: Callable[[], bool]) -> None:
+        self._number += 1
+        self._newest = max(self._newest, version)
+        news = _News(version, self._number, self._now_s, self._read_s, tell, is_lacking)
+        heapq.heappush(self._held, news)
+
+    def look(self, now_s: float) -> None:
+        """Tell what can be told."""
+        self._read_s += min(max(now_s - self._now_s, 0.0), 2 * LOOK_EVERY_S)
+        self._now_s = now_s
+        for stream in self._streams:
+            seen = self._seen_of(stream)
+            if seen.outdated_gap is None:
+                if 0 < stream.reached < seen.told:
+                    self._rewind(stream)
+                seen.told = stream.reached
+            if seen.open_since_s != stream.open_since_s:
+                seen.open_since_s, seen.calm_since_s = stream.open_since_s, self._read_s
+        while self._held and (is_judged := self._is_judged(self._held[0])) is not None:
+            heapq.heappop(self._held).tell(is_judged)
+
+    def close(self) -> None:
+        """The end: what still waits is told as not judged."""
+        self._tell_rest()
+
+    def _is_judged(self, news: _News) -> bool | None:
+        """Whether it can be judged; None while that is open."""
+        if any(after < news.version <= to for after, to in (stream.gap for stream in self._streams)):
+            return False
+        is_late = self._now_s - news.since_s >= LIMIT_S
+        is_calm = self._read_s - news.calm_since_s >= CALM_S
+        is_proven = True
+        for stream in self._streams:
+            seen = self._seen_of(stream)
+            if seen.outdated_gap is None and 0 < news.version <= stream.reached:
+                continue
+            is_proven = False
+            if seen.outdated_gap is not None or not is_calm or not self._is_calm(stream, seen):
+                return False if is_late else None
+        if is_proven or not news.is_lacking():
+            return True
+        return False if is_late else None
+
+    def _is_calm(self, stream: StreamProgress, seen: _Seen) -> bool:
+        if stream.open_since_s is None or stream.open_since_s != seen.open_since_s:
+            return False
+        return stream.has_spoken or self._read_s - seen.calm_since_s >= RESUMED_S
+
+    def _rewind(self, first: StreamProgress) -> None:
+        self._tell_rest()
+        self._newest = 0
+        for stream in self._streams:
+            seen = self._seen_of(stream)
+            is_back = stream is first or 0 < stream.reached < seen.told
+            seen.told = 0
+            seen.outdated_gap = None if is_back else stream.gap
+
+    def _tell_rest(self) -> None:
+        while self._held:
+            heapq.heappop(self._held).tell(False)
+
+    def _seen_of(self, stream: StreamProgress) -> _Seen:
+        seen = self._seen.setdefault(id(stream), _Seen())
+        if seen.outdated_gap is not None and seen.outdated_gap != stream.gap:
+            seen.outdated_gap = None
+        return seen
