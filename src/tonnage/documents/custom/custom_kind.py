@@ -18,6 +18,7 @@ from typing import Any
 from tonnage.documents.admit import Findings
 from tonnage.documents.custom.defaulting import drop_nulls, fill_defaults
 from tonnage.documents.custom.merging import struct_of
+from tonnage.documents.custom.openapi import kind_definition, list_definition, model_name
 from tonnage.documents.custom.printer_columns import PrinterColumn, printer_columns
 from tonnage.documents.custom.pruning import keys_in, prune
 from tonnage.documents.custom.structural import Structural, compile_schema
@@ -104,6 +105,28 @@ class CustomKind:
     def columns(self) -> tuple[PrinterColumn, ...]:
         """The columns of a table after Name."""
         return printer_columns(self._version.get("additionalPrinterColumns") or ())
+
+    def definitions(self, *, is_v3: bool) -> dict[str, Doc]:
+        """What OpenAPI says about the kind and its list, by name. They refer to ObjectMeta and ListMeta of meta/v1."""
+        group, version, kind = self.resource.group, self.resource.version, self.resource.kind
+        return {
+            model_name(group, version, kind): kind_definition(
+                self.schema.source,
+                group=group,
+                version=version,
+                kind=kind,
+                selectable_fields=self.selectable_fields,
+                is_v3=is_v3,
+            ),
+            model_name(group, version, self.list_kind): list_definition(
+                group=group,
+                version=version,
+                kind=kind,
+                list_kind=self.list_kind,
+                plural=self.resource.plural,
+                is_v3=is_v3,
+            ),
+        }
 
     def column_definitions(self) -> list[Doc]:
         """TableColumnDefinitions after Name, in upstream's form."""

@@ -203,6 +203,8 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 def _filter(condition: str, text: str) -> Step:
     compared = _COMPARED.fullmatch(condition)
     if compared is None:
+        if re.search("[=!<>]", _NAME.sub("", condition)):
+            raise InvalidJsonPath(f"cannot read the filter ({condition}) in JSONPath {text!r}")
         exists = _operand(condition.strip(), text)
         return _matching(lambda item: bool(exists(item)))
     left, right = _operand(compared[1].strip(), text), _operand(compared[3], text)

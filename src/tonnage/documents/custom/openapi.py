@@ -1,0 +1,145 @@
+"""A custom kind in OpenAPI: the definitions of the kind and of its list, as `/openapi/v2` and `/openapi/v3` have them.
+
+Version 3 shows the schema as it is. Version 2 has no words for `anyOf` and its kin, for null, or for objects that keep
+what is unknown, and clients of it complain about fields it does not name; so those parts are left open. Both get
+apiVersion, kind and metadata, and `x-kubernetes-group-version-kind`. Mirrors upstream's openapi builder.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.objects.document import Doc, copy
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_V2_REFS, _V3_REFS = "#/definitions/", "#/components/schemas/"
+_COMBINING = ("allOf", "anyOf", "oneOf", "not")
+_PRESERVE, _EMBEDDED = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"
+_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+_ABOUT = {
+    "apiVersion": "Group and version of this object's schema, such as storage.k8s.io/v1.",
+    "kind": "What this object is.",
+    "metadata": "Name, labels, owners and what the server keeps about every object.",
+}
+_ABOUT_LIST = "The revision listed, and where the next page starts."
+
+
+def model_name(group: str, version: str, kind: str) -> str:
+    """`io.openebs.local.v1alpha1.LVMNode`: under this name a kind stands among the definitions."""
+    return ".".join([*reversed(group.split(".")), version, kind])
+
+
+def kind_definition(
+    schema: Doc | None, *, group: str, version: str, kind: str, selectable_fields: tuple[str, ...] = (), is_v3: bool
+) -> Doc:
+    """The definition of the kind itself."""
+    if not schema or (not is_v3 and schema.get(_PRESERVE)):
+        # Nothing more can be said: kubectl would take whatever is named for all there may be.
+        made: Doc = {"type": "object"}
+    else:
+        made = _unfolded(schema) if is_v3 else _as_v2(_unfolded(schema))
+        made.setdefault("properties", {})
+        _add_embedded(made, is_v3)
+        made["properties"] = {**made["properties"], **_meta_properties(is_v3, "ObjectMeta")}
+    made["x-kubernetes-group-version-kind"] = [{"group": group, "version": version, "kind": kind}]
+    if is_v3 and selectable_fields:
+        made["x-kubernetes-selectable-fields"] = [{"fieldPath": field} for field in selectable_fields]
+    return made
+
+
+def list_definition(*, group: str, version: str, kind: str, list_kind: str, plural: str, is_v3: bool) -> Doc:
+    """The definition of the kind's list."""
+    item = _ref(model_name(group, version, kind), is_v3)
+    return {
+        "description": f"{list_kind} is a list of {kind}",
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": _ABOUT["apiVersion"]},
+            "items": {"type": "array", "description": f"List of {plural}.", "items": item},
+            "kind": {"type": "string", "description": _ABOUT["kind"]},
+            "metadata": _described_ref(
+                f"{_META}.ListMeta", "The revision listed, and where the next page starts.", is_v3
+            ),
+        },
+        "x-kubernetes-group-version-kind": [{"group": group, "version": version, "kind": list_kind}],
+    }
+
+
+def _ref(name: str, is_v3: bool) -> Doc:
+    return {"$ref": f"{_V3_REFS if is_v3 else _V2_REFS}{name}"}
+
+
+def _described_ref(name: str, about: str, is_v3: bool) -> Doc:
+    """In version 3 a reference may have no neighbours, so it hides in `allOf`."""
+    ref = _ref(name, is_v3)
+    return {"description": about, "allOf": [ref]} if is_v3 else {"description": about, **ref}
+
+
+def _meta_properties(is_v3: bool, metadata: str) -> dict[str, Doc]:
+    return {
+        "apiVersion": {"type": "string", "description": _ABOUT["apiVersion"]},
+        "kind": {"type": "string", "description": _ABOUT["kind"]},
+        "metadata": _described_ref(f"{_META}.{metadata}", _ABOUT["metadata"], is_v3),
+    }
+
+
+def _each_below(schema: Doc, change: Any) -> Doc:
+    """A copy of a schema with the schemas of its structure changed; nested ones stay as they are."""
+    made = {
+        word: copy(said) for word, said in schema.items() if word not in ("properties", "items", "additionalProperties")
+    }
+    if "properties" in schema:
+        made["properties"] = {name: change(below) for name, below in schema["properties"].items()}
+    for word in ("items", "additionalProperties"):
+        if word in schema:
+            made[word] = change(schema[word]) if isinstance(schema[word], dict) else schema[word]
+    return made
+
+
+def _unfolded(schema: Doc) -> Doc:
+    """With what `x-kubernetes-int-or-string` means written out, for clients that do not know the word."""
+    made = _each_below(schema, _unfolded)
+    if made.get("x-kubernetes-int-or-string"):
+        first = (made.get("allOf") or [{}])[0]
+        if made.get("anyOf") != _INT_OR_STRING and first.get("anyOf") != _INT_OR_STRING:
+            if "anyOf" not in made:
+                made["anyOf"] = copy(_INT_OR_STRING)
+            else:
+                made["allOf"] = [{"anyOf": copy(_INT_OR_STRING)}, *made.get("allOf", [])]
+    return made
+
+
+def _as_v2(schema: Doc) -> Doc:
+    """Without what version 2 cannot say, so that kubectl refuses nothing that the server takes."""
+    nullable = [name for name, below in (schema.get("properties") or {}).items() if below.get("nullable")]
+    made = {word: said for word, said in schema.items() if word not in _COMBINING}
+    if isinstance(made.get("required"), list):
+        made["required"] = [name for name in made["required"] if name not in nullable]
+    additional = made.get("additionalProperties")
+    if not made.get("required") or (isinstance(additional, dict) and additional.get("nullable")):
+        made.pop("required", None)
+    if made.pop("nullable", False):
+        for word in ("type", "items", "properties"):
+            made.pop(word, None)
+    if made.get(_PRESERVE):
+        for word in ("items", "properties"):
+            made.pop(word, None)
+        if made.get("type") == "object":
+            del made["type"]
+    if made.get("type") == "array" and "items" not in made:
+        del made["type"]
+    return _each_below(made, _as_v2)
+
+
+def _add_embedded(schema: Doc, is_v3: bool) -> None:
+    """Give every embedded resource, in place, the fields that all resources have."""
+    below = [*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")]
+    for each in below:
+        if isinstance(each, dict):
+            _add_embedded(each, is_v3)
+    if not schema.get(_EMBEDDED) or (schema.get(_PRESERVE) and not is_v3):
+        return
+    schema["properties"] = {**schema.get("properties", {}), **_meta_properties(is_v3, "ObjectMeta")}
+    needed = schema.get("required", [])
+    schema["required"] = [*needed, *(name for name in ("kind", "apiVersion") if name not in needed)]

@@ -1,0 +1,64 @@
+"""CustomResourceDefinitions for tests: as they stand after a server has admitted and defaulted them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tonnage.documents.admit import Findings
+from tonnage.documents.custom.custom_kind import CustomKind
+from tonnage.documents.custom.definition import default_definition
+from tonnage.documents.custom.definition_status import record_stored_version
+from tonnage.documents.custom.schema_form import admit_schemas
+from tonnage.objects.document import Doc, copy
+
+
+def object_schema(properties: Doc | None = None, **more: Any) -> Doc:
+    """The schema of an object with these fields."""
+    return {"type": "object", **({"properties": properties} if properties else {}), **more}
+
+
+def definition(schema: Doc | None = None, *, name: str = "v1", **version: Any) -> Doc:
+    """Kind Widget of example.com, namespaced, with one version whose root has this schema."""
+    schema = object_schema({"spec": {"type": "object"}}) if schema is None else schema
+    made = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [
+                {"name": name, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}, **version}
+            ],
+        },
+    }
+    return admitted(made)
+
+
+def admitted(made: Doc) -> Doc:
+    """A copy of a definition with what a server fills in."""
+    made = copy(made)
+    admit_schemas(made, Findings())
+    default_definition(made)
+    record_stored_version(made)
+    return made
+
+
+def read_definition(path: Path) -> Doc:
+    """A definition in a YAML file."""
+    return admitted(yaml.safe_load(path.read_text()))
+
+
+def widget_kind(spec_schema: Doc, **version: Any) -> CustomKind:
+    """Kind Widget whose `spec` has this schema."""
+    return CustomKind(definition(object_schema({"spec": spec_schema}), **version), "v1")
+
+
+def widget(spec: Any = None, **more: Any) -> Doc:
+    """A document of that kind."""
+    made: Doc = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+    return {**made, **({"spec": spec} if spec is not None else {}), **more}

@@ -1,0 +1,75 @@
+"""Defaults of a schema, and nulls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tonnage.documents.custom.defaulting import drop_nulls, fill_defaults
+from tonnage.documents.custom.structural import compile_schema
+from tonnage.objects.document import Doc, copy
+from tonnage.testing.definition_builders import object_schema
+
+
+def text(**more: Any) -> Doc:
+    return {"type": "string", **more}
+
+
+def defaulted(schema: Doc, value: Any) -> Any:
+    value, compiled = copy(value), compile_schema(schema)
+    drop_nulls(compiled, value)
+    fill_defaults(compiled, value)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        pytest.param(object_schema({"a": text(default="A")}), {}, {"a": "A"}, id="absent"),
+        pytest.param(object_schema({"a": text(default="A")}), {"a": "x"}, {"a": "x"}, id="there"),
+        pytest.param(object_schema({"a": text(default="A")}), {"a": ""}, {"a": ""}, id="empty is a value"),
+        pytest.param(object_schema({"a": text(default="A")}), {"a": None}, {"a": "A"}, id="null is none"),
+        pytest.param(object_schema({"a": text(default="A", nullable=True)}), {"a": None}, {"a": None}, id="nullable"),
+        pytest.param(object_schema({"a": text()}), {"a": None}, {}, id="null without default goes"),
+        pytest.param(object_schema({"a": text(nullable=True)}), {"a": None}, {"a": None}, id="nullable null stays"),
+        pytest.param(object_schema({}), {"a": None}, {"a": None}, id="of what is unknown nothing is known"),
+        pytest.param(
+            object_schema({"o": object_schema({"a": text(default="A")})}), {}, {}, id="not below what is absent"
+        ),
+        pytest.param(
+            object_schema({"o": object_schema({"a": text(default="A")}, default={})}), {}, {"o": {"a": "A"}},
+            id="below a default",
+        ),
+        pytest.param(
+            object_schema({"l": {"type": "array", "items": object_schema({"a": text(default="A")})}}),
+            {"l": [{}, {"a": "x"}]}, {"l": [{"a": "A"}, {"a": "x"}]}, id="in items",
+        ),
+        pytest.param(
+            {"type": "array", "items": text(default="A")}, ["x", None], ["x", "A"], id="null items with a default"
+        ),
+        pytest.param({"type": "array", "items": text()}, ["x", None], ["x", None], id="null items without"),
+        pytest.param(
+            {"type": "object", "additionalProperties": text(default="A")}, {"x": None, "y": "1"}, {"x": "A", "y": "1"},
+            id="null values of a map with a default",
+        ),
+        pytest.param({"type": "object", "additionalProperties": text()}, {"x": None}, {}, id="of a map without"),
+        pytest.param(
+            {"type": "object", "additionalProperties": object_schema({"a": text(default="A")})}, {"x": {}},
+            {"x": {"a": "A"}}, id="in values of a map",
+        ),
+    ],
+)  # fmt: skip
+def test_defaults_are_filled_in_where_nothing_is(schema: Doc, value: Any, expected: Any) -> None:
+    assert defaulted(schema, value) == expected
+    assert defaulted(schema, expected) == expected
+
+
+def test_a_default_is_copied_for_every_document() -> None:
+    schema = compile_schema(object_schema({"o": {"type": "object", "default": {"a": []}}}))
+    one: Doc = {}
+    other: Doc = {}
+    fill_defaults(schema, one)
+    fill_defaults(schema, other)
+    one["o"]["a"].append(1)
+    assert other == {"o": {"a": []}}

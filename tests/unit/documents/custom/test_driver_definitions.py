@@ -1,0 +1,109 @@
+"""Definitions with the fields of storage drivers' own, and documents as those drivers write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tonnage.documents.custom.custom_kind import CustomKind, custom_kinds
+from tonnage.documents.custom.definition import definition_warnings, validate_definition
+from tonnage.documents.custom.definition_status import accept_names, establish, is_established
+from tonnage.objects.document import Doc
+from tonnage.testing.definition_builders import read_definition
+
+FOLDER = Path(__file__).parent / "definitions"
+FILES = sorted(FOLDER.glob("*.yaml"))
+NOW = "2026-01-01T00:00:00Z"
+
+
+def kind_of(stem: str) -> CustomKind:
+    made = read_definition(FOLDER / f"{stem}.yaml")
+    return next(iter(custom_kinds(made).values()))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_drivers_definition_is_accepted_and_established(path: Path) -> None:
+    made = read_definition(path)
+    assert [str(error) for error in validate_definition(made)] == []
+    assert definition_warnings(made, None) == []
+    accept_names(made, [], NOW)
+    assert establish(made, NOW)
+    assert is_established(made)
+
+
+def volume_group(**fields: object) -> Doc:
+    return {
+        "name": "lvmvg", "uuid": "u", "size": "100Gi", "free": 107374182400, "lvCount": 0, "pvCount": 1, "maxLv": 0,
+        "maxPv": 0, "snapCount": 0, "missingPvCount": 0, "permissions": 0, "allocationPolicy": 0, **fields,
+    }  # fmt: skip
+
+
+def lvm_node(*groups: Doc) -> Doc:
+    return {
+        "apiVersion": "local.openebs.io/v1alpha1",
+        "kind": "LVMNode",
+        "metadata": {"name": "node-1", "namespace": "openebs"},
+        "volumeGroups": list(groups),
+    }
+
+
+def test_an_lvm_node_lists_its_groups_with_quantities_or_numbers() -> None:
+    kind = kind_of("lvmnodes")
+    good = lvm_node(volume_group(), volume_group(name="b", size=5, free="1.5Ti"))
+    assert kind.admit(good).unknown == []
+    assert kind.validate(good) == []
+    bad = lvm_node(volume_group(free="100 gigs", lvCount=-1, name=""))
+    assert [error.field for error in kind.validate(bad)] == [
+        "volumeGroups[0].name", "volumeGroups[0].free", "volumeGroups[0].lvCount",
+    ]  # fmt: skip
+    assert [str(error) for error in kind.validate({**lvm_node(), "volumeGroups": [{}]})][:2] == [
+        "volumeGroups[0].allocationPolicy: Required value",
+        "volumeGroups[0].free: Required value",
+    ]
+
+
+def test_an_lvm_volume_shows_its_columns_and_has_a_status_of_its_own() -> None:
+    kind = kind_of("lvmvolumes")
+    assert kind.has_status
+    assert kind.resource.subresources == ("status",)
+    assert kind.resource.short_names == ("lvmvol",)
+    doc = {
+        "metadata": {"creationTimestamp": NOW},
+        "spec": {"volGroup": "lvmvg", "ownerNodeID": "node-1", "capacity": "1073741824"},
+        "status": {"state": "Ready"},
+    }
+    assert [column["name"] for column in kind.column_definitions()] == ["VolGroup", "Node", "Size", "Status", "Age"]
+    assert kind.cells(doc, lambda text: "3d") == ["lvmvg", "node-1", "1073741824", "Ready", "3d"]
+
+
+def test_a_zfs_node_is_served_in_two_versions_of_one_shape() -> None:
+    kinds = custom_kinds(read_definition(FOLDER / "zfsnodes.yaml"))
+    assert [(name, kind.is_stored) for name, kind in kinds.items()] == [("v1", True), ("v1alpha1", False)]
+    pool = {"name": "zfspv", "uuid": "u", "free": "20Gi", "used": "1Gi"}
+    for name, kind in kinds.items():
+        doc = {"apiVersion": f"zfs.openebs.io/{name}", "kind": "ZFSNode", "metadata": {"name": "n"}, "pools": [pool]}
+        assert kind.admit(doc).unknown == []
+        assert kind.validate(doc) == []
+
+
+def test_a_logical_volume_of_topolvm_is_cluster_scoped() -> None:
+    kind = kind_of("logicalvolumes")
+    assert not kind.resource.namespaced
+    doc = {
+        "apiVersion": "topolvm.io/v1", "kind": "LogicalVolume", "metadata": {"name": "pvc-1"},
+        "spec": {"name": "pvc-1", "nodeName": "n", "size": "1Gi", "deviceClass": "ssd"},
+        "status": {"volumeID": "v", "code": 0, "currentSize": 5},
+    }  # fmt: skip
+    assert kind.admit(doc).unknown == []
+    assert kind.validate(doc) == []
+    doc["spec"] = {"name": "x"}
+    assert [str(error) for error in kind.validate(doc)] == [
+        "spec.nodeName: Required value",
+        "spec.size: Required value",
+    ]
+
+
+def test_a_version_that_does_not_exist_has_no_kind() -> None:
+    with pytest.raises(KeyError):
+        CustomKind(read_definition(FILES[0]), "v9")
