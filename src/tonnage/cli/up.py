@@ -46,8 +46,9 @@ from tonnage.whatif.manifests import documents_in
 )
 @click.option(
     "--pool-policy",
-    type=click.Choice(["best-fit", "first-fit", "random"]),
-    help="How the driver picks a pool.  [default: as before, else best-fit]",
+    type=click.Choice(["best-fit", "most-free", "first-fit", "random"]),
+    help="How the driver picks a pool; its CSIDriver says so (tonnage.dev/pool-policy).  "
+    "[default: as before, else best-fit]",
 )
 @click.option(
     "--classes",

@@ -1,6 +1,7 @@
 """Which pool a new volume goes to. A volume lives in one pool of one node, and no pool is ever overdrawn.
 
     best-fit    the pool that has the least left over afterwards, so that the large rooms stay large
+    most-free   the pool that has the most room, so that all fill up alike
     first-fit   the first that has room
     random      any that has room, evenly
 
@@ -14,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Policy = Literal["best-fit", "first-fit", "random"]
-POLICIES: Final[tuple[Policy, ...]] = ("best-fit", "first-fit", "random")
+Policy = Literal["best-fit", "most-free", "first-fit", "random"]
+POLICIES: Final[tuple[Policy, ...]] = ("best-fit", "most-free", "first-fit", "random")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,6 +46,8 @@ def choose(
         return rng.choice(roomy)[1]
     if policy == "first-fit":
         return roomy[0][1]
+    if policy == "most-free":
+        return max(roomy, key=lambda candidate: candidate[0])[1]
     return min(roomy, key=lambda candidate: candidate[0])[1]
 
 

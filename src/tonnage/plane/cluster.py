@@ -125,7 +125,8 @@ class Plane:
         )
         for doc in self._manifests:
             await self._apply(doc)
-        await ensure_starter_objects(self._client, int(self._asked["classes"]))
+        asked = self._asked
+        await ensure_starter_objects(self._client, int(asked["classes"]), str(asked["pool_policy"]))
         self._progress(f"starting {', '.join(PROGRAMS)}")
         ports = self._serve_at()
         for name in PROGRAMS:

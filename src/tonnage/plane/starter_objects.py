@@ -1,7 +1,9 @@
 """What a fresh cluster of `tonnage up` has besides its nodes: the driver's CSIDriver and the default class `pools`.
 
 With `--classes N` there are `pools-2`, … as well. All of them draw from the same pools of the nodes, and say so: they
-are one capacity group. Made only where they are missing: what a person has changed, or brought with -f, stays.
+are one capacity group. Made only where they are missing: what a person has changed, or brought with -f, stays. How the
+driver picks pools its CSIDriver says (`tonnage.dev/pool-policy`), and follows `--pool-policy`, unless a person wrote
+`unknown` there.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from tonnage.client.http import Client
 from tonnage.driver.names import DRIVER_NAME
 from tonnage.errors import AlreadyExists
 from tonnage.objects.document import Doc
-from tonnage.objects.storage_v1 import CAPACITY_GROUP, StorageClass
+from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY, CSIDriver, StorageClass
 
 CLASS: Final = "pools"
 GROUP: Final = "pools"
@@ -39,9 +41,12 @@ def class_names(classes: int) -> list[str]:
     return [CLASS, *(f"{CLASS}-{number}" for number in range(2, classes + 1))]
 
 
-def starter_objects(classes: int) -> list[Doc]:
+def starter_objects(classes: int, pool_policy: str = "") -> list[Doc]:
     """What there is, with so many classes."""
-    return [_DRIVER, *(_class(name, is_grouped=classes > 1) for name in class_names(classes))]
+    driver = _DRIVER
+    if pool_policy:
+        driver = {**_DRIVER, "metadata": {"name": DRIVER_NAME, "annotations": {POOL_POLICY: pool_policy}}}
+    return [driver, *(_class(name, is_grouped=classes > 1) for name in class_names(classes))]
 
 
 def _class(name: str, *, is_grouped: bool) -> Doc:
@@ -59,16 +64,20 @@ def _class(name: str, *, is_grouped: bool) -> Doc:
     }
 
 
-async def ensure_starter_objects(client: Client, classes: int = 1) -> None:
+async def ensure_starter_objects(client: Client, classes: int = 1, pool_policy: str = "") -> None:
     """Create what is missing. Safe to run at every start.
 
     In a cluster that had one class and gets more, the first joins their group, once. Who takes it out again may.
     """
     created = set()
-    for doc in starter_objects(classes):
+    for doc in starter_objects(classes, pool_policy):
         with suppress(AlreadyExists):
             await client.create_doc(doc)
             created.add(doc["metadata"]["name"])
+    if pool_policy and DRIVER_NAME not in created:
+        driver = await client.get(CSIDriver, DRIVER_NAME)
+        if driver.pool_policy not in (pool_policy, "unknown"):
+            await client.patch(CSIDriver, DRIVER_NAME, {"metadata": {"annotations": {POOL_POLICY: pool_policy}}})
     if CLASS not in created and created & set(class_names(classes)):
         first = await client.get(StorageClass, CLASS)
         if not first.capacity_group:

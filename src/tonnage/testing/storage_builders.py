@@ -16,6 +16,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_NODE
 from tonnage.objects.storage_v1 import (
     CAPACITY_GROUP,
+    POOL_POLICY,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -37,9 +38,11 @@ def storage_class(
     delayed: bool = True,
     topologies: Iterable[Mapping[str, Iterable[str]]] = (),
     group: str = "",
+    pool_policy: str = "",
 ) -> StorageClass:
     """A class. `topologies` are its allowed ones: any of the maps, each label key to the values it may have. Classes of
-    one `group` draw from the same pools."""
+    one `group` draw from the same pools; the driver picks them by `pool_policy`."""
+    annotations = {CAPACITY_GROUP: group, POOL_POLICY: pool_policy}
     terms = [
         {"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in term.items()]}
         for term in topologies
@@ -48,7 +51,7 @@ def storage_class(
         StorageClass,
         {
             "kind": "StorageClass",
-            "metadata": meta(name, annotations={CAPACITY_GROUP: group} if group else {}),
+            "metadata": meta(name, annotations={key: value for key, value in annotations.items() if value}),
             "provisioner": provisioner,
             "volumeBindingMode": "WaitForFirstConsumer" if delayed else "Immediate",
             **({"allowedTopologies": terms} if terms else {}),
@@ -56,10 +59,13 @@ def storage_class(
     )
 
 
-def driver(name: str = DRIVER, *, capacity: bool = True, rebuilding: bool = False, **spec: Any) -> CSIDriver:
+def driver(
+    name: str = DRIVER, *, capacity: bool = True, rebuilding: bool = False, pool_policy: str = "", **spec: Any
+) -> CSIDriver:
     """A driver that publishes its capacity, unless told otherwise. `spec` adds what has no word here."""
     said = {"storageCapacity": capacity, "volumeRebuilding": rebuilding, **spec}
-    return convert(CSIDriver, {"kind": "CSIDriver", "metadata": meta(name), "spec": said})
+    metadata = meta(name, annotations={POOL_POLICY: pool_policy} if pool_policy else {})
+    return convert(CSIDriver, {"kind": "CSIDriver", "metadata": metadata, "spec": said})
 
 
 def claim(

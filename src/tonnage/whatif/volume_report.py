@@ -5,8 +5,9 @@
     shop/data  dynamic  2 objects                 2×40Gi       needs 60Gi     none        0/16   node-2, node-3
 
 Nodes that have the same to offer stand in one line, however their objects are called. `TAKES` is one way to share the
-pools out; the driver may choose another, and `FIT` says whether that can go wrong. Columns that say nothing are left
-out.
+pools out; the driver may choose another, and `FIT` says whether that can go wrong. Where it is known how the driver
+picks pools, `POLICY` says so, and below the table stands an order of the claims that goes wrong, if there is one.
+Columns that say nothing are left out.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     ClaimAccount,
     NodeAccount,
 )
-from tonnage.scheduling.volumes.explain.nearest_miss import amount, amounts
+from tonnage.scheduling.volumes.explain.nearest_miss import amount, amounts, placed_badly
 from tonnage.scheduling.volumes.packing import UNBOUNDED
 from tonnage.whatif.page import Column, FittedTable, Page, named
 
-_HEADS = ("CLAIM", "KIND", "OF", "GROUP", "POOLS", "TAKES", "FIT", "HELD", "SLOTS")
+_HEADS = ("CLAIM", "KIND", "OF", "GROUP", "POOLS", "POLICY", "TAKES", "FIT", "HELD", "SLOTS")
 _KEPT_HEADS = ("CLAIM", "KIND", "OF")
 """Shown whether they say anything or not."""
-_WHOLE_HEADS = ("KIND", "POOLS", "TAKES", "FIT", "SLOTS")
+_MOST_BAD_ORDERS = 3
+_WHOLE_HEADS = ("KIND", "POOLS", "POLICY", "TAKES", "FIT", "SLOTS")
 
 
 @dataclass(slots=True)
@@ -45,7 +47,8 @@ class _Group:
 
 def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: Page, *, max_rows: int) -> None:
     """Print nodes' accounts, in their order."""
-    groups = list(_grouped(accounts))
+    known = list(accounts)
+    groups = list(_grouped(known))
     lines: list[tuple[str, ...]] = []
     shown = 0
     for group in groups:
@@ -62,6 +65,21 @@ def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: Page, *, ma
     if hidden := groups[shown:]:
         count = sum(len(group.nodes) for group in hidden)
         page.say(text(f"… and {count:,} more nodes that differ from these", style="dim"))
+    _print_bad_orders(known, page)
+
+
+def _print_bad_orders(accounts: Iterable[tuple[str, NodeAccount]], page: Page) -> None:
+    """Fits that a driver of a known policy spoils if it is asked in the wrong order: how, and on which nodes."""
+    found: dict[str, dict[str, None]] = {}
+    for name, account in accounts:
+        for each in account.claims:
+            if each.supply.bad_order and each.miss is None:
+                told = placed_badly(each.supply.pool_policy, each.supply.bad_order)
+                found.setdefault(told, {})[name] = None
+    for told, nodes in list(found.items())[:_MOST_BAD_ORDERS]:
+        page.say(text(f"possible only: asked in the wrong order, {told} ({named(list(nodes))})", style="dim"))
+    if len(found) > _MOST_BAD_ORDERS:
+        page.say(text(f"… and {len(found) - _MOST_BAD_ORDERS:,} more like these", style="dim"))
 
 
 def _grouped(accounts: Iterable[tuple[str, NodeAccount]]) -> Iterable[_Group]:
@@ -81,7 +99,8 @@ def _cells(each: ClaimAccount) -> tuple[str, ...]:
     pools = amounts(pool for pool in supply.room.pools if pool < UNBOUNDED)
     if supply.room.claim_limit < UNBOUNDED:
         pools += f"{', ' if pools else ''}volumes up to {amount(supply.room.claim_limit)}"
-    return (each.kind, supply.group, pools, _takes(each), supply.grade, _held(each), _slots(each), each.claim)
+    policy = supply.pool_policy
+    return (each.kind, supply.group, pools, policy, _takes(each), supply.grade, _held(each), _slots(each), each.claim)
 
 
 def _lines(group: _Group) -> Iterable[tuple[str, ...]]:

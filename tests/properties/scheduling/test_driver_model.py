@@ -42,22 +42,29 @@ STEPS = 220
 
 
 class Driver:
-    """Pools by node, in GiB. Makes volumes where it likes."""
+    """Pools by node, in GiB. Makes volumes where it likes, or by a policy that it keeps to."""
 
-    def __init__(self, rng: random.Random, nodes: int) -> None:
+    def __init__(self, rng: random.Random, nodes: int, policy: str = "") -> None:
         self.rng = rng
+        self.policy = policy
         self.free = {
             f"n{i}": [rng.choice((20, 40, 60, 100, 120)) for _ in range(rng.randint(1, 4))] for i in range(nodes)
         }
         self.made: dict[str, tuple[str, int, int]] = {}
 
     def make(self, name: str, where: str, size: int) -> bool:
-        """A volume in any pool with room; False when there is none."""
-        roomy = [number for number, free in enumerate(self.free[where]) if free >= size]
+        """A volume in a pool with room; False when there is none."""
+        pools = self.free[where]
+        roomy = [number for number, free in enumerate(pools) if free >= size]
         if not roomy:
             return False
-        pool = self.rng.choice(roomy)
-        self.free[where][pool] -= size
+        if self.policy == "most-free":
+            pool = max(roomy, key=lambda number: pools[number])
+        elif self.policy == "best-fit":
+            pool = min(roomy, key=lambda number: pools[number])
+        else:
+            pool = roomy[0] if self.policy == "first-fit" else self.rng.choice(roomy)
+        pools[pool] -= size
         self.made[name] = (where, pool, size)
         return True
 
@@ -78,6 +85,8 @@ class Model:
         group: str,
         *,
         is_late: bool = False,
+        policy: str = "",
+        is_told: bool = True,
     ) -> None:
         self.classes = classes
         self.class_of: dict[str, str] = {}
@@ -89,14 +98,14 @@ class Model:
         self.engine.open()
         self.cluster = self.engine.cluster
         self.storage = self.cluster.storage
-        self.driver = Driver(self.rng, nodes=3)
+        self.driver = Driver(self.rng, 3, policy)
         self.numbers = count()
         self.sizes: dict[str, int] = {}
         self.waiting: dict[str, tuple[Pod, Placement]] = {}  # claim -> the pod it is being made for
         self.settled: list[tuple[Pod, list[str]]] = []
         self.seen: Counter[str] = Counter()
         for each in classes:
-            self.storage.put(storage_class(each, group=group))
+            self.storage.put(storage_class(each, group=group, pool_policy=policy if is_told else ""))
         self.is_late = is_late
         self.measured: dict[tuple[str, str], list[int]] = {}
         """By node and class, a figure that is on its way."""
@@ -215,13 +224,12 @@ def played(
     classes: tuple[str, ...] = (CLASS,),
     group: str = "",
     seeds: range = SEEDS,
-    *,
-    is_late: bool = False,
+    **driver: Any,
 ) -> Counter[str]:
     """All seeds together."""
     total: Counter[str] = Counter()
     for seed in seeds:
-        total += Model(seed, reservation, pool_fit, classes, group, is_late=is_late).run()
+        total += Model(seed, reservation, pool_fit, classes, group, **driver).run()
     return total
 
 
@@ -252,3 +260,15 @@ def test_two_classes_on_the_same_pools_never_make_a_driver_refuse_if_they_are_a_
     assert grouped["refused"] == 0
     assert apart["refused"] > 20  # the model has teeth
     assert grouped["placed"] > 100
+
+
+@pytest.mark.parametrize("policy", ["most-free", "best-fit", "first-fit"])
+def test_a_driver_that_picks_pools_as_it_says_never_has_to_refuse_and_turns_fewer_away(policy: str) -> None:
+    few = range(4)
+    told = played("Ledger", "Guaranteed", seeds=few, policy=policy)
+    assert told["refused"] == 0
+    assert played("Ledger", "Guaranteed", seeds=range(3), policy=policy, is_late=True)["refused"] == 0
+    assert played("Ledger", "Guaranteed", (CLASS, "slow"), "disks", range(2), policy=policy)["refused"] == 0
+    untold = played("Ledger", "Guaranteed", seeds=few, policy=policy, is_told=False)
+    assert untold["refused"] == 0
+    assert told["placed"] >= untold["placed"], "to know what a driver does turns nobody away"

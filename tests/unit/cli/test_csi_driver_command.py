@@ -53,7 +53,8 @@ def complaint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         ),
         (
             [*WHOLE, "--pool-policy", "worst-fit"],
-            "Invalid value for '--pool-policy': 'worst-fit' is not one of 'best-fit', 'first-fit', 'random'.",
+            "Invalid value for '--pool-policy': 'worst-fit' is not one of "
+            "'best-fit', 'most-free', 'first-fit', 'random'.",
         ),
     ],
 )

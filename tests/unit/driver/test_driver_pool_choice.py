@@ -23,6 +23,8 @@ FREE = {"node-1": (30, 10, 20), "node-2": (10, 15)}
         ("best-fit", 30, PoolId("node-1", 0)),
         ("best-fit", 31, None),
         ("first-fit", 31, None),
+        ("most-free", 12, PoolId("node-1", 0)),
+        ("most-free", 31, None),
         ("random", 31, None),
     ],
 )

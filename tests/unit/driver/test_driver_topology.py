@@ -66,7 +66,10 @@ def test_a_class_may_name_pools_and_a_policy_and_sidecars_what_they_like() -> No
     ("parameters", "message"),
     [
         ({"pools": "ssd"}, 'parameter pools="ssd": write it like "0,2"'),
-        ({"pool-policy": "worst"}, 'parameter pool-policy="worst": it is one of best-fit, first-fit, random'),
+        (
+            {"pool-policy": "worst"},
+            'parameter pool-policy="worst": it is one of best-fit, most-free, first-fit, random',
+        ),
         ({"tier": "1", "colour": "red"}, "unknown parameter colour, tier: this driver knows pools and pool-policy"),
     ],
 )

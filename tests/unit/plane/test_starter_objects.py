@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.objects.storage_v1 import CAPACITY_GROUP
+from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY
 from tonnage.plane.starter_objects import class_names, starter_objects
 
 
@@ -19,3 +19,9 @@ def test_several_classes_are_one_capacity_group_of_one_driver_and_one_of_them_is
     assert {each["metadata"]["annotations"][CAPACITY_GROUP] for each in classes} == {"pools"}
     defaults = ["storageclass.kubernetes.io/is-default-class" in each["metadata"]["annotations"] for each in classes]
     assert defaults == [True, False, False]
+
+
+def test_the_driver_says_how_it_picks_pools():
+    driver, _ = starter_objects(1, "most-free")
+    assert driver["metadata"]["annotations"] == {POOL_POLICY: "most-free"}
+    assert "annotations" not in starter_objects(1)[0]["metadata"]

@@ -283,6 +283,20 @@ def test_a_group_of_one_class_has_no_effect():
     assert one("capacity-group-alone", *objects).object == "StorageClass fast"
 
 
+def test_a_pool_policy_that_is_none_is_found_on_classes_and_drivers():
+    objects = [*without(healthy(), "StorageClass"), storage_class(pool_policy="emptiest")]
+    finding = one("pool-policy-unreadable", *objects)
+    assert finding.object == "StorageClass fast"
+    assert 'tonnage.dev/pool-policy="emptiest" is none of most-free, best-fit, first-fit, random, unknown' in (
+        finding.message
+    )
+    assert finding.remedy.startswith("kubectl annotate storageclass fast --overwrite tonnage.dev/pool-policy=")
+    objects = [*without(healthy(), "CSIDriver"), driver(pool_policy="emptiest")]
+    assert one("pool-policy-unreadable", *objects).object == "CSIDriver csi.example"
+    objects = [*without(healthy(), "StorageClass"), storage_class(pool_policy="most-free")]
+    assert not found("pool-policy-unreadable", *objects)
+
+
 def test_immediate_binding_on_a_local_driver():
     assert one("immediate-binding", *healthy(), storage_class("now", delayed=False)).object == "StorageClass now"
     network = [*NODES, driver(capacity=False), storage_class(delayed=False)]

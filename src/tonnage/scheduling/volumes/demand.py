@@ -22,7 +22,7 @@ from tonnage.objects.meta import Key
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.volumes.packing import Sizes
+from tonnage.scheduling.volumes.packing import PoolPolicy, Sizes
 from tonnage.scheduling.volumes.pod_claims import PodClaims
 from tonnage.scheduling.volumes.rebuilds import Rebuild, rebuilds_of
 
@@ -35,6 +35,8 @@ class Group(NamedTuple):
 
     class_name: str
     sizes: Sizes
+    pool_policy: PoolPolicy = PoolPolicy.UNKNOWN
+    """How their driver picks pools: answers for other groups of these sizes do not hold for this one."""
 
 
 class Demand(NamedTuple):

@@ -3,10 +3,11 @@
 | event                     | as upstream                              | with CSIStorageCapacityV2, also         |
 | claim added or changed    | if the pod mounts it                     |                                         |
 | volume added or changed   | always; here not if another claim has it |                                         |
-| class added or changed    | added; its topologies changed            | its capacity group changed              |
+| class added or changed    | added; its topologies changed            | its capacity group or pool policy       |
 | node added or changed     | added; its labels changed                | deleted; cordoned, or back              |
 | CSINode added or changed  | added; its migrated plugins changed      |                                         |
 | CSIDriver changed         | capacity off, for inline volumes         | it rebuilds volumes now (or when added) |
+|                           |                                          | its pool policy (or when it comes, goes)|
 | capacity added or changed | added; a volume may be larger            | its pools, its sum; any, if reserved    |
 | a nominated pod gives way |                                          | if both have claims                     |
 | a pod comes, leaves, goes |                                          | if both mount a claim                   |
@@ -44,6 +45,7 @@ def volume_binding_events(gates: Gates, *, reserves: bool) -> Iterator[EventHint
     yield ClusterEvent(EventResource.STORAGE_CLASS, _COMES_OR_CHANGES), after_class_change
     if enhanced:
         yield ClusterEvent(EventResource.STORAGE_CLASS, ActionType.UPDATE | ActionType.DELETE), after_group_change
+        yield ClusterEvent(EventResource.STORAGE_CLASS, ActionType.UPDATE), after_class_policy_change
     yield ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _COMES_OR_CHANGES), after_claim_change
     yield ClusterEvent(EventResource.PERSISTENT_VOLUME, _COMES_OR_CHANGES), after_volume_change
     yield ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL), None
@@ -53,6 +55,7 @@ def volume_binding_events(gates: Gates, *, reserves: bool) -> Iterator[EventHint
     if enhanced:
         yield ClusterEvent(EventResource.NODE, ActionType.DELETE | ActionType.UPDATE_NODE_TAINT), after_node_leaves
         yield ClusterEvent(EventResource.CSI_DRIVER, _COMES_OR_CHANGES), after_rebuilding_starts
+        yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.ALL), after_driver_policy_change
         yield ClusterEvent(EventResource.POD, ActionType.DELETE), after_room_is_given_up
         yield ClusterEvent(EventResource.POD, ActionType.ALL), after_sharer_changes
 
@@ -126,6 +129,20 @@ def after_group_change(pod: PodInfo, event: ClusterEvent, old: StorageClass, new
     """A class shares its pools with others than before: what was held of theirs may be free for it, and for them."""
     now = new.capacity_group if new is not None else ""
     return QUEUE if pod.has_claims and old.capacity_group != now else SKIP
+
+
+def after_class_policy_change(pod: PodInfo, event: ClusterEvent, old: StorageClass, new: StorageClass) -> Hint:
+    """Volumes of a class go to other pools than was thought: a fit may be sure now, or room beside what is promised.
+
+    Classes that share their pools are judged by what they have in common, so that pods of those are woken as well.
+    """
+    return QUEUE if pod.has_claims and old.pool_policy != new.pool_policy else SKIP
+
+
+def after_driver_policy_change(pod: PodInfo, event: ClusterEvent, old: CSIDriver | None, new: CSIDriver | None) -> Hint:
+    before = old.pool_policy if old is not None else ""
+    now = new.pool_policy if new is not None else ""
+    return QUEUE if pod.has_claims and before != now else SKIP
 
 
 def after_node_leaves(pod: PodInfo, event: ClusterEvent, old: Node, new: Node | None) -> Hint:

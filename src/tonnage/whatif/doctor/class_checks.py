@@ -5,8 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from tonnage.objects.storage_v1 import CAPACITY_GROUP, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import (
+    CAPACITY_GROUP,
+    POOL_POLICIES,
+    POOL_POLICY,
+    CSIDriver,
+    CSIStorageCapacity,
+    StorageClass,
+)
 from tonnage.scheduling.volumes.capacity.groups import Topology, canonical
+from tonnage.scheduling.volumes.capacity.pool_policy import problem_with_policy
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools, volume_limit
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
@@ -21,6 +29,7 @@ def class_findings(facts: Facts) -> Iterator[Finding]:
             if not each.waits_for_consumer and _is_local(facts, driver):
                 yield _immediate(each, driver)
     yield from _groups(facts)
+    yield from _policies(facts)
 
 
 # -- the same disks ---------------------------------------------------------------------------------------------------
@@ -106,6 +115,25 @@ def _groups(facts: Facts) -> Iterator[Finding]:
                 f"kubectl annotate storageclass {shlex.quote(each.name)} {CAPACITY_GROUP}-, "
                 "or annotate the classes that share its disks",
                 driver=each.provisioner,
+            )
+
+
+# -- how pools are picked ---------------------------------------------------------------------------------------------
+
+
+def _policies(facts: Facts) -> Iterator[Finding]:
+    annotated: list[tuple[str, str, StorageClass | CSIDriver]] = [
+        *(("storageclass", each.provisioner, each) for _, each in sorted(facts.classes.items())),
+        *(("csidriver", name, each) for name, each in sorted(facts.drivers.items())),
+    ]
+    for resource, driver, each in annotated:
+        if problem := problem_with_policy(each):
+            yield CATALOGUE["pool-policy-unreadable"].about(
+                each,
+                f"{problem}: it counts as unknown, and fits are less sure than they could be",
+                f"kubectl annotate {resource} {shlex.quote(each.name)} --overwrite {POOL_POLICY}=most-free, "
+                f"or whatever the driver does: {', '.join(POOL_POLICIES)}",
+                driver=driver,
             )
 
 

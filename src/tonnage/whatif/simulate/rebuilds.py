@@ -89,7 +89,7 @@ class Rebuilds:
 
     def _begun(self, target: Disk, name: str, size_bytes: int, node: Node, volume: PersistentVolume) -> _Move | None:
         move = _Move(target, node.name)
-        if not target.take(move.room(name), size_bytes, self.model.settings_of(volume).pick, self.model.rng):
+        if not target.take(move.room(name), size_bytes, self.model.pick_for(volume), self.model.rng):
             return None
         self._moves[name] = move
         return move

@@ -20,13 +20,20 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeAffinity
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
+from tonnage.scheduling.volumes.capacity.pool_policy import pool_policy_of
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.whatif.simulate.agenda import Agenda
 from tonnage.whatif.simulate.disks import Disk, Disks
 from tonnage.whatif.simulate.figures import affinity_of, figures, made_volume
 from tonnage.whatif.simulate.reach import Reach
 from tonnage.whatif.simulate.rebuilds import Done, Rebuilds
-from tonnage.whatif.simulate.storage_settings import DriverSettings, StorageSettings
+from tonnage.whatif.simulate.storage_settings import (
+    DEFAULT_PICK,
+    PICK_POLICIES,
+    DriverSettings,
+    PickPolicy,
+    StorageSettings,
+)
 from tonnage.whatif.simulate.volume_binder import bound_claim
 
 T = TypeVar("T", bound=Object)
@@ -168,6 +175,16 @@ class StorageModel:
     def settings_of(self, volume: PersistentVolume) -> DriverSettings:
         return self._settings.of(volume.spec.csi.driver if volume.spec.csi is not None else "")
 
+    def pick_of(self, class_name: str, driver: str) -> PickPolicy:
+        """How a driver picks a pool for a volume of a class: as the scenario says, else as they are annotated."""
+        told = self._settings.of(driver).pick or pool_policy_of(
+            self._classes.get(class_name), self._drivers.get(driver)
+        )
+        return next((each for each in PICK_POLICIES if each == told), DEFAULT_PICK)
+
+    def pick_for(self, volume: PersistentVolume) -> PickPolicy:
+        return self.pick_of(volume.class_name, volume.spec.csi.driver if volume.spec.csi is not None else "")
+
     def attach_slots(self, driver: str) -> int | None:
         return self._settings.of(driver).attach_slots
 
@@ -201,7 +218,7 @@ class StorageModel:
         disks = self.disks_for(class_name, node)
         if len(disks) > 1:
             disks.sort(key=lambda each: -max(each.pools, default=0))
-        name, policy = f"pvc-{self._numbers + 1:08d}", self._settings.of(driver).pick
+        name, policy = f"pvc-{self._numbers + 1:08d}", self.pick_of(class_name, driver)
         disk = next((each for each in disks if each.take(name, size_bytes, policy, self.rng)), None)
         if disk is None and (disks or self._counts_capacity(driver)):
             self._refuse(claim)

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 PickPolicy = Literal["most-free", "best-fit", "first-fit", "random"]
 PICK_POLICIES: Final[tuple[PickPolicy, ...]] = ("most-free", "best-fit", "first-fit", "random")
+DEFAULT_PICK: Final[PickPolicy] = "best-fit"
 
 MI: Final = 1 << 20
 
@@ -15,7 +16,8 @@ MI: Final = 1 << 20
 class DriverSettings:
     """One driver. Times are in seconds of virtual time."""
 
-    pick: PickPolicy = "best-fit"
+    pick: PickPolicy | None = None
+    """None: as the class or its driver is annotated (`tonnage.dev/pool-policy`), else best-fit."""
     create_latency_s: float = 0.5
     attach_latency_s: float = 0.5
     delete_latency_s: float = 0.5

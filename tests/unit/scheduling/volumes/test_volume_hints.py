@@ -95,6 +95,19 @@ def test_a_class_that_joins_or_leaves_a_capacity_group_wakes_pods_of_all_classes
     assert not woken(shared, alone, pod=PodInfo(pod_with("idle")))
 
 
+def test_another_pool_policy_wakes_pods_with_claims():
+    for known, other in [
+        (storage_class(pool_policy="most-free"), storage_class()),
+        (driver(pool_policy="most-free"), driver()),
+    ]:
+        assert woken(known, other) and woken(other, known)
+        assert not woken(known, other, gates=OFF)
+        assert not woken(known, other, pod=PodInfo(pod_with("idle")))
+    assert woken(None, driver(pool_policy="best-fit")) and woken(driver(pool_policy="best-fit"), None)
+    assert not woken(driver(), None)
+    assert not woken(storage_class(pool_policy="best-fit"), storage_class(pool_policy="best-fit"))
+
+
 def test_a_maximum_beside_pools_that_is_no_longer_told_wakes_a_pod():
     assert woken(room(pools=["50Gi"], maximum="5Gi"), room(pools=["50Gi"]))
     assert not woken(room(pools=["50Gi"], maximum="9Gi"), room(pools=["50Gi"], maximum="5Gi"))

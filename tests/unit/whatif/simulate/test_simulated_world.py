@@ -27,6 +27,24 @@ def test_a_pod_runs_once_its_volume_is_made_and_figures_follow():
     assert sorted(each.value() >> 30 for each in told if each is not None) == [40, 100]
 
 
+@pytest.mark.parametrize(
+    ("annotated", "said", "left"),
+    [
+        ("most-free", None, [40, 60]),
+        ("best-fit", None, [0, 100]),
+        ("", None, [0, 100]),
+        ("best-fit", "most-free", [40, 60]),
+    ],
+)
+def test_a_driver_picks_pools_as_it_is_annotated_unless_the_scenario_says_otherwise(annotated, said, left):
+    storage = (storage_class(), driver(pool_policy=annotated), node("a"))
+    pools = capacity("fast", "a", "160Gi", pools=["100Gi", "60Gi"])
+    world, _ = world_of(*storage, pools, claim("data", "60Gi"), pod_with("db", "data"), rest=DriverSettings(pick=said))
+    world.run_until(60.0)
+    (disk,) = world.storage.disks
+    assert sorted(each >> 30 for each in disk.pools) == left
+
+
 def test_figures_that_lie_make_refused_volumes_and_the_pod_is_tried_again():
     pools = [capacity("fast", "a", "100Gi", pools=["100Gi"])]
     world, seen = world_of(*CLUSTER, *pools, rest=DriverSettings(overstates=2.0))

@@ -19,7 +19,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_count
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.capacity.reading import HeldByOthers, Policy, Reading
-from tonnage.scheduling.volumes.packing import UNLIMITED, Grade, SearchBudget, Sizes
+from tonnage.scheduling.volumes.packing import UNLIMITED, Grade, PoolPolicy, SearchBudget, Sizes
 
 _FIRST_OBJECTS = 16
 _FEW_ROWS = 64
@@ -52,9 +52,16 @@ class Entry:
 class ClassCapacity:
     """The objects of one class."""
 
-    def __init__(self, cluster: Cluster, search: SearchBudget = UNLIMITED) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        search: SearchBudget = UNLIMITED,
+        pool_policy: PoolPolicy = PoolPolicy.UNKNOWN,
+    ) -> None:
         self._cluster = cluster
         self._search = search
+        self.pool_policy = pool_policy
+        """Which pool of an object the driver takes for a volume."""
         self.entries: list[Entry] = []
         self._free: list[int] = []
         self._readings: dict[Policy, Reading] = {}
@@ -221,6 +228,7 @@ class ClassCapacity:
         reading = self._readings.get(policy)
         if reading is None:
             reading = self._readings[policy] = Reading(policy, max(_FIRST_OBJECTS, len(self.entries)), self._search)
+            reading.pool_policy = self.pool_policy
             gone = set(self._free)
             for number, entry in enumerate(self.entries):
                 reading.write(number, None if number in gone else entry.capacity)
@@ -240,6 +248,12 @@ class ClassCapacity:
         return [entry for number, entry in enumerate(self.entries) if number not in gone]
 
     # -- changing -----------------------------------------------------------------------------------------------------
+
+    def choose_by(self, pool_policy: PoolPolicy) -> None:
+        """The driver picks pools like this from now on."""
+        self.pool_policy = pool_policy
+        for reading in self._readings.values():
+            reading.pool_policy = pool_policy
 
     def add(self, entry: Entry) -> None:
         self.put_in(entry)

@@ -14,7 +14,7 @@ No `nodeTopology` reaches no node, an empty selector all of them. Objects of all
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from tonnage.scheduling.cluster.node_matching import selected
 from tonnage.scheduling.volumes.capacity.class_capacity import ClassCapacity, Entry, identity
 from tonnage.scheduling.volumes.capacity.groups import CapacityGroups
 from tonnage.scheduling.volumes.capacity.joint_capacity import JointCapacity, class_names_in
+from tonnage.scheduling.volumes.capacity.pool_policy import PoolPolicies, common_policy
 from tonnage.scheduling.volumes.packing import SearchBudget
 
 _Anchor = tuple[str, str]
@@ -47,6 +48,9 @@ class CapacityIndex:
         self._by_identity: dict[str, Entry] = {}
         self.groups = CapacityGroups(cluster.storage)
         """Classes that share their pools."""
+        self.pool_policies = PoolPolicies(cluster.storage)
+        """Which pool the driver of each class takes."""
+        self.pool_policies.on_change.append(self._policies_changed)
         self._joint: dict[str, JointCapacity] = {}
         """Objects of several classes of a group, by the classes' names (`joint_name`)."""
         self._anchored: dict[_Anchor, dict[Key, Entry]] = {}
@@ -67,7 +71,9 @@ class CapacityIndex:
             names = class_names_in(class_name)
             if len(names) > 1:
                 return self._joint_of(class_name, names)
-            found = self._classes[class_name] = ClassCapacity(self._cluster, self.search)
+            found = self._classes[class_name] = ClassCapacity(
+                self._cluster, self.search, self.pool_policies.of(class_name)
+            )
         return found
 
     def _joint_of(self, name: str, class_names: list[str]) -> JointCapacity:
@@ -76,6 +82,7 @@ class CapacityIndex:
             found = self._joint[name] = JointCapacity(
                 self._cluster, [self.of(each) for each in class_names], self.search
             )
+            found.choose_by(common_policy(map(self.pool_policies.of, class_names)))
         if found.is_stale:
             found.follow()
         return found
@@ -148,6 +155,17 @@ class CapacityIndex:
         self._classes[entry.class_name].drop(entry)
         self._join_again()
         self._cluster.note_rows(entry.rows)
+
+    def _policies_changed(self, class_names: Collection[str]) -> None:
+        """Drivers take other pools than was thought: whatever rests on that is looked at again."""
+        for name in class_names:
+            of_class = self._classes.get(name)
+            if of_class is not None:
+                of_class.choose_by(self.pool_policies.of(name))
+                for entry in of_class.live():
+                    self._cluster.note_rows(entry.rows)
+        for name, joint in self._joint.items():
+            joint.choose_by(common_policy(map(self.pool_policies.of, class_names_in(name))))
 
     def _join_again(self) -> None:
         for joint in self._joint.values():

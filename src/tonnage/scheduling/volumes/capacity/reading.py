@@ -21,7 +21,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.columns import Ints, Mask, grown
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity.pools import Room
-from tonnage.scheduling.volumes.packing import MOST_BYTES, NO_POOL, UNLIMITED, Grade, SearchBudget, Sizes
+from tonnage.scheduling.volumes.packing import MOST_BYTES, NO_POOL, UNLIMITED, Grade, PoolPolicy, SearchBudget, Sizes
 
 _HALF = 1 << 62
 """Two figures up to here can be added in 64 bits."""
@@ -62,6 +62,8 @@ class Reading:
         self.policy = policy
         self.search = search
         """The steps that a decision has for searching, over all its objects of all classes."""
+        self.pool_policy = PoolPolicy.UNKNOWN
+        """Which pool the driver takes for a volume."""
         self.rooms: list[Room] = [Room(())] * objects
         self.pools: Ints = np.full((objects, 1), NO_POOL, dtype=np.int64)
         self.is_unbounded: Mask = np.zeros(objects, dtype=np.bool_)
@@ -153,16 +155,16 @@ class Reading:
         if not room.pools or (sizes and sizes[0] > room.claim_limit_beside(promised)):
             return False
         if self.policy.must_be is Grade.GUARANTEED:
-            return packing.grade_one(room.pools, sizes, promised, self.search) is Grade.GUARANTEED
+            return packing.grade_one(room.pools, sizes, promised, self.search, self.pool_policy) is Grade.GUARANTEED
         if promised:
-            return packing.fits_beside_one(room.pools, sizes, promised, self.search)
+            return packing.fits_beside_one(room.pools, sizes, promised, self.search, self.pool_policy)
         return packing.fits_one(room.pools, sizes, self.search)
 
     def grade_of(self, number: int, sizes: Sizes) -> Grade:
         room, promised = self.rooms[number], self.promised.get(number, ())
         if not room.pools or (sizes and sizes[0] > room.claim_limit_beside(promised)):
             return Grade.NONE
-        return packing.grade_one(room.pools, sizes, promised, self.search)
+        return packing.grade_one(room.pools, sizes, promised, self.search, self.pool_policy)
 
     def fits(self, numbers: Numbers, sizes: Sizes, others: HeldByOthers | None = None) -> Mask:
         """Which of these objects hold a group, beside what is held of them, or of that only what is by `others`."""
@@ -176,7 +178,8 @@ class Reading:
             fits &= ~self._is_reserved(numbers, fits, others)
         if self.policy.must_be is Grade.GUARANTEED and len(sizes) > 1:
             certain = np.flatnonzero(fits & ~self.is_unbounded[numbers])
-            fits[certain] = packing.grades(pools[certain], sizes, self.search) == Grade.GUARANTEED
+            found = packing.grades(pools[certain], sizes, self.search, self.pool_policy)
+            fits[certain] = found == Grade.GUARANTEED
         if self.promised:
             is_open = fits & (self.promised_bytes[numbers] > 0)
             if others is None:
@@ -201,7 +204,7 @@ class Reading:
 
     def grades(self, numbers: Numbers, sizes: Sizes) -> npt.NDArray[np.int8]:
         """How sure a group's fit is on each of these objects."""
-        found = packing.grades(self.pools[numbers], sizes, self.search)
+        found = packing.grades(self.pools[numbers], sizes, self.search, self.pool_policy)
         if self.has_unbounded:
             found[self.is_unbounded[numbers]] = Grade.GUARANTEED
         if self.promised:

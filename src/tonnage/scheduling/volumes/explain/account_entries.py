@@ -38,6 +38,20 @@ class Slots:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedStep:
+    """A driver puts a claim into a pool with so many bytes free; None: no pool has room for it. A claim without a name
+    is one that was promised to another pod."""
+
+    claim: Key
+    size: int
+    pool_bytes: int | None
+
+    def document(self) -> dict[str, Any]:
+        pool = amount(self.pool_bytes) if self.pool_bytes is not None else None
+        return {"claim": self.claim or None, "size": amount(self.size), "pool": pool}
+
+
+@dataclass(frozen=True, slots=True)
 class Supply:
     """What one capacity object has for all claims of a class together, or of a group of classes.
 
@@ -54,6 +68,10 @@ class Supply:
     miss: Miss | None = None
     group: str = ""
     """The capacity group of its class: others draw from the same pools."""
+    pool_policy: str = ""
+    """Which pool the driver takes, where that is known."""
+    bad_order: tuple[PlacedStep, ...] = ()
+    """An order of the claims that goes wrong with such a driver, if there is one."""
     refused: tuple[Supply, ...] = ()
     """Where no object of a node takes the claims: those that come less near than this one."""
 
@@ -97,6 +115,10 @@ class ClaimAccount:
             found["takes"] = {"pool": self.takes}
         if supply.grade:
             found["grade"] = supply.grade
+        if supply.pool_policy:
+            found["poolPolicy"] = supply.pool_policy
+        if supply.bad_order:
+            found["badSequence"] = [each.document() for each in supply.bad_order]
         if supply.reserved_by is not None:
             found["reservedBy"] = {"pod": supply.reserved_by.pod, "since": rfc3339(supply.reserved_by.since)}
         if supply.promised:

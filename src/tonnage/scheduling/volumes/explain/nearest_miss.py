@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import CSIStorageCapacity
@@ -25,11 +26,21 @@ from tonnage.quantity import Quantity
 from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity.pools import Room, listed_pools, room_of
-from tonnage.scheduling.volumes.packing import UNBOUNDED, UNLIMITED, SearchBudget, Sizes
+from tonnage.scheduling.volumes.packing import UNBOUNDED, UNLIMITED, PoolPolicy, SearchBudget, Sizes
 from tonnage.scheduling.volumes.reservations.holds import Hold
 
 _NAMED = 2
 """Of those whose claims hold a promise so many are named, the others counted."""
+
+
+class Placed(Protocol):
+    """A claim that a driver puts into a pool with so many bytes free, None for no pool."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def pool_bytes(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,6 +80,8 @@ def room_miss(
     *,
     is_reserved: bool,
     search: SearchBudget = UNLIMITED,
+    pool_policy: PoolPolicy = PoolPolicy.UNKNOWN,
+    bad_order: Sequence[Placed] = (),
 ) -> Miss:
     """Why one object refuses a group of claims, `sizes` and `promised` descending. It does refuse them.
 
@@ -86,12 +99,14 @@ def room_miss(
     if is_reserved:
         return Miss(_WAITS, 0, _reserved(holds))
     is_too_large = bool(sizes) and sizes[0] > room.claim_limit_beside(promised)
-    if promised and (is_too_large or not packing.fits_beside_one(room.pools, sizes, promised, search)):
+    if promised and (is_too_large or not packing.fits_beside_one(room.pools, sizes, promised, search, pool_policy)):
         if search.undecided != undecided:
             return _not_searched(room, sizes, search)
         return _promised(room, sizes, promised, holds)
-    told = f"{amounts(sizes)} fit {amounts(room.pools)} only if the driver picks the right pools (poolFit: Guaranteed)"
-    return Miss(_UNSURE, 0, told)
+    why = "only if the driver picks the right pools"
+    if bad_order:
+        why = f"only if the driver is asked in the right order: {placed_badly(pool_policy, bad_order)}"
+    return Miss(_UNSURE, 0, f"{amounts(sizes)} fit {amounts(room.pools)} {why} (poolFit: Guaranteed)")
 
 
 def _not_searched(room: Room, sizes: Sizes, search: SearchBudget) -> Miss:
@@ -146,6 +161,13 @@ def _promised(room: Room, sizes: Sizes, promised: Sizes, holds: Sequence[Hold]) 
     if taken + together <= free:
         told += " wherever the driver puts those"
     return Miss(_WAITS, max(taken + together - free, 0), told)
+
+
+def placed_badly(pool_policy: str, steps: Sequence[Placed]) -> str:
+    """What a driver does when it is asked in an order that goes wrong: most-free puts 60Gi into the pool of 100Gi, …"""
+    taken = [f"{amount(each.size)} into the pool of {amount(each.pool_bytes)}" for each in steps if each.pool_bytes]
+    told = f"{pool_policy} puts {', then '.join(taken)}, " if taken else f"{pool_policy}: "
+    return f"{told}and {amount(steps[-1].size)} finds no room"
 
 
 # -- words ------------------------------------------------------------------------------------------------------------

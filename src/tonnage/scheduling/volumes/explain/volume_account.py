@@ -38,11 +38,12 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     STATIC,
     ClaimAccount,
     NodeAccount,
+    PlacedStep,
     Slots,
     Supply,
 )
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss, elsewhere, out_of_reach, room_miss
-from tonnage.scheduling.volumes.packing import UNBOUNDED, Sizes
+from tonnage.scheduling.volumes.packing import UNBOUNDED, UNLIMITED, PoolPolicy, Sizes
 from tonnage.scheduling.volumes.rebuilds import Rebuild
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
@@ -154,7 +155,7 @@ class VolumeAccount:
 
     def _supply(self, row: int, provisioning: ProvisioningDemand, place: int) -> Supply:
         """The object that takes all claims of a unit, or the one that comes nearest."""
-        class_name, sizes = provisioning.units[place]
+        class_name, sizes, _ = provisioning.units[place]
         objects = self._fit.index.of(class_name)
         numbers = objects.numbers_at(row)
         if not numbers:
@@ -203,21 +204,37 @@ class VolumeAccount:
             held = {hold.claims: hold for each in members_of(capacity) for hold in ledger.holds_on(identity(each))}
             promises = tuple(hold for hold in held.values() if not set(hold.claims) & set(own))
         holds = (reserved_by,) if reserved_by is not None else promises
-        group, miss = self._group(class_name), None
+        group, miss, pool_policy = self._group(class_name), None, objects.pool_policy
+        grade = self._grade(room, sizes, promised, pool_policy)
+        bad_order: tuple[PlacedStep, ...] = ()
+        if pool_policy.is_known and grade == packing.Grade.POSSIBLE.name.lower():
+            bad_order = _bad_order(room, sized, promised, pool_policy)
         if is_refused:
             search = self._fit.index.search
-            miss = room_miss(capacity, room, sizes, promised, holds, is_reserved=is_reserved, search=search)
+            miss = room_miss(
+                capacity,
+                room,
+                sizes,
+                promised,
+                holds,
+                is_reserved=is_reserved,
+                search=search,
+                pool_policy=pool_policy,
+                bad_order=bad_order,
+            )
             if group:
                 miss = replace(miss, told=f"{miss.told} (capacity group {group})")
         supply = Supply(
             capacity,
             room,
-            {} if is_refused else _places(room, sized, promised),
-            self._grade(room, sizes, promised),
+            {} if is_refused else _places(room, sized, promised, pool_policy),
+            grade,
             reserved_by,
             promises,
             miss,
             group,
+            pool_policy.value if self._fit.is_joint and pool_policy is not PoolPolicy.UNKNOWN else "",
+            bad_order if self._fit.is_joint else (),
         )
         self._supplies[known] = supply
         return supply
@@ -232,14 +249,16 @@ class VolumeAccount:
         found = self._fit.index.groups.of(class_names_in(class_name)[0]) if self._fit.is_joint else None
         return found.name if found is not None else ""
 
-    def _grade(self, room: Room, sizes: Sizes, promised: Sizes) -> str:
+    def _grade(self, room: Room, sizes: Sizes, promised: Sizes, pool_policy: PoolPolicy) -> str:
         """How sure the fit is, reservations aside; without the gate nobody asks."""
         if not self._fit.is_joint:
             return ""
         is_too_large = not room.is_known or (sizes and sizes[0] > room.claim_limit_beside(promised))
         search = self._fit.index.search
         undecided = search.undecided
-        grade = packing.Grade.NONE if is_too_large else packing.grade_one(room.pools, sizes, promised, search)
+        grade = (
+            packing.Grade.NONE if is_too_large else packing.grade_one(room.pools, sizes, promised, search, pool_policy)
+        )
         is_unknown = search.undecided != undecided and grade is packing.Grade.NONE
         return "unknown" if is_unknown else grade.name.lower()
 
@@ -278,14 +297,45 @@ def _static(match: Match | None, place: int) -> Iterator[tuple[PersistentVolumeC
             yield claim, match.volume(number)
 
 
-def _places(room: Room, sized: dict[Key, int], promised: Sizes) -> dict[Key, int]:
-    """By claim, the position of its pool in one packing; promised claims are put away first, for they come first."""
+def _places(room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: PoolPolicy) -> dict[Key, int]:
+    """By claim, the position of its pool in one packing; promised claims are put away first, for they come first.
+
+    Where it is known how the driver picks pools, it is asked for the largest claims first, if that goes well.
+    """
     if room.pools and room.pools[0] >= UNBOUNDED:
         return dict.fromkeys(sized, 0)
+    claims = sorted(sized, key=lambda key: -sized[key])
+    if pool_policy.is_known:
+        by_driver = _as_the_driver_does(room.pools, (*promised, *(sized[key] for key in claims)), pool_policy)
+        if by_driver is not None:
+            return dict(zip(claims, by_driver[len(promised) :], strict=True))
     free = list(room.pools)
     for place, size in zip(packing.place_one(room.pools, promised) or (), promised, strict=False):
         free[place] -= size
     order = sorted(range(len(free)), key=lambda place: -free[place])
-    claims = sorted(sized, key=lambda key: -sized[key])
     placed = packing.place_one([free[place] for place in order], tuple(sized[key] for key in claims))
     return {key: order[place] for key, place in zip(claims, placed or (), strict=False)}
+
+
+def _as_the_driver_does(pools: Sequence[int], sizes: Sequence[int], pool_policy: PoolPolicy) -> list[int] | None:
+    """The pools that a driver takes for claims in this order; None when one of them finds no room."""
+    free, found = list(pools), []
+    for size in sizes:
+        place = packing.placed_by(pool_policy, tuple(free), size)
+        if place is None:
+            return None
+        free[place] -= size
+        found.append(place)
+    return found
+
+
+def _bad_order(room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: PoolPolicy) -> tuple[PlacedStep, ...]:
+    """An order in which a claim finds no room, with the pod's claims by name; of those alike any."""
+    steps = packing.bad_order(room.pools, packing.descending((*sized.values(), *promised)), pool_policy, UNLIMITED)
+    left = dict(sized)
+    found = []
+    for step in steps:
+        name = next((key for key, size in left.items() if size == step.size), "")
+        left.pop(name, None)
+        found.append(PlacedStep(name, step.size, step.pool_bytes))
+    return tuple(found)

@@ -6,6 +6,7 @@ all objects at once on arrays, with the same answer:
 
     can the claims be packed, all at once?                     fits, fits_one, place_one             pool_fits.py
     and if the driver picks the pools, in whatever order?      grades, grade_one, fits_beside_one    pool_grades.py
+      by a rule of its own that is known?                      PoolPolicy, bad_order                 pool_policies.py
 
 Searches take steps, of which a decision has a number for all objects together (search.py).
 
@@ -25,6 +26,7 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     place_one,
 )
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, Grades, fits_beside_one, grade_one, grades
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, Step, bad_order, placed_by
 from tonnage.scheduling.volumes.packing.search import UNLIMITED, SearchBudget
 
 __all__ = [
@@ -35,8 +37,11 @@ __all__ = [
     "Grade",
     "Grades",
     "Ints2D",
+    "PoolPolicy",
     "SearchBudget",
     "Sizes",
+    "Step",
+    "bad_order",
     "descending",
     "fits",
     "fits_beside_one",
@@ -44,4 +49,5 @@ __all__ = [
     "grade_one",
     "grades",
     "place_one",
+    "placed_by",
 ]

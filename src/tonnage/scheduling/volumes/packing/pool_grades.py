@@ -2,7 +2,7 @@
 
 A group that packs (`pool_fits.py`) may still fail: with pools of 100 and 60, the claims 60 and 100 fit, but a driver
 that is asked for the 60 first may put it into the 100. We know of a driver only that it puts a claim into some pool
-that has room, and that claims reach it in any order. So a fit is
+that has room, and that claims reach it in any order; of some also which pool that is (`pool_policies.py`). So a fit is
 
     GUARANTEED   whatever the order and the choices, every claim finds a pool with room;
     POSSIBLE     some choice of pools places them all;
@@ -39,6 +39,13 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     fits_one,
     needing_room,
 )
+from tonnage.scheduling.volumes.packing.pool_policies import (
+    PoolPolicy,
+    always_placed,
+    is_always_placed,
+    is_played,
+    outcomes,
+)
 from tonnage.scheduling.volumes.packing.search import UNLIMITED, Found, SearchBudget
 
 MOST_WAYS = 60
@@ -62,7 +69,9 @@ class Grade(IntEnum):
 # -- all objects ------------------------------------------------------------------------------------------------------
 
 
-def grades(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Grades:
+def grades(
+    pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED, policy: PoolPolicy = PoolPolicy.UNKNOWN
+) -> Grades:
     """The grade of the claims in each of the O objects: `grade_one` of every row, with nothing promised."""
     found = fits(pools, sizes, search).astype(np.int8)
     if len(sizes) < 2 or not pools.shape[1]:
@@ -76,7 +85,7 @@ def grades(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Gra
         is_sure[open_idx] = _has_room_to_spare(pools[open_idx], sizes)
     open_idx = np.flatnonzero((found > 0) & ~is_sure)
     if open_idx.size:
-        is_sure[open_idx] = _guaranteed(pools[open_idx], sizes, search)
+        is_sure[open_idx] = _guaranteed(pools[open_idx], sizes, search, policy)
     found[is_sure] = Grade.GUARANTEED
     return found
 
@@ -95,8 +104,14 @@ def _has_room_to_spare(pools: Ints2D, sizes: Sizes) -> Mask:
     return spares
 
 
-def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget) -> Mask:
+def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolPolicy) -> Mask:
     """Which objects cannot shut out any of these claims. None of them has a pool that would hold them all."""
+    if is_played(pools.shape[1], sizes, policy):
+        return always_placed(pools, sizes, policy)
+    if policy.is_known:
+        rows, place = np.unique(pools, axis=0, return_inverse=True)  # nodes are often alike
+        known = [is_guaranteed(row, sizes, search, policy) for row in rows.tolist()]
+        return np.array(known, dtype=np.bool_)[place.reshape(-1)]
     ways_to_shut_out: list[tuple[int, tuple[Sizes, ...]]] = []
     for claim in dict.fromkeys(sizes):
         ways = arrangements(_without(sizes, claim), pools.shape[1], most=MOST_WAYS, partial=True)
@@ -120,18 +135,29 @@ def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget) -> Mask:
 # -- one object -------------------------------------------------------------------------------------------------------
 
 
-def grade_one(pools: Sequence[int], sizes: Sizes, promised: Sizes = (), search: SearchBudget = UNLIMITED) -> Grade:
+def grade_one(
+    pools: Sequence[int],
+    sizes: Sizes,
+    promised: Sizes = (),
+    search: SearchBudget = UNLIMITED,
+    policy: PoolPolicy = PoolPolicy.UNKNOWN,
+) -> Grade:
     """The grade of these claims in one object, its pools descending.
 
     With promised claims, descending too: GUARANTEED says that the driver can place all of them together whatever it
     does, POSSIBLE that the new ones fit wherever the promised ones go. When a search gives up, the lower grade.
     """
-    if is_guaranteed(pools, descending(sizes + promised) if promised else sizes, search):
+    if is_guaranteed(pools, descending(sizes + promised) if promised else sizes, search, policy):
         return Grade.GUARANTEED
-    return Grade.POSSIBLE if fits_beside_one(pools, sizes, promised, search) else Grade.NONE
+    return Grade.POSSIBLE if fits_beside_one(pools, sizes, promised, search, policy) else Grade.NONE
 
 
-def is_guaranteed(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNLIMITED) -> bool:
+def is_guaranteed(
+    pools: Sequence[int],
+    sizes: Sizes,
+    search: SearchBudget = UNLIMITED,
+    policy: PoolPolicy = PoolPolicy.UNKNOWN,
+) -> bool:
     """Whatever the order and the driver's choices, each of these claims finds a pool. False when a search gives up."""
     if not sizes:
         return True
@@ -142,6 +168,9 @@ def is_guaranteed(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNL
         return True
     if len(pools) == 1:
         return False
+    # A search that gave up for a policy may still find that it does not matter.
+    if policy.is_known and is_always_placed(pools, sizes, policy, search):
+        return True
     return not any(
         total - claim >= _bytes_to_shut_out(claim, pools)
         and _can_be_shut_out(claim, pools, _without(sizes, claim), search)
@@ -149,7 +178,13 @@ def is_guaranteed(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNL
     )
 
 
-def fits_beside_one(pools: Sequence[int], sizes: Sizes, promised: Sizes, search: SearchBudget = UNLIMITED) -> bool:
+def fits_beside_one(
+    pools: Sequence[int],
+    sizes: Sizes,
+    promised: Sizes,
+    search: SearchBudget = UNLIMITED,
+    policy: PoolPolicy = PoolPolicy.UNKNOWN,
+) -> bool:
     """Wherever the driver puts the promised claims, the new ones can then be packed in some way.
 
     The promised ones go first, in any order, each to any pool with room. Should one of them find none, the answer is
@@ -164,7 +199,11 @@ def fits_beside_one(pools: Sequence[int], sizes: Sizes, promised: Sizes, search:
     together = descending(sizes + promised)
     if pools[0] >= UNBOUNDED or pools[0] >= sum(together):
         return True
-    if len(pools) == 1 or not is_guaranteed(pools, promised, search):
+    if len(pools) == 1:
+        return False
+    if policy.is_known and (left := outcomes(pools, promised, policy, search)) is not None:
+        return all(fits_one(each, sizes, search) for each in left)
+    if not is_guaranteed(pools, promised, search):
         return False
     if any(_can_be_shut_out(claim, pools, promised, search) for claim in dict.fromkeys(sizes)):
         return False

@@ -1,0 +1,276 @@
+"""How a driver picks the pool of a volume, where that is known, and what it means for how sure a fit is.
+
+    most-free    the pool with the most room at that moment
+    best-fit     the pool with the least room of those that have enough
+    first-fit    the first that has enough, in an order of the driver's own that stays the same
+    random       any that has enough; so is `unknown`
+
+A policy takes away the driver's choice, not the order: sidecars ask for the volumes of a pod at once, and nobody knows
+which reaches the driver first. So a fit is guaranteed if it comes out well in *every order* of the claims. Nor is it
+known in which order first-fit goes over the pools: a list of free bytes does not promise that, so every order is tried.
+
+What is *possible* does not depend on the policy. If the claims can be packed at all, each of these drivers packs them,
+asked in the right order. Take a packing, and hand out the claims so:
+
+    most-free    a claim of the pool with most room; if that has none left, any claim: the pool has room for it to spare
+    best-fit     the claims of the smallest pool, then of the next: an earlier one takes a claim only out of what it has
+    first-fit    left over; the same, in the order of the pools
+
+`tests/properties/scheduling/test_pool_policies.py` plays all orders against this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from itertools import permutations
+from math import factorial
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tonnage.scheduling.cluster.columns import Mask
+from tonnage.scheduling.volumes.packing.pool_fits import Ints2D, Sizes, descending, needing_room
+from tonnage.scheduling.volumes.packing.search import Found, SearchBudget
+
+MOST_STEPS: Final = 20_000
+"""How often one search puts a claim into a pool; then it gives up and expects the worst."""
+
+MOST_PLAYED: Final = 130
+"""So many placements are played for all objects at once: four different claims take 64, four pools of first-fit with
+two claims 96. Beyond, objects are searched one by one."""
+
+_MOST_CLAIMS_PLAYED: Final = 5
+"""More than so many are not even counted."""
+
+MOST_POOLS_IN_ORDER: Final = 6
+"""First-fit is searched for so many pools that matter, in all their orders; beyond, it is any pool with room."""
+
+
+class PoolPolicy(StrEnum):
+    """Which pool a driver takes."""
+
+    MOST_FREE = "most-free"
+    BEST_FIT = "best-fit"
+    FIRST_FIT = "first-fit"
+    RANDOM = "random"
+    UNKNOWN = "unknown"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it says more than that the pool has room."""
+        return self not in (PoolPolicy.RANDOM, PoolPolicy.UNKNOWN)
+
+
+class Step(NamedTuple):
+    """One claim is placed, in a pool that had so many bytes free before; None: no pool had room."""
+
+    size: int
+    pool_bytes: int | None
+
+
+# -- one object -------------------------------------------------------------------------------------------------------
+
+
+def placed_by(policy: PoolPolicy, pools: Sizes, size: int) -> int | None:
+    """The position of the pool that a driver takes, out of pools in its order; None when none has room. Of pools with
+    as much room the first: which of them makes no difference to what is left."""
+    roomy = [place for place, free in enumerate(pools) if free >= size]
+    if not roomy:
+        return None
+    if policy is PoolPolicy.MOST_FREE:
+        return max(roomy, key=lambda place: pools[place])
+    if policy is PoolPolicy.BEST_FIT:
+        return min(roomy, key=lambda place: pools[place])
+    return roomy[0]
+
+
+_sure: Found[bool] = Found()
+_outcomes: Found[frozenset[Sizes] | None] = Found()
+
+
+def is_always_placed(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> bool:
+    """A driver of this known policy places all claims, in whatever order they come. False when a search gives up."""
+    sizes = needing_room(sizes)
+    rows = _that_matter(pools, sizes)
+    return _sure.ask(
+        (policy, rows, sizes), search, lambda search: _failing_order(rows, sizes, policy, search) == (), worst=False
+    )
+
+
+def outcomes(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> frozenset[Sizes] | None:
+    """What a driver may leave of the pools, each descending, after all these claims in some order; None when in one of
+    them a claim finds no room, or a search gives up."""
+    key = tuple(pools)
+    return _outcomes.ask((policy, key, sizes), search, lambda search: _left(key, sizes, policy, search), worst=None)
+
+
+def bad_order(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> tuple[Step, ...]:
+    """An order of claims in which one of them, the last step, finds no room; empty when there is none, or the search
+    gives up."""
+    sizes = needing_room(sizes)
+    return _failing_order(_that_matter(pools, sizes), sizes, policy, search) or ()
+
+
+def _that_matter(pools: Sequence[int], sizes: Sizes) -> Sizes:
+    """The pools that can hold any of the claims."""
+    return tuple(pool for pool in pools if pool >= sizes[-1])
+
+
+def _starts(pools: Sizes, policy: PoolPolicy) -> Iterable[Sizes] | None:
+    """The pools in the orders that a driver may go by; None when there are too many."""
+    if policy is not PoolPolicy.FIRST_FIT:
+        return (pools,)
+    return None if len(pools) > MOST_POOLS_IN_ORDER else dict.fromkeys(permutations(pools))
+
+
+def _after(policy: PoolPolicy, free: Sizes, place: int, size: int) -> Sizes:
+    """The pools with a claim in one of them. Where it is all the same which pool is which, states are told once."""
+    left = (*free[:place], free[place] - size, *free[place + 1 :])
+    return left if policy is PoolPolicy.FIRST_FIT else descending(left)
+
+
+def _failing_order(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> tuple[Step, ...] | None:
+    """The steps to a claim without room, the shortest found first depth by depth; () when there is none; None when the
+    search gives up."""
+    starts = _starts(pools, policy)
+    if starts is None:
+        return None
+    steps = 0
+    # (free bytes, claims that are still to come) -> how it was reached: the state before, and the claim that came
+    came_by: dict[tuple[Sizes, Sizes], tuple[tuple[Sizes, Sizes], Step] | None] = {
+        (start, sizes): None for start in starts
+    }
+    level = list(came_by)
+    while level:
+        following: list[tuple[Sizes, Sizes]] = []
+        for state in level:
+            free, coming = state
+            if _is_roomy(free, coming):
+                continue
+            for size in dict.fromkeys(coming):
+                steps += 1
+                place = placed_by(policy, free, size)
+                if place is None:
+                    search.spend(steps)
+                    return (*_steps_to(state, came_by), Step(size, None))
+                rest = coming.index(size)
+                now = (_after(policy, free, place, size), coming[:rest] + coming[rest + 1 :])
+                if now not in came_by:
+                    came_by[now] = (state, Step(size, free[place]))
+                    following.append(now)
+            if steps > MOST_STEPS:
+                search.spend(steps)
+                return None
+        level = following
+    search.spend(steps)
+    return ()
+
+
+def _is_roomy(free: Sizes, coming: Sizes) -> bool:
+    """All that is to come finds room, whatever the driver does: one pool takes all, or none of them can be shut out."""
+    if not coming:
+        return True
+    total = sum(coming)
+    return any(pool >= total for pool in free) or (
+        sum([pool - coming[0] + 1 for pool in free if pool >= coming[0]]) > total - coming[-1]
+    )
+
+
+def _steps_to(
+    state: tuple[Sizes, Sizes], came_by: dict[tuple[Sizes, Sizes], tuple[tuple[Sizes, Sizes], Step] | None]
+) -> tuple[Step, ...]:
+    found: list[Step] = []
+    while (before := came_by[state]) is not None:
+        state, step = before
+        found.append(step)
+    return tuple(reversed(found))
+
+
+def _left(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> frozenset[Sizes] | None:
+    starts = _starts(pools, policy)
+    if starts is None:
+        return None
+    states = {(start, sizes) for start in starts}
+    steps = 0
+    for _ in sizes:
+        following: set[tuple[Sizes, Sizes]] = set()
+        for free, coming in states:
+            for size in dict.fromkeys(coming):
+                place = placed_by(policy, free, size)
+                if place is None:
+                    search.spend(steps)
+                    return None
+                rest = coming.index(size)
+                following.add((_after(policy, free, place, size), coming[:rest] + coming[rest + 1 :]))
+            steps += len(coming)
+        if steps > MOST_STEPS:
+            search.spend(steps)
+            return None
+        states = following
+    search.spend(steps)
+    return frozenset(descending(free) for free, _ in states)
+
+
+# -- all objects ------------------------------------------------------------------------------------------------------
+
+
+def is_played(pool_count: int, sizes: Sizes, policy: PoolPolicy) -> bool:
+    """Whether there are so few orders that `always_placed` plays them; else objects are searched one by one."""
+    if not policy.is_known or len(sizes) > _MOST_CLAIMS_PLAYED:
+        return False
+    orders = factorial(pool_count) if policy is PoolPolicy.FIRST_FIT else 1
+    return orders * _placements(sizes) <= MOST_PLAYED
+
+
+def always_placed(pools: Ints2D, sizes: Sizes, policy: PoolPolicy) -> Mask:
+    """`is_always_placed` of every row, by playing every order; `is_played` says whether to. No claim is empty."""
+    columns = np.ascontiguousarray(pools.T)
+    is_sure = np.ones(len(pools), dtype=np.bool_)
+    if policy is not PoolPolicy.FIRST_FIT:
+        _play(columns, sizes, policy, is_sure)
+    else:
+        for order in permutations(range(len(columns))):
+            _play(columns[list(order)], sizes, policy, is_sure)
+    return is_sure
+
+
+@lru_cache(maxsize=2048)
+def _placements(sizes: Sizes) -> int:
+    """How many placements playing every order of the claims takes."""
+    return sum(len(set(permutations(sizes, count))) for count in range(1, len(sizes) + 1))
+
+
+def _play(columns: Ints2D, coming: Sizes, policy: PoolPolicy, is_sure: Mask) -> None:
+    """Place the claims in every order, for all objects at once; those where one finds no room leave `is_sure`.
+
+    `columns` is [P, O], for most-free and best-fit descending from column to column.
+    """
+    for size in dict.fromkeys(coming):
+        if policy is PoolPolicy.FIRST_FIT:
+            is_sure &= columns.max(axis=0) >= size
+        else:
+            is_sure &= columns[0] >= size
+        if len(coming) > 1 and is_sure.any():
+            rest = coming.index(size)
+            _play(_placed(columns, size, policy), coming[:rest] + coming[rest + 1 :], policy, is_sure)
+
+
+def _placed(columns: Ints2D, size: int, policy: PoolPolicy) -> Ints2D:
+    """The pools with one claim more; anything where it found no room."""
+    left = columns.copy()
+    if policy is PoolPolicy.MOST_FREE:
+        left[0] -= size
+    else:
+        is_waiting = np.ones(columns.shape[1], dtype=np.bool_)
+        for column in _in_turn(left, policy):
+            takes = is_waiting & (column >= size)
+            column -= takes * np.int64(size)
+            is_waiting ^= takes
+    return left if policy is PoolPolicy.FIRST_FIT else np.sort(left, axis=0)[::-1]
+
+
+def _in_turn(columns: Ints2D, policy: PoolPolicy) -> Iterator[Ints2D]:
+    """The columns as a driver looks at them; the smallest pool with room is the last of those that descend."""
+    yield from (columns[::-1] if policy is PoolPolicy.BEST_FIT else columns)
