@@ -23,7 +23,7 @@ from tonnage.objects.meta import Object, RecordMeta
 from tonnage.objects.resources import RESOURCES, Resource, group_versions
 from tonnage.objects.scheme import RESOURCE_BY_HEAD
 
-_NEEDED: Final = frozenset(("list", "watch", "delete"))
+NEEDED_VERBS: Final = frozenset(("list", "watch", "delete"))
 
 _log = logs.logger("tonnage.client.discovery")
 
@@ -65,5 +65,5 @@ async def _served(client: Client) -> AsyncIterator[Resource]:
             dig(each, "name"): [verb for verb in dig(each, "verbs") or () if isinstance(verb, str)] for each in listed
         }
         for row in RESOURCES:
-            if (row.group, row.version) == (group, version) and set(verbs.get(row.plural, ())) >= _NEEDED:
+            if (row.group, row.version) == (group, version) and set(verbs.get(row.plural, ())) >= NEEDED_VERBS:
                 yield row

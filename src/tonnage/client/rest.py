@@ -113,7 +113,7 @@ def read_page(cls: type[T], body: bytes, on_unreadable: Callable[[Unreadable], N
     except Unreadable:
         if on_unreadable is None:
             raise
-    found, version, token = _page(f"{cls.__name__}List", body)
+    found, version, token = _page(f"{cls.__name__}List", body, resource_of(cls))
     items = []
     for item in found:
         try:
@@ -125,17 +125,18 @@ def read_page(cls: type[T], body: bytes, on_unreadable: Callable[[Unreadable], N
 
 def read_docs(resource: Resource, body: bytes) -> tuple[list[Doc], str, str]:
     """The documents of a page, its resourceVersion, and the token of the next; lists leave out what each item is."""
-    found, version, token = _page(resource.list_kind, body)
+    found, version, token = _page(resource.list_kind, body, resource)
     head = {"apiVersion": resource.api_version, "kind": resource.kind}
     return [head | item for item in found if isinstance(item, dict)], version, token
 
 
-def _page(kind: str, body: bytes) -> tuple[list[Any], str, str]:
+def _page(kind: str, body: bytes, resource: Resource | None = None) -> tuple[list[Any], str, str]:
     """Items, resourceVersion and token of a page, whatever the items are. Raises Unreadable for what is no list."""
     page = codec.read_doc(kind, body)
     items, metadata = page.get("items") or [], page.get("metadata") or {}
     found_kind = page.get("kind") or kind
-    if found_kind != kind or not isinstance(items, list) or not isinstance(metadata, dict):
+    is_other = found_kind != kind and not (resource is not None and resource.is_list_kind(found_kind))
+    if is_other or not isinstance(items, list) or not isinstance(metadata, dict):
         raise Unreadable(kind, "", "", f"the answer is no {kind}", value=found_kind)
     version, token = metadata.get("resourceVersion") or "", metadata.get("continue") or ""
     if not isinstance(version, str) or not isinstance(token, str):

@@ -109,7 +109,7 @@ def decode_list(cls: type[T], data: bytes | str) -> ObjectList[T]:
     if page is None:
         seen = _convert(_AnyPage, _json(kind, data), kind)
         page = _Page(kind=seen.kind, metadata=seen.metadata, items=tuple(convert(cls, item) for item in seen.items))
-    if page.kind not in ("", kind):
+    if page.kind not in ("", kind) and not scheme.resource_of(cls).is_list_kind(page.kind):
         raise Unreadable(kind, "", "kind", f'kind="{page.kind}" is another kind', value=page.kind)
     return ObjectList(page.items, page.metadata.resource_version, page.metadata.continue_)
 

@@ -43,6 +43,10 @@ class Resource:
     def list_kind(self) -> str:
         return self.list_kind_name or f"{self.kind}List"
 
+    def is_list_kind(self, kind: str) -> bool:
+        """Is this what a list of its objects may be called? Of what is not in the table, discovery does not tell."""
+        return kind == self.list_kind or ((self.group, self.plural) not in BY_PLURAL and kind != "Status")
+
     @cached_property
     def qualified(self) -> str:
         """`pods`, `csinodes.storage.k8s.io`: what error messages and store keys say."""

@@ -66,7 +66,7 @@ class Item:
             reference.uid == self.uid
             and reference.name == self.name
             and reference.kind == self.resource.kind
-            and reference.api_version == self.resource.api_version
+            and reference.api_version.rpartition("/")[0] == self.resource.group  # of whichever version
             and self.namespace in ("", dependent.namespace)
         )
 

@@ -1,6 +1,7 @@
 """The garbage collector: an object whose owners are gone is deleted.
 
-                    ┌───────── informers of every served kind: metadata alone, or the ones that others use anyway
+                    ┌───────── informers of every served kind: metadata alone, or the ones that others use anyway;
+                    │          those of custom resources come and go with their definitions
                     ▼
       dependency graph ──► objects to process (by uid) ──► ask the server ──► decide ──► patch or delete
 
@@ -18,16 +19,19 @@ The rules are in `garbage_rules`, the graph in `dependency_graph`.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from tonnage import logs
 from tonnage.client.cache import Cache
+from tonnage.client.discovered_kinds import DiscoveredKinds
 from tonnage.client.metadata_only import metadata_class, wait_for_served_resources
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.dependency_graph import FOREGROUND, ORPHAN, DependencyGraph, Item
 from tonnage.controllers.garbage.garbage_rules import Delete, OwnerState, decide
-from tonnage.errors import NotFound
+from tonnage.deadline import within
+from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import (
@@ -44,7 +48,7 @@ from tonnage.objects.core_v1.references import ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object, OwnerReference
 from tonnage.objects.policy_v1 import PodDisruptionBudget
-from tonnage.objects.resources import BY_KIND, Resource
+from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource
 from tonnage.objects.scheme import resource_of
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, StorageClass, VolumeAttachment
 
@@ -69,6 +73,8 @@ SHARED: Final[tuple[type[Object], ...]] = (
     VolumeAttachment,
 )
 """Kinds that other controllers follow as a whole: their informers are used. Of the rest only metadata is read."""
+_DEFINITIONS: Final = BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
+_DISCOVERY_S: Final = 30.0
 _IGNORED: Final = frozenset(("events",))
 _UNSEEN_S: Final = 10.0
 """An owner that the server has and no informer has shown yet is asked about again; it may go without being seen."""
@@ -91,20 +97,41 @@ class GarbageCollector:
         self._reconciler = Reconciler("garbage-collector", self.reconcile, clock=context.clock, workers=8)
         self.queue = self._reconciler.queue
         """The uids of the objects to process."""
+        self._discovered = DiscoveredKinds(
+            context.client, clock=context.clock, added=self._follow_discovered, removed=self._forget_kind
+        )
         self._absent: dict[tuple[str, str, str, str, str], None] = {}
+        self._gone: dict[str, None] = {}
         self._is_synced = False
 
     async def run(self) -> None:
         """Collect until cancelled. Nothing is processed before every informer is synced."""
+        following = asyncio.create_task(self._discovered.run(), name="garbage collector: kinds")
+        try:
+            await self._run()
+        finally:
+            following.cancel()
+            await asyncio.wait((following,))
+
+    async def _run(self) -> None:
         whole = {resource_of(cls): cls for cls in SHARED}
         followed = []
         for resource in await wait_for_served_resources(self._client, clock=self._clock, rng=self._rng):
             if resource.plural not in _IGNORED:
                 followed.append(self._follow(resource, whole.get(resource) or metadata_class(resource)))
         await self._informers.wait_synced()
+        await self._wait_for_discovered()
         self.start_processing()
         _log.info("In step", kinds=len(followed), objects=len(self.graph))
         await self._reconciler.run()
+
+    async def _wait_for_discovered(self) -> None:
+        """Custom kinds are waited for too, but not for ever: one that cannot be followed must not stop the rest."""
+        try:
+            await within(self._clock, _DISCOVERY_S, self._discovered.wait_synced())
+        except (TimeoutError, TonnageError) as exc:
+            told = exc.message if isinstance(exc, TonnageError) else "no answer yet"
+            _log.warning("Some kinds that are not in the table are not known yet", error=told)
 
     def start_processing(self) -> None:
         """The graph is complete: process what may need it, and from now on whatever changes."""
@@ -129,10 +156,28 @@ class GarbageCollector:
             self.put(Item.of(resource, found.metadata))
 
         informer = self._informers.of(cls)
-        informer.add_handlers(
-            on_add=seen, on_update=lambda _, new: seen(new), on_delete=lambda old: self.remove(old.uid)
-        )
+        informer.add_handlers(on_add=seen, on_update=lambda _, new: seen(new), on_delete=self._deleted)
+        if resource == _DEFINITIONS:
+            informer.on_change(self._discovered.look)
         return informer
+
+    def _follow_discovered(self, resource: Resource, informer: Cache[Object]) -> None:
+        def seen(found: Object) -> None:
+            self.put(Item.of(resource, found.metadata))
+
+        informer.add_handlers(on_add=seen, on_update=lambda _, new: seen(new), on_delete=self._deleted)
+
+    def _forget_kind(self, resource: Resource) -> None:
+        """The server has this kind no more. Its objects are not seen to be gone: it may be a version that went."""
+        for item in [each for each in self.graph if each.resource == resource]:
+            self.remove(item.uid)
+
+    def _deleted(self, old: Object) -> None:
+        # Remembered, because its kind may go with it, and then the server can say nothing about it any more.
+        self._gone[old.uid] = None
+        if len(self._gone) > _MAX_ABSENT:
+            del self._gone[next(iter(self._gone))]
+        self.remove(old.uid)
 
     def _enqueue(self, uids: set[str]) -> None:
         # Until everything is synced most owners seem to be missing; `start_processing` goes through all items.
@@ -209,7 +254,11 @@ class GarbageCollector:
         known = self.graph.owner(reference, item)
         if known is not None and not known.deletes_dependents:
             return OwnerState.SOLID  # its deletion will queue the item again
-        resource = BY_KIND.get((reference.api_version, reference.kind))
+        if reference.uid in self._gone:
+            return OwnerState.DANGLING
+        resource = BY_KIND.get((reference.api_version, reference.kind)) or self._discovered.find(
+            reference.api_version, reference.kind
+        )
         if resource is None:
             _log.debug("An owner of a kind we do not know is left to others", item=item.key, owner=reference.kind)
             return None
@@ -223,7 +272,10 @@ class GarbageCollector:
             return OwnerState.DANGLING  # a uid never comes back
         try:
             metadata = (await self._client.get_doc(resource, key))["metadata"]
-        except NotFound:
+        except NotFound as exc:
+            if exc.name != reference.name:
+                _log.debug("An owner of a kind that is not served is left to others", item=item.key, owner=key)
+                return None  # the path is missing, not the object
             metadata = {"uid": ""}
         if metadata["uid"] != reference.uid:
             self._absent[coordinates] = None

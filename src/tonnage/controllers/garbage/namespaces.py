@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Final
 
 from tonnage import logs
+from tonnage.client.discovered_kinds import discovered_resources
 from tonnage.client.metadata_only import metadata_class, served_resources
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import parse_rfc3339
@@ -86,7 +87,7 @@ class NamespaceController:
         if remains.by_resource:
             return remains, estimate_s
         try:
-            served = await served_resources(self._client)
+            served = (*await served_resources(self._client), *await discovered_resources(self._client))
         except ApiError as exc:
             remains.discovery_failure = exc.message
             return remains, estimate_s
@@ -114,6 +115,8 @@ class NamespaceController:
                 for each in (await self._client.list(head, namespace=name)).items:
                     await self._client.delete(resource, each.key, uid=each.uid, propagation="Background")
             left = (await self._client.list(head, namespace=name)).items
+        except NotFound:
+            return 0  # the kind itself is gone, and its objects with it
         except ApiError as exc:
             remains.failures.append(f"{resource.qualified}: {exc.message}")
             return 0

@@ -1,0 +1,134 @@
+"""Kinds that a server has beside those of our table: found by discovery, and followed as they come and go.
+
+`discovered_resources` asks once. `DiscoveredKinds` keeps an informer of the metadata of each for as long as the server
+has it, for whoever looks after all kinds alike (the garbage collector). These informers are its own: a kind whose
+definition goes must not hold up those who wait for the informers of a program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.informer import Informer
+from tonnage.client.metadata_only import NEEDED_VERBS, metadata_class
+from tonnage.client.reconciler import Reconciler
+from tonnage.clock import Clock
+from tonnage.errors import NotFound
+from tonnage.objects import codec
+from tonnage.objects.document import dig
+from tonnage.objects.meta import Key, Object
+from tonnage.objects.resources import BY_PLURAL, Resource
+
+_RESYNC_S: Final = 30.0
+"""How often a server is asked again though nothing was heard of: what upstream's garbage collector does."""
+
+_log = logs.logger(__name__)
+
+
+async def discovered_resources(client: Client) -> tuple[Resource, ...]:
+    """Resources that can be listed, watched and deleted and are not in our table, each in its preferred version.
+
+    Raises TonnageError.
+    """
+    found: dict[tuple[str, str], Resource] = {}
+    groups = codec.read_doc("APIGroupList", await client.raw("GET", "/apis")).get("groups") or ()
+    for group in groups:
+        name = dig(group, "name")
+        preferred = dig(group, "preferredVersion", "version")
+        versions = [dig(each, "version") for each in dig(group, "versions") or ()]
+        for version in dict.fromkeys([preferred, *versions]):
+            if isinstance(name, str) and isinstance(version, str):
+                for resource in await _resources(client, name, version):
+                    found.setdefault((resource.group, resource.plural), resource)
+    return tuple(found.values())
+
+
+async def _resources(client: Client, group: str, version: str) -> list[Resource]:
+    try:
+        listed = codec.read_doc("APIResourceList", await client.raw("GET", f"/apis/{group}/{version}"))
+    except NotFound:
+        return []  # it went between the two questions
+    rows = listed.get("resources")
+    return [
+        Resource(
+            group, version, row["kind"], row["name"], row["namespaced"], singular_name=row.get("singularName") or ""
+        )
+        for row in (rows if isinstance(rows, list) else ())
+        if _is_followed(group, row)
+    ]
+
+
+def _is_followed(group: str, row: Any) -> bool:
+    if not isinstance(row, dict) or not (isinstance(row.get("name"), str) and isinstance(row.get("kind"), str)):
+        return False
+    verbs = row.get("verbs")
+    is_whole = isinstance(row.get("namespaced"), bool) and isinstance(verbs, list) and "/" not in row["name"]
+    return is_whole and _texts(verbs) >= NEEDED_VERBS and (group, row["name"]) not in BY_PLURAL
+
+
+def _texts(verbs: Any) -> set[str]:
+    return {verb for verb in verbs if isinstance(verb, str)}
+
+
+Added = Callable[[Resource, Informer[Object]], None]
+
+
+class DiscoveredKinds:
+    """Informers of all kinds beside those of our table; `added` hears of one before it starts, `removed` of its end."""
+
+    def __init__(
+        self, client: Client, *, clock: Clock, added: Added, removed: Callable[[Resource], None] = lambda resource: None
+    ) -> None:
+        self._client = client
+        self._added = added
+        self._removed = removed
+        self._informers: dict[Resource, Informer[Object]] = {}
+        self._known: dict[tuple[str, str], Resource] = {}
+        self._looking = asyncio.Lock()
+        self._reconciler = Reconciler("discovered-kinds", self._look, clock=clock, workers=1)
+
+    def find(self, api_version: str, kind: str) -> Resource | None:
+        """The resource of a kind, in whichever version it is followed; also of one that is gone, under its old path."""
+        return self._known.get((api_version.rpartition("/")[0], kind))
+
+    def look(self, _: object = None) -> None:
+        """There may be others now: look soon. Takes the definition that changed, as handlers do."""
+        self._reconciler.add("kinds")
+
+    async def run(self) -> None:
+        """Follow kinds as they come and go, until cancelled."""
+        self.look()
+        try:
+            await self._reconciler.run()
+        finally:
+            informers, self._informers = list(self._informers.values()), {}
+            await asyncio.gather(*(informer.stop() for informer in informers))
+
+    async def wait_synced(self) -> None:
+        """Return when all that there are now know their state. Raises TonnageError when the server does not answer."""
+        await self._look("kinds")
+        for informer in tuple(self._informers.values()):
+            await informer.wait_synced()
+
+    async def _look(self, _: Key) -> float:
+        async with self._looking:
+            await self._compare()
+        return _RESYNC_S
+
+    async def _compare(self) -> None:
+        served = await discovered_resources(self._client)
+        for resource in [each for each in self._informers if each not in served]:
+            _log.info("A kind is gone", resource=resource.qualified)
+            await self._informers.pop(resource).stop()
+            self._removed(resource)
+        for resource in served:
+            if resource not in self._informers:
+                _log.info("A kind is new", resource=resource.qualified)
+                self._known[resource.group, resource.kind] = resource
+                informer = self._informers[resource] = Informer(self._client, metadata_class(resource))
+                self._added(resource, informer)
+                informer.start()
