@@ -84,12 +84,10 @@ def served(api: Api, doc: Doc) -> None:
     """Wait until every served version of a definition can be listed, as discovery tells."""
     path, spec = f"{CRDS}/{doc['metadata']['name']}", doc["spec"]
     eventually(lambda: condition(api.get(path).body, "Established") == "True", "the definition to be established")
-    for each in spec["versions"]:
-        if each["served"]:
-            root = f"/apis/{spec['group']}/{each['name']}"
-            eventually(
-                lambda root=root: api.get(f"{root}/{spec['names']['plural']}").code == 200, f"{root} to be served"
-            )
+    paths = [
+        f"/apis/{spec['group']}/{each['name']}/{spec['names']['plural']}" for each in spec["versions"] if each["served"]
+    ]
+    eventually(lambda: all(api.get(each).code == 200 for each in paths), f"{paths} to be served")
 
 
 def condition(doc: Doc, kind: str) -> str:
