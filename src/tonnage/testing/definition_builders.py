@@ -7,11 +7,11 @@ from typing import Any
 
 import yaml
 
-from tonnage.documents.admit import Findings
+from tonnage.documents.admit import admit
 from tonnage.documents.custom.custom_kind import CustomKind
 from tonnage.documents.custom.definition import default_definition
 from tonnage.documents.custom.definition_status import record_stored_version
-from tonnage.documents.custom.schema_form import admit_schemas
+from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
 
 
@@ -42,7 +42,7 @@ def definition(schema: Doc | None = None, *, name: str = "v1", **version: Any) -
 def admitted(made: Doc) -> Doc:
     """A copy of a definition with what a server fills in."""
     made = copy(made)
-    admit_schemas(made, Findings())
+    admit(schema_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), made)
     default_definition(made)
     record_stored_version(made)
     return made

@@ -11,11 +11,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonnage.documents.admit import Findings, Malformed
+from tonnage.documents.admit import Findings, Malformed, admit
 from tonnage.documents.apply.managed_fields import track_update
 from tonnage.documents.custom.custom_kind import CustomKind
 from tonnage.documents.custom.definition import definition_warnings, validate_definition
-from tonnage.documents.custom.schema_form import admit_schemas
+from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
 from tonnage.testing.definition_builders import definition, object_schema, widget
@@ -94,7 +94,7 @@ def test_a_second_pass_changes_nothing_and_errors_are_field_errors(schema: Doc, 
     assert doc == once
     track_update(kind.struct, old=old, new=copy(doc), manager="m", api_version="example.com/v1", now="")
     for is_v3 in (False, True):
-        assert kind.definitions(is_v3=is_v3)
+        assert kind.openapi_definition(is_v3=is_v3)
     assert len(kind.cells(doc, str)) == 1
 
 
@@ -111,7 +111,7 @@ def test_a_second_pass_changes_nothing_and_errors_are_field_errors(schema: Doc, 
 def test_any_schema_is_malformed_or_judged_by_field_errors(schema: Doc) -> None:
     made = {"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}}
     try:
-        admit_schemas(made, Findings())
+        admit(schema_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), made)
     except Malformed:
         return
     assert all(map(str, validate_definition(made)))

@@ -18,7 +18,6 @@ from functools import lru_cache
 
 from tonnage import KUBERNETES_VERSION
 from tonnage.apiserver.openapi import gnostic, types
-from tonnage.apiserver.openapi.custom import definition_of
 from tonnage.apiserver.openapi.operations import QUERY, Operation, kind_of, operations, patch_types
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.schema import Struct, schema_of, schema_of_resource
@@ -99,7 +98,7 @@ def _openapi_v2_protobuf(custom: tuple[CustomResource, ...]) -> bytes:
 
 
 def _given(custom: Custom, dialect: types.Dialect) -> dict[str, Doc]:
-    return {row.struct.full_name: definition_of(row, dialect) for row in custom}
+    return {row.struct.full_name: row.custom.openapi_definition(is_v3=dialect is types.V3) for row in custom}
 
 
 def etag(body: bytes) -> str:

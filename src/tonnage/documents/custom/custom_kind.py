@@ -18,11 +18,11 @@ from typing import Any
 from tonnage.documents.admit import Findings
 from tonnage.documents.custom.defaulting import drop_nulls, fill_defaults
 from tonnage.documents.custom.merging import struct_of
-from tonnage.documents.custom.openapi import kind_definition, list_definition, model_name
+from tonnage.documents.custom.openapi import kind_definition
 from tonnage.documents.custom.printer_columns import PrinterColumn, printer_columns
 from tonnage.documents.custom.pruning import keys_in, prune
 from tonnage.documents.custom.structural import Structural, compile_schema
-from tonnage.documents.custom.validation import validate, validate_update
+from tonnage.documents.custom.validation import validate, validate_status, validate_update
 from tonnage.documents.custom.value_rules import Rules
 from tonnage.documents.schema import Struct
 from tonnage.objects.document import Doc
@@ -77,6 +77,11 @@ class CustomKind:
     def _rules(self) -> Rules:
         return Rules(self.schema.source)
 
+    @cached_property
+    def _status_rules(self) -> Rules:
+        status = self.schema.properties.get("status")
+        return Rules(status.source if status is not None else {})
+
     def admit(self, doc: Doc) -> Findings:
         """Make of a client's document, in place, what the rules can trust, and tell which fields were unknown.
 
@@ -101,32 +106,25 @@ class CustomKind:
         """Everything wrong with a change; what was wrong before and did not change may stay so."""
         return validate_update(self.schema, new, old, self._rules)
 
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        """Everything wrong with a change through the status subresource: of status, and of nothing else."""
+        return validate_status(self.schema, new, old, self._status_rules)
+
     @cached_property
     def columns(self) -> tuple[PrinterColumn, ...]:
         """The columns of a table after Name."""
         return printer_columns(self._version.get("additionalPrinterColumns") or ())
 
-    def definitions(self, *, is_v3: bool) -> dict[str, Doc]:
-        """What OpenAPI says about the kind and its list, by name. They refer to ObjectMeta and ListMeta of meta/v1."""
-        group, version, kind = self.resource.group, self.resource.version, self.resource.kind
-        return {
-            model_name(group, version, kind): kind_definition(
-                self.schema.source,
-                group=group,
-                version=version,
-                kind=kind,
-                selectable_fields=self.selectable_fields,
-                is_v3=is_v3,
-            ),
-            model_name(group, version, self.list_kind): list_definition(
-                group=group,
-                version=version,
-                kind=kind,
-                list_kind=self.list_kind,
-                plural=self.resource.plural,
-                is_v3=is_v3,
-            ),
-        }
+    def openapi_definition(self, *, is_v3: bool) -> Doc:
+        """What OpenAPI says about the kind. It refers to ObjectMeta of meta/v1."""
+        return kind_definition(
+            self.schema.source,
+            group=self.resource.group,
+            version=self.resource.version,
+            kind=self.resource.kind,
+            selectable_fields=self.selectable_fields,
+            is_v3=is_v3,
+        )
 
     def column_definitions(self) -> list[Doc]:
         """TableColumnDefinitions after Name, in upstream's form."""

@@ -50,11 +50,7 @@ class CustomResourceStrategy(Strategy):
         new.update(kept)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        errors = [
-            error
-            for error in self._kind.validate_update(new, old)
-            if error.field == "status" or error.field.startswith(("status.", "status["))
-        ]
+        errors = self._kind.validate_status(new, old)
         return errors + validate_scale_paths(new, self._kind.scale, status_only=True)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:

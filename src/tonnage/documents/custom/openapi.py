@@ -1,4 +1,4 @@
-"""A custom kind in OpenAPI: the definitions of the kind and of its list, as `/openapi/v2` and `/openapi/v3` have them.
+"""A custom kind in OpenAPI: its definition, as `/openapi/v2` and `/openapi/v3` have it.
 
 Version 3 shows the schema as it is. Version 2 has no words for `anyOf` and its kin, for null, or for objects that keep
 what is unknown, and clients of it complain about fields it does not name; so those parts are left open. Both get
@@ -21,12 +21,6 @@ _ABOUT = {
     "kind": "What this object is.",
     "metadata": "Name, labels, owners and what the server keeps about every object.",
 }
-_ABOUT_LIST = "The revision listed, and where the next page starts."
-
-
-def model_name(group: str, version: str, kind: str) -> str:
-    """`io.openebs.local.v1alpha1.LVMNode`: under this name a kind stands among the definitions."""
-    return ".".join([*reversed(group.split(".")), version, kind])
 
 
 def kind_definition(
@@ -40,30 +34,11 @@ def kind_definition(
         made = _unfolded(schema) if is_v3 else _as_v2(_unfolded(schema))
         made.setdefault("properties", {})
         _add_embedded(made, is_v3)
-        made["properties"] = {**made["properties"], **_meta_properties(is_v3, "ObjectMeta")}
+        made["properties"] = {**made["properties"], **_meta_properties(is_v3)}
     made["x-kubernetes-group-version-kind"] = [{"group": group, "version": version, "kind": kind}]
     if is_v3 and selectable_fields:
         made["x-kubernetes-selectable-fields"] = [{"fieldPath": field} for field in selectable_fields]
     return made
-
-
-def list_definition(*, group: str, version: str, kind: str, list_kind: str, plural: str, is_v3: bool) -> Doc:
-    """The definition of the kind's list."""
-    item = _ref(model_name(group, version, kind), is_v3)
-    return {
-        "description": f"{list_kind} is a list of {kind}",
-        "type": "object",
-        "required": ["items"],
-        "properties": {
-            "apiVersion": {"type": "string", "description": _ABOUT["apiVersion"]},
-            "items": {"type": "array", "description": f"List of {plural}.", "items": item},
-            "kind": {"type": "string", "description": _ABOUT["kind"]},
-            "metadata": _described_ref(
-                f"{_META}.ListMeta", "The revision listed, and where the next page starts.", is_v3
-            ),
-        },
-        "x-kubernetes-group-version-kind": [{"group": group, "version": version, "kind": list_kind}],
-    }
 
 
 def _ref(name: str, is_v3: bool) -> Doc:
@@ -76,11 +51,11 @@ def _described_ref(name: str, about: str, is_v3: bool) -> Doc:
     return {"description": about, "allOf": [ref]} if is_v3 else {"description": about, **ref}
 
 
-def _meta_properties(is_v3: bool, metadata: str) -> dict[str, Doc]:
+def _meta_properties(is_v3: bool) -> dict[str, Doc]:
     return {
         "apiVersion": {"type": "string", "description": _ABOUT["apiVersion"]},
         "kind": {"type": "string", "description": _ABOUT["kind"]},
-        "metadata": _described_ref(f"{_META}.{metadata}", _ABOUT["metadata"], is_v3),
+        "metadata": _described_ref(f"{_META}.ObjectMeta", _ABOUT["metadata"], is_v3),
     }
 
 
@@ -129,6 +104,8 @@ def _as_v2(schema: Doc) -> Doc:
             del made["type"]
     if made.get("type") == "array" and "items" not in made:
         del made["type"]
+    if made.get("additionalProperties") is True:  # as it is without a word
+        del made["additionalProperties"]
     return _each_below(made, _as_v2)
 
 
@@ -140,6 +117,6 @@ def _add_embedded(schema: Doc, is_v3: bool) -> None:
             _add_embedded(each, is_v3)
     if not schema.get(_EMBEDDED) or (schema.get(_PRESERVE) and not is_v3):
         return
-    schema["properties"] = {**schema.get("properties", {}), **_meta_properties(is_v3, "ObjectMeta")}
+    schema["properties"] = {**schema.get("properties", {}), **_meta_properties(is_v3)}
     needed = schema.get("required", [])
     schema["required"] = [*needed, *(name for name in ("kind", "apiVersion") if name not in needed)]

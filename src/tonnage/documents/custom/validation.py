@@ -35,6 +35,15 @@ def validate_update(schema: Structural, new: Doc, old: Doc, rules: Rules | None 
     return errors if list_errors(schema, old, "") else errors + list_errors(schema, new, "")
 
 
+def validate_status(schema: Structural, new: Doc, old: Doc, rules: Rules) -> Errors:
+    """Everything wrong with a change of status alone; `rules` are those of status.
+
+    Sentences tell fields from status on, as upstream's do: `status.state: … state in body should be …`.
+    """
+    errors = rules.errors(new["status"], old.get("status", ABSENT), "status") if "status" in new else []
+    return errors if list_errors(schema, old, "") else errors + list_errors(schema, new, "")
+
+
 def value_errors(schema: Structural, value: Any, path: str) -> Errors:
     """What is wrong with one value, such as a default, that stands at a path of a definition."""
     found = _embedded_errors(schema, value, path)

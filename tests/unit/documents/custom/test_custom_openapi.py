@@ -12,28 +12,21 @@ OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def published(spec: Doc, *, is_v3: bool) -> Doc:
-    made = widget_kind(spec).definitions(is_v3=is_v3)["com.example.v1.Widget"]
+    made = widget_kind(spec).openapi_definition(is_v3=is_v3)
     found: Doc = made["properties"]["spec"]
     return found
 
 
-def test_a_kind_has_its_name_its_metadata_and_a_list() -> None:
-    kind = widget_kind(object_schema({"a": TEXT}))
-    made = kind.definitions(is_v3=True)
-    assert list(made) == ["com.example.v1.Widget", "com.example.v1.WidgetList"]
-    widget = made["com.example.v1.Widget"]
+def test_a_kind_has_its_name_and_the_metadata_of_all_kinds() -> None:
+    widget = widget_kind(object_schema({"a": TEXT})).openapi_definition(is_v3=True)
     assert widget["x-kubernetes-group-version-kind"] == [{"group": "example.com", "version": "v1", "kind": "Widget"}]
     assert widget["properties"]["metadata"]["allOf"] == [{"$ref": f"#/components/schemas/{OBJECT_META}"}]
     assert sorted(widget["properties"]) == ["apiVersion", "kind", "metadata", "spec"]
-    widgets = made["com.example.v1.WidgetList"]
-    assert widgets["required"] == ["items"]
-    assert widgets["properties"]["items"]["items"] == {"$ref": "#/components/schemas/com.example.v1.Widget"}
-    assert widgets["x-kubernetes-group-version-kind"][0]["kind"] == "WidgetList"
 
 
 def test_references_of_version_2_stand_among_its_definitions() -> None:
-    made = widget_kind({"type": "object"}).definitions(is_v3=False)
-    assert made["com.example.v1.Widget"]["properties"]["metadata"]["$ref"] == f"#/definitions/{OBJECT_META}"
+    made = widget_kind({"type": "object"}).openapi_definition(is_v3=False)
+    assert made["properties"]["metadata"]["$ref"] == f"#/definitions/{OBJECT_META}"
 
 
 def test_version_3_shows_the_schema_as_it_is_and_writes_out_int_or_string() -> None:
@@ -65,7 +58,7 @@ def test_version_2_leaves_out_what_it_has_no_words_for() -> None:
 
 def test_a_root_that_keeps_everything_says_nothing_in_version_2() -> None:
     kind = CustomKind(definition({"type": "object", PRESERVE: True}), "v1")
-    made = kind.definitions(is_v3=False)["com.example.v1.Widget"]
+    made = kind.openapi_definition(is_v3=False)
     assert set(made) == {"type", "x-kubernetes-group-version-kind"}
 
 
@@ -78,5 +71,5 @@ def test_an_embedded_resource_has_the_fields_of_every_resource() -> None:
 
 def test_selectable_fields_are_told() -> None:
     kind = widget_kind(object_schema({"a": TEXT}), selectableFields=[{"jsonPath": ".spec.a"}])
-    made = kind.definitions(is_v3=True)["com.example.v1.Widget"]
+    made = kind.openapi_definition(is_v3=True)
     assert made["x-kubernetes-selectable-fields"] == [{"fieldPath": "spec.a"}]

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.custom.custom_kind import CustomKind
 from tonnage.objects.document import Doc
-from tonnage.testing.definition_builders import object_schema, widget, widget_kind
+from tonnage.testing.definition_builders import definition, object_schema, widget, widget_kind
 
 
 def told(schema: Doc, value: Any, old: Any = None) -> list[str]:
@@ -231,3 +232,21 @@ def test_duplicates_that_were_there_before_do_not_hold_up_a_change() -> None:
     schema = {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}
     assert told(schema, ["a", "a", "b"], old=["a", "a"]) == []
     assert told(schema, ["a", "a"], old=["a"]) == ['spec.x[1]: Duplicate value: "a"']
+
+
+def test_through_the_status_endpoint_only_status_is_judged() -> None:
+    schema = object_schema(
+        {
+            "spec": object_schema({"n": {"type": "integer"}}),
+            "status": object_schema({"n": {"type": "integer", "format": "int32"}, "s": {"type": "string"}}),
+        }
+    )
+    kind = CustomKind(definition(schema, subresources={"status": {}}), "v1")
+    old = widget({"n": "wrong"}, status={"n": "wrong as well"})
+    assert kind.validate_status(widget({"n": "wrong"}, status={"n": "wrong as well", "s": ""}), old) == []
+    errors = kind.validate_status(widget({"n": "wrong"}, status={"n": 2**40, "s": 1}), old)
+    assert [str(error) for error in errors] == [
+        'status: Invalid value: "": Checked value must be of type integer with format int32 in n',
+        'status.s: Invalid value: "integer": s in body must be of type string: "integer"',
+    ]
+    assert kind.validate_status(widget({"n": "wrong"}), old) == []
