@@ -705,9 +705,6 @@ class ReservationsMachine(World):
         if found is None or not any(self.storage.claims.get(f"default/{name}") for name in names):
             return
         who = PodInfo(pod(by))
-        held = self.model.records.get(found.uid)
-        if held is not None and who.uid in held.pods:
-            return  # a pod is tried again only once what it held was given back
         planned = self.assumed(names, on)
         self.reservations.reserve(found, who, planned)
         claims, pods = {each.key: each.uid for each in planned}, {who.uid}
@@ -716,8 +713,8 @@ class ReservationsMachine(World):
         is_as_before = before is not None and (before.version, before.node) == (found.metadata.resource_version, on)
         if before is not None and is_as_before and claims.items() & before.claims.items():
             # Pods that share a claim hold the object for the claims of all of them.
-            claims, pods = {**before.claims, **claims}, {*before.pods, who.uid}
             rebuilds = {key: name for key, name in before.rebuilds.items() if key not in claims} | rebuilds
+            claims, pods = {**before.claims, **claims}, {*before.pods, who.uid}
         self.model.records[found.uid] = ReservationRecord(found.metadata.resource_version, pods, on, claims, rebuilds)
         self.count += 1
         self.model.look()

@@ -170,6 +170,18 @@ def test_a_pod_that_shares_one_claim_and_brings_another_adds_it(rig: Rig) -> Non
     assert set(hold.claims) == {"default/data", "default/more"} and hold.bytes == 40 * GI
 
 
+def test_a_rebuild_of_the_first_pod_is_waited_for_though_the_second_shares_another_claim(rig: Rig) -> None:
+    """Whoever reserves for one of the claims, the first pod again or another, the rebuild of the other goes on."""
+    web = rebuild(rig, "logs")
+    for who in (web, rig.pod("second", "logs")):
+        rig.reservations.reserve(rig.room, who, [rig.claim("default/logs")])
+        (hold,) = rig.reservations.holds()
+        assert set(hold.claims) == {"default/data", "default/logs"}
+        assert hold.why == "waits for its volumes to be rebuilt"
+    rig.refresh()
+    assert rig.is_reserved and rig.causes() == {}
+
+
 # -- refreshes --------------------------------------------------------------------------------------------------------
 
 
@@ -398,12 +410,12 @@ def test_a_lost_claim_does_not_keep_the_others_from_expiring(rig: Rig) -> None:
     assert rig.reservations.next_expiry_at() == 65
 
 
-def rebuild(rig: Rig) -> PodInfo:
-    """A pod whose volume may move, with room reserved for it on node-1."""
+def rebuild(rig: Rig, *others: str) -> PodInfo:
+    """A pod whose volume may move, with room reserved on node-1 for it and for what the pod has besides."""
     rig.storage.put(volume("pv-data", "20Gi", claim="default/data"))
     rig.storage.put(claim("data", "20Gi", volume="pv-data", selected_node="node-0"))
     rig.cluster.put_node(node("node-1"))
-    web = rig.pod("web", "data")
+    web = rig.pod("web", "data", *others)
     rig.reserve(web)
     return web
 
