@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 UNIT_TESTS := tests/unit tests/parity tests/properties $(filter-out %/test_examples_run.py,$(wildcard tests/test_*.py))
 
-.PHONY: help setup test test-unit test-all soak check fix package proto demo fuzz perf reports ci
+.PHONY: help setup test test-unit test-all soak check fix package proto demo fuzz properties perf reports ci
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -48,6 +48,10 @@ demo:  ## play the stories on a fresh embedded cluster
 fuzz: MINUTES = 10
 fuzz: setup  ## random inputs to every decoder for MINUTES=10; what breaks one is kept in tests/fuzz/corpus
 	$(PY) tests/fuzz/fuzz_run.py --minutes $(MINUTES)
+
+properties: MINUTES = 10
+properties: setup  ## the property tests with random examples for MINUTES=10; a failure tells the seed that repeats it
+	$(PY) scripts/run-properties --minutes $(MINUTES)
 
 perf: setup  ## measure API server and scheduler; prints tables
 	$(PY) perf/apiserver.py

@@ -1,4 +1,8 @@
-"""Fixtures through the real doors: an API server in its own process, kubectl, the official client, plain HTTP."""
+"""Fixtures through the real doors: an API server in its own process, kubectl, the official client, plain HTTP.
+
+And which examples properties are tried with: the same ones every time, so that a test that passes here passes there;
+with TONNAGE_RANDOM_EXAMPLES=1 others every time, which is what `make properties` does.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,40 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import yaml
+from hypothesis.internal.conjecture import providers
 
 from tonnage.testing.processes import Cluster, start_cluster
+
+RANDOM_EXAMPLES = "TONNAGE_RANDOM_EXAMPLES"
+
+
+def choose_examples() -> None:
+    """Tell hypothesis which examples to draw, before a test module makes settings of its own: those build on these.
+
+    How long something takes decides nothing, and nothing is remembered from one run for the next.
+    """
+    of_both: dict[str, Any] = {
+        "deadline": None,
+        "database": None,
+        "suppress_health_check": [hypothesis.HealthCheck.too_slow],
+    }
+    hypothesis.settings.register_profile("repeatable", derandomize=True, **of_both)
+    hypothesis.settings.register_profile("random", derandomize=False, print_blob=True, **of_both)
+    if os.environ.get(RANDOM_EXAMPLES):
+        hypothesis.settings.load_profile("random")
+        return
+    hypothesis.settings.load_profile("repeatable")
+    # Now and then hypothesis draws a constant that it found in a module of ours, any that is imported by then: which
+    # those are depends on the tests that ran before in the same process. It is not told to leave that by any setting.
+    if hasattr(providers, "_get_local_constants") and hasattr(providers, "_local_constants"):
+        nothing_found = providers._local_constants
+        providers._get_local_constants = lambda: nothing_found
+
+
+choose_examples()
 
 CLUSTER_NUMBERS = itertools.count(1)
 

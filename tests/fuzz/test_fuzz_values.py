@@ -23,7 +23,7 @@ VALUES = st.recursive(
 )
 ANY_INPUT = st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode())
 
-few = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(autouse=True)

@@ -169,7 +169,7 @@ def outcome_of_flipping(written: Written, offset: int, mask: int) -> str:
 
 
 @given(where=st.floats(0, 1, exclude_max=True), mask=st.sampled_from([1, 2, 4, 8, 16, 32, 64, 128, 255]))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 def test_a_flipped_byte_is_never_served(written: Written, where: float, mask: int):
     outcome_of_flipping(written, int(where * len(written.content)), mask)
 

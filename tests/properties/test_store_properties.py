@@ -271,4 +271,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=80, stateful_step_count=30, deadline=None, derandomize=True)
+TestStoreMachine.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)

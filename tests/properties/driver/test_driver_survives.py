@@ -482,4 +482,4 @@ def test_a_death_before_any_line_of_a_call_loses_and_leaves_nothing(call: str) -
 
 
 TestDriverSurvives = Machine.TestCase
-TestDriverSurvives.settings = settings(max_examples=30, stateful_step_count=30, deadline=None, derandomize=True)
+TestDriverSurvives.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

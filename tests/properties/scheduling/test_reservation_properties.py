@@ -763,6 +763,6 @@ class ReservationsMachine(World):
 
 
 TestLedger = LedgerMachine.TestCase
-TestLedger.settings = settings(max_examples=150, stateful_step_count=60, deadline=None, derandomize=True)
+TestLedger.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
 TestReservations = ReservationsMachine.TestCase
-TestReservations.settings = settings(max_examples=60, stateful_step_count=50, deadline=None, derandomize=True)
+TestReservations.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
