@@ -18,7 +18,7 @@ from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.replay import Replay
 
-SURE = {"poolFit": "Guaranteed"}
+SURE: dict[str, Any] = {"poolFit": "Guaranteed"}
 
 
 def rig(policy: str, *pools: str, **settings: Any) -> Rig:
