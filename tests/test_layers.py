@@ -62,8 +62,10 @@ INNER_ROWS: dict[str, Rows] = {
         ("program",),
     ),
     "pools": (
-        ("class_pools", "reading"),
-        ("sources",),
+        ("class_pools", "reading", "settings", "metrics", "told_once"),
+        ("sources", "wanted"),
+        ("command_runner", "controller"),
+        ("program",),
     ),
     "node": (
         ("settings", "metrics", "injected_faults", "pod_index"),

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "fit": "tonnage.cli.fit:fit",
     "node": "tonnage.cli.node:node",
     "node-scaler": "tonnage.cli.node_scaler:node_scaler",
+    "pools": "tonnage.cli.pools.pools:pools",
     "provisioner": "tonnage.cli.provisioning.provisioner:provisioner",
     "replay": "tonnage.cli.replay:replay",
     "scheduler": "tonnage.cli.scheduler:scheduler",

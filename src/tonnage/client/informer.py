@@ -88,6 +88,8 @@ class Informer(Cache[T]):
         self._is_namespaced = resource_of(cls).namespaced
         self.last_failure: TonnageError | None = None
         """Why it was last out of step, for whoever waits for it."""
+        self.out_of_step_since_s: float | None = None
+        """Since when it cannot follow, in the clock's monotonic seconds; None while it can."""
         self._client = client
         self._namespace = namespace
         self._label_selector = label_selector
@@ -169,6 +171,8 @@ class Informer(Cache[T]):
 
     def _note(self, failure: TonnageError) -> None:
         self.last_failure = failure
+        if self.out_of_step_since_s is None:
+            self.out_of_step_since_s = self._client.clock.monotonic()
         if isinstance(failure, Expired | Gone):
             _log.info("The state is fetched anew", resource=self.name, reason=failure.message)
         else:
@@ -197,6 +201,7 @@ class Informer(Cache[T]):
             self._replace_state(found.items, found.resource_version)
         async with self._watch(from_state=False) as lines:
             self.progress.opened(self._client.clock.monotonic())
+            self.out_of_step_since_s = None
             async for batch in lines:
                 self._apply_events(batch)
 
@@ -260,6 +265,7 @@ class Informer(Cache[T]):
         self.progress.fetched(revision, rewound=rewound)
         self.replace((found for found in state if self._is_usable(found)), rewound=rewound)
         self._resource_version, self.progress.reached = resource_version, revision
+        self.out_of_step_since_s = None
         self._fetched.set()
         if not self._synced.is_set():
             _log.info("Synced", resource=self.name, objects=len(self), resource_version=resource_version)

@@ -80,5 +80,16 @@ class Source(Protocol):
     def kind(self) -> Resource | None:
         """The custom kind that it reads, if any."""
 
+    @property
+    def has_agent(self) -> bool:
+        """Whether what it reads is kept by the driver's own program on each node, so that it falls silent with it."""
+
+    @property
+    def silent_since(self) -> datetime | None:
+        """Since when nothing new can be had from it, as far as it knows that itself."""
+
+    def names_of(self, node: Doc) -> tuple[str, ...]:
+        """What the source's objects about a node may be named after: the node, or what else it is called there."""
+
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
-        """The pools of one class."""
+        """The pools of one class on the nodes that are handed in, or that the objects are about."""

@@ -90,14 +90,19 @@ def parameters_of(storage_class: StorageClass) -> dict[str, str]:
     return {key.lower(): value for key, value in storage_class.parameters.items()}
 
 
-def written_at(doc: Doc, *path: str) -> datetime | None:
-    """When an object was last written, or the field at a path of it, by what managedFields say; else its creation.
-
-    Of a path that no writer is known for, the newest write is all that can be said.
-    """
-    entries = [each for each in _managers(doc) if not path or _owns(each, path)] or list(_managers(doc))
-    times = [at for each in entries if (at := _time(each.get("time"))) is not None]
+def written_at(doc: Doc) -> datetime | None:
+    """When an object was last written, by what managedFields say; else when it was created."""
+    times = [at for each in _managers(doc) if (at := _time(each.get("time"))) is not None]
     return max(times, default=_time(dig(doc, "metadata", "creationTimestamp")))
+
+
+def field_written_at(doc: Doc, *path: str) -> datetime | None:
+    """When the field at a path was last written, as far as managedFields say who keeps it; else None: a Node is written
+    every few seconds, and that says nothing about one annotation of it."""
+    return max(
+        (at for each in _managers(doc) if _owns(each, path) and (at := _time(each.get("time"))) is not None),
+        default=None,
+    )
 
 
 def _managers(doc: Doc) -> Iterator[Mapping[str, Any]]:

@@ -17,10 +17,11 @@ from typing import Any
 import msgspec
 
 from tonnage.errors import TonnageError
+from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import POOL_POLICIES, StorageClass
 from tonnage.pools.class_pools import ClassPools, NodePools, Pool, Published
-from tonnage.pools.reading import bytes_of
+from tonnage.pools.reading import bytes_of, name_of
 
 MOST_POOLS = 10_000
 """On one node; a list that is longer is a mistake."""
@@ -54,9 +55,15 @@ class CommandPools:
     drivers: tuple[str, ...]
     output: CommandOutput | None = None
     observed_at: datetime | None = None
+    silent_since: datetime | None = None
+    """Since when the program tells nothing that can be read; None: the last run was good."""
     policy: str = ""
     name: str = "command"
     kind: Resource | None = None
+    has_agent: bool = False
+
+    def names_of(self, node: Doc) -> tuple[str, ...]:
+        return (name_of(node),)
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
         """The pools of this node."""

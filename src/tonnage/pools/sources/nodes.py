@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
+from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.pools.class_pools import ClassPools, NodePools, Pool, Published
-from tonnage.pools.reading import annotations_of, bytes_of, labels_of, name_of, written_at
+from tonnage.pools.reading import annotations_of, bytes_of, field_written_at, labels_of, name_of
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,11 @@ class NodeTexts:
     policy: str = ""
     name: str = "nodes"
     kind: Resource | None = None
+    has_agent: bool = False
+    silent_since: datetime | None = None
+
+    def names_of(self, node: Doc) -> tuple[str, ...]:
+        return (name_of(node),)
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
         """What every node says for the class."""
@@ -47,7 +54,7 @@ class NodeTexts:
                 continue
             # With one key for all classes they are the same pools.
             pools = tuple(Pool(f"{key}#{number}", free) for number, free in enumerate(found) if free is not None)
-            at = written_at(node, "metadata", "labels" if self.is_label else "annotations", key)
+            at = field_written_at(node, "metadata", "labels" if self.is_label else "annotations", key)
             by_node[name_of(node)] = NodePools(pools, at)
         has_choice = any(len(each.pools) > 1 for each in by_node.values())
         return ClassPools(by_node, self.policy if has_choice else "", tuple(problems))

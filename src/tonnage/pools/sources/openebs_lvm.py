@@ -19,6 +19,7 @@ nothing about room.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from tonnage.objects.document import Doc
@@ -28,6 +29,7 @@ from tonnage.objects.texts.go_regexp import GoRegexp, InvalidPattern, compile_go
 from tonnage.pools.class_pools import ClassPools, NodePools, Pool, Published
 from tonnage.pools.reading import (
     bytes_of,
+    name_of,
     newest_by_node,
     node_of,
     number_of,
@@ -49,6 +51,11 @@ class OpenEbsLvm:
     name = "openebs-lvm"
     drivers = (DRIVER,)
     kind = LVM_NODES
+    has_agent = True
+    silent_since: datetime | None = None
+
+    def names_of(self, node: Doc) -> tuple[str, ...]:
+        return (name_of(node),)
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
         """The groups that the class draws from."""

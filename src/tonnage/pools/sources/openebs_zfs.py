@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Final
 
 from tonnage.objects.document import Doc
@@ -44,6 +45,11 @@ class OpenEbsZfs:
     name = "openebs-zfs"
     drivers = (DRIVER,)
     kind = ZFS_NODES
+    has_agent = True
+    silent_since: datetime | None = None
+
+    def names_of(self, node: Doc) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((name_of(node), labels_of(node).get(NODE_ID, name_of(node)))))
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
         """The pools that the class draws from."""

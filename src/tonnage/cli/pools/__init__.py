@@ -1,0 +1,1 @@
+"""`tonnage pools` and its flags."""

@@ -1,0 +1,201 @@
+"""`tonnage pools` put together: informers, the controller, and, for `--source command`, the program that is run.
+
+    async with PoolsProgram(client, source, settings, ...) as program:
+        await program.wait_synced()
+        await program.run()                                  # until cancelled
+
+A driver that is not installed has no kind to be read: it is waited for with a growing pause, and told once. Until it
+comes there is nothing to publish, and what an earlier run published is taken away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from prometheus_client import CollectorRegistry
+
+from tonnage import logs
+from tonnage.backoff import Backoff, jittered
+from tonnage.client.custom_resources import document_class
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers, NotSynced
+from tonnage.client.leadership import Leadership
+from tonnage.clock import Clock
+from tonnage.errors import NotFound, TonnageError
+from tonnage.objects.codec import read_doc
+from tonnage.objects.document import dig
+from tonnage.objects.resources import BY_PLURAL, Resource
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
+from tonnage.pools.class_pools import Source
+from tonnage.pools.command_runner import CommandFailed, run_command
+from tonnage.pools.controller import PoolsController
+from tonnage.pools.metrics import PoolsMetrics
+from tonnage.pools.settings import Settings
+from tonnage.pools.sources.command import CommandPools, InvalidOutput
+from tonnage.pools.told_once import ToldOnce
+
+_SYNC_NEWS_S: Final = 30.0
+_NODES: Final = BY_PLURAL["", "nodes"]
+
+_log = logs.logger("tonnage.pools")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program that prints this node's pools, and how often it is asked."""
+
+    words: Sequence[str]
+    interval_s: float = 30.0
+    timeout_s: float = 10.0
+
+
+class PoolsProgram:
+    """Keeps the pools of one driver's classes true."""
+
+    def __init__(
+        self,
+        client: Client,
+        source: Source,
+        settings: Settings,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        registry: CollectorRegistry,
+        command: Command | None = None,
+        leadership: Leadership | None = None,
+    ) -> None:
+        self._client = client
+        self._source = source
+        self._settings = settings
+        self._clock = clock
+        self._rng = rng
+        self._command = command
+        self._leadership = leadership
+        self._has_kind = False
+        self._metrics = metrics = PoolsMetrics(registry)
+        self._informers = Informers(client)
+        self._own = Informers(client)
+        """Of the source's own kind; started once that is there."""
+        kind, of = source.kind, self._informers.of
+        self.controller = PoolsController(
+            client,
+            source,
+            settings,
+            capacities=of(CSIStorageCapacity),
+            classes=of(StorageClass),
+            nodes=of(document_class(_NODES)),
+            csi_nodes=of(CSINode),
+            objects=None if kind is None else self._own.of(document_class(kind), namespace=settings.source_namespace),
+            clock=clock,
+            metrics=metrics,
+        )
+
+    async def __aenter__(self) -> Self:
+        self._informers.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._informers.stop()
+        await self._own.stop()
+
+    @property
+    def is_synced(self) -> bool:
+        return self._informers.are_synced and (not self._has_kind or self._own.are_synced)
+
+    async def wait_synced(self) -> None:
+        """Return when the cluster is known, however long the API server is away."""
+        await self._wait(self._informers)
+
+    async def run(self) -> None:
+        """Work until cancelled, once all objects are known."""
+        await self.wait_synced()
+        if self._leadership is not None and self._leadership.follows_another:
+            await self._informers.refresh()
+        kind = self._source.kind
+        async with asyncio.TaskGroup() as tasks:
+            if kind is not None:
+                if await self._is_served(kind):
+                    await self._follow_own()
+                else:
+                    tasks.create_task(self._wait_for(kind))
+            _log.info("Keeping pools", source=self._source.name, drivers=", ".join(self._settings.drivers))
+            tasks.create_task(self.controller.run())
+            if self._command is not None:
+                tasks.create_task(self._run_command(self._command))
+
+    async def remove(self) -> int:
+        """Take away what this program wrote; how many capacity objects had it."""
+        await self.wait_synced()
+        return await self.controller.remove()
+
+    async def _follow_own(self) -> None:
+        self._has_kind = True
+        self._own.start()
+        await self._wait(self._own)
+
+    async def _wait(self, informers: Informers) -> None:
+        while True:
+            try:
+                return await informers.wait_synced(timeout_s=_SYNC_NEWS_S)
+            except NotSynced as exc:
+                _log.warning("Waiting for the API server", error=exc.message)
+
+    # -- a kind that may not be there ---------------------------------------------------------------------------------
+
+    async def _is_served(self, kind: Resource) -> bool:
+        """Whether the server has the kind. Raises TonnageError when it does not say."""
+        try:
+            listed = read_doc("APIResourceList", await self._client.raw("GET", kind.root)).get("resources") or ()
+        except NotFound:
+            return False
+        return any(dig(each, "name") == kind.plural for each in listed if isinstance(each, dict))
+
+    async def _wait_for(self, kind: Resource) -> None:
+        _log.warning(
+            "The driver's kind is not there yet; it is waited for",
+            kind=kind.qualified,
+            remedy="install the driver, or name another --source",
+        )
+        backoff = Backoff(clock=self._clock, rng=self._rng)
+        while True:
+            await self._clock.sleep(backoff.next_s())
+            try:
+                if await self._is_served(kind):
+                    return await self._follow_own()
+            except TonnageError as exc:
+                _log.debug("Cannot find out what is served", error=exc.message)
+
+    # -- a program that is run ----------------------------------------------------------------------------------------
+
+    async def _run_command(self, command: Command) -> None:
+        told, controller = ToldOnce(), self.controller
+        good_at_s = self._clock.monotonic()
+        while True:
+            started_at = self._clock.now()
+            try:
+                output = await run_command(command.words, clock=self._clock, timeout_s=command.timeout_s)
+            except (CommandFailed, InvalidOutput) as exc:
+                self._metrics.ran(exc.reason if isinstance(exc, CommandFailed) else "no-pools")
+                told.tell(f"--command {command.words[0]}", [exc.message])
+                silent_s = self._clock.monotonic() - good_at_s
+                source = controller.source
+                if isinstance(source, CommandPools) and source.output is not None:
+                    if silent_s > self._settings.drop_after_s:
+                        controller.source = replace(source, output=None)
+                        controller.look_again()
+                    elif source.silent_since is None:
+                        controller.source = replace(source, silent_since=started_at)
+                        controller.look_again()
+            else:
+                self._metrics.ran("good")
+                told.tell(f"--command {command.words[0]}", ())
+                good_at_s = self._clock.monotonic()
+                source = controller.source
+                if isinstance(source, CommandPools):
+                    controller.source = replace(source, output=output, observed_at=started_at, silent_since=None)
+                    controller.look_again()
+            await self._clock.sleep(jittered(command.interval_s, 0.1, self._rng))

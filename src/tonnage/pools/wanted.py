@@ -1,0 +1,167 @@
+"""Which annotations a capacity object and a class are to have. Pure.
+
+    the object lists pools itself (`availableCapacities`)              none of ours: the driver has learned it
+    it has the annotation, and not from us                             left alone: its provisioner writes it
+    its class cannot be read, its node is not known, or is several     none: the driver's own figure counts
+    else                                                               the pools, since when they are true, from where
+
+An object that reaches several nodes is left to the driver's figure: the volumes of a pod have to be on one node, and a
+list of pools cannot say which of them are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from tonnage.objects.requirements import InvalidSelector
+from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.storage_v1 import (
+    AVAILABLE_CAPACITIES,
+    CAPACITY_GROUP,
+    POOL_POLICY,
+    POOLS_OBSERVED_AT,
+    POOLS_SOURCE,
+    POOLS_STALE_SINCE,
+    CSIStorageCapacity,
+    StorageClass,
+)
+from tonnage.pools.class_pools import ClassPools, NodePools
+from tonnage.pools.settings import KeepFree
+from tonnage.quantity import Quantity
+
+OURS: Final = (AVAILABLE_CAPACITIES, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_STALE_SINCE)
+"""The annotations of a capacity object that this program keeps, all of them or none."""
+OF_CLASSES: Final = (POOL_POLICY, CAPACITY_GROUP)
+MOST_LISTED: Final = 1000
+"""Pools in one annotation; of more the largest are listed, and what is left out is room that nobody is promised."""
+
+
+def is_kept_by_provisioner(capacity: CSIStorageCapacity) -> bool:
+    """Whether somebody else writes the pools of an object: its driver tells them."""
+    annotations = capacity.metadata.annotations
+    return AVAILABLE_CAPACITIES in annotations and POOLS_SOURCE not in annotations
+
+
+def ours_of(capacity: CSIStorageCapacity) -> dict[str, str]:
+    """What an object has of ours now."""
+    if is_kept_by_provisioner(capacity):
+        return {}
+    return {key: text for key, text in capacity.metadata.annotations.items() if key in OURS}
+
+
+def wanted_of(
+    capacity: CSIStorageCapacity,
+    found: NodePools | None,
+    *,
+    source: str,
+    keep_free: KeepFree,
+    stale_since: datetime | None = None,
+) -> dict[str, str]:
+    """What an object is to have of ours, given the pools of its class on its node; None: they are not known."""
+    if found is None or capacity.available_capacities or is_kept_by_provisioner(capacity):
+        return {}
+    pools = [keep_free.of(free) for free in found.free_bytes][:MOST_LISTED]
+    wanted = {
+        AVAILABLE_CAPACITIES: ",".join(str(Quantity.from_bytes(free)) for free in pools) or "0",
+        POOLS_SOURCE: source,
+    }
+    if found.observed_at is not None:
+        wanted[POOLS_OBSERVED_AT] = _text(found.observed_at)
+    if stale_since is not None:
+        wanted[POOLS_STALE_SINCE] = _text(stale_since)
+    return wanted
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# -- which node an object is about ------------------------------------------------------------------------------------
+
+
+class NodeIndex:
+    """Nodes by their labels: which of them a topology selects, without asking each."""
+
+    def __init__(self) -> None:
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._with: dict[tuple[str, str], set[str]] = {}
+
+    def put(self, name: str, labels: Mapping[str, str]) -> None:
+        self.remove(name)
+        self._labels[name] = labels
+        for pair in labels.items():
+            self._with.setdefault(pair, set()).add(name)
+
+    def remove(self, name: str) -> None:
+        for pair in self._labels.pop(name, {}).items():
+            names = self._with[pair]
+            names.discard(name)
+            if not names:
+                del self._with[pair]
+
+    def selected(self, topology: LabelSelector | None) -> list[str]:
+        """The nodes that a capacity object reaches; none for a topology that is missing or makes no sense."""
+        if topology is None:
+            return []
+        pairs = list(topology.match_labels.items())
+        pairs += [
+            (each.key, each.values[0])
+            for each in topology.match_expressions
+            if each.operator == "In" and len(each.values) == 1
+        ]
+        sets = [self._with.get(pair, set()) for pair in pairs]
+        names: Iterable[str] = sorted(sets, key=len)[0] if sets else self._labels
+        try:
+            return sorted(name for name in names if topology.matches(self._labels[name]))
+        except InvalidSelector:
+            return []
+
+
+# -- classes ----------------------------------------------------------------------------------------------------------
+
+
+class Sharing(NamedTuple):
+    """Classes that draw from the same disks, by what they are to be called."""
+
+    group_of: Mapping[str, str]
+    problems: tuple[str, ...] = ()
+
+
+def shared_disks(found: Mapping[str, ClassPools]) -> list[tuple[str, ...]]:
+    """Sets of classes, two or more each, that are connected by disks they have in common; in order of their names."""
+    owner: dict[tuple[str, str], str] = {}
+    parent = {name: name for name in found}
+
+    def root(name: str) -> str:
+        while parent[name] != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
+        return name
+
+    for name in sorted(found):
+        for disk in found[name].disks:
+            other = owner.setdefault(disk, name)
+            low, high = sorted((root(other), root(name)))
+            parent[high] = low
+    sets: dict[str, list[str]] = {}
+    for name in sorted(found):
+        sets.setdefault(root(name), []).append(name)
+    return [tuple(names) for names in sets.values() if len(names) > 1]
+
+
+def groups_of(classes: Mapping[str, StorageClass], found: Mapping[str, ClassPools]) -> Sharing:
+    """The capacity group of each class that shares its disks. A name that one of them has already is kept."""
+    group_of: dict[str, str] = {}
+    problems: list[str] = []
+    for names in shared_disks(found):
+        told = sorted({group for name in names if (group := classes[name].capacity_group)})
+        if len(told) > 1:
+            problems.append(
+                f"StorageClasses {', '.join(names)} draw from the same disks and are in different capacity groups: "
+                f"{', '.join(told)}"
+            )
+            continue
+        group_of |= dict.fromkeys(names, told[0] if told else f"shared-{names[0]}")
+    return Sharing(group_of, tuple(problems))
