@@ -11,5 +11,5 @@ The annotation is `tonnage.dev/available-capacities`, which the scheduler reads 
 provisioner, which writes `capacity`, and this program each keep to their own fields.
 
 What it does not know it does not write: an object without the annotation is judged by the driver's own figure, as
-before. Why pools have a time of their own: docs/decisions/015-pools-of-drivers-of-today.md.
+before. Why pools have a time of their own: docs/decisions/019-pools-of-drivers-of-today.md.
 """

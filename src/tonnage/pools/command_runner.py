@@ -22,6 +22,8 @@ MOST_OUTPUT: Final = 1 << 20
 """Bytes; ten thousand pools are less."""
 _MOST_ERROR: Final = 400
 _CHUNK: Final = 1 << 16
+_END_S: Final = 5.0
+"""A program that has left its session, and holds on to the pipe, is not waited for."""
 
 
 class CommandFailed(TonnageError):
@@ -45,11 +47,11 @@ async def run_command(command: Sequence[str], *, clock: Clock, timeout_s: float)
     except TimeoutError:
         raise CommandFailed(command, "timeout", f"no end after {timeout_s:g} s; it was killed") from None
     finally:
-        await _end(process)
+        await _end(process, clock)
     if len(output) > MOST_OUTPUT:
         raise CommandFailed(command, "too-much", f"it printed more than {MOST_OUTPUT} bytes")
     if process.returncode != 0:
-        said = error[-_MOST_ERROR:].decode(errors="replace").strip()
+        said = error.decode(errors="replace").strip()
         raise CommandFailed(command, "failed", f"exit {process.returncode}" + (f": {said}" if said else ""))
     return read_output(output)
 
@@ -57,16 +59,20 @@ async def run_command(command: Sequence[str], *, clock: Clock, timeout_s: float)
 async def _read(process: Process) -> tuple[bytes, bytes]:
     assert process.stdout is not None
     assert process.stderr is not None
-    output, error = await asyncio.gather(
-        _bounded(process.stdout, MOST_OUTPUT + 1, stops=True), _bounded(process.stderr, MOST_OUTPUT, stops=False)
-    )
-    if len(output) <= MOST_OUTPUT:
+    complaints = asyncio.create_task(_bounded(process.stderr, _MOST_ERROR))
+    try:
+        output = await _bounded(process.stdout, MOST_OUTPUT + 1, stops=True)
+        if len(output) > MOST_OUTPUT:
+            return output, b""
+        error = await complaints
         await process.wait()
-    return output, error
+        return output, error
+    finally:
+        complaints.cancel()
 
 
-async def _bounded(stream: asyncio.StreamReader, most: int, *, stops: bool) -> bytes:
-    """What a stream brings, up to so much; the rest is left unread, or read and thrown away."""
+async def _bounded(stream: asyncio.StreamReader, most: int, *, stops: bool = False) -> bytes:
+    """The beginning of what a stream brings, up to so much; the rest is read and thrown away, or left unread."""
     found = bytearray()
     while chunk := await stream.read(_CHUNK):
         found += chunk[: max(most - len(found), 0)]
@@ -75,8 +81,16 @@ async def _bounded(stream: asyncio.StreamReader, most: int, *, stops: bool) -> b
     return bytes(found)
 
 
-async def _end(process: Process) -> None:
-    """Nothing that was started is left behind."""
+async def _end(process: Process, clock: Clock) -> None:
+    """Nothing that was started is left behind, nor waited for: what it printed last is read, or it would not end."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+    with suppress(TimeoutError):
+        await within(clock, _END_S, _drain(process))
+
+
+async def _drain(process: Process) -> None:
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            await _bounded(stream, 0)
     await process.wait()

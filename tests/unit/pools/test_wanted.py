@@ -1,0 +1,154 @@
+"""Which annotations objects and classes are to have."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tonnage.objects.codec import convert
+from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.storage_v1 import (
+    AVAILABLE_CAPACITIES,
+    POOLS_OBSERVED_AT,
+    POOLS_SOURCE,
+    POOLS_STALE_SINCE,
+    CSIStorageCapacity,
+)
+from tonnage.pools.class_pools import ClassPools, NodePools, Pool
+from tonnage.pools.settings import InvalidKeepFree, KeepFree
+from tonnage.pools.wanted import MOST_LISTED, NodeIndex, groups_of, ours_of, shared_disks, wanted_of
+from tonnage.testing.storage_builders import storage_class
+
+GI = 1 << 30
+AT = datetime(2026, 9, 1, 7, 10, 30, 500_000, tzinfo=UTC)
+
+
+def capacity(annotations: dict[str, str] | None = None, pools: list[str] | None = None) -> CSIStorageCapacity:
+    return convert(
+        CSIStorageCapacity,
+        {
+            "kind": "CSIStorageCapacity",
+            "metadata": {"name": "csisc-1", "namespace": "openebs", "annotations": annotations or {}},
+            "storageClassName": "fast",
+            "capacity": "100Gi",
+            **({"availableCapacities": pools} if pools else {}),
+        },
+    )
+
+
+def node_pools(*gibs: float) -> NodePools:
+    return NodePools(tuple(Pool(str(number), int(each * GI)) for number, each in enumerate(gibs)), AT)
+
+
+def wanted(found: NodePools | None, to: CSIStorageCapacity | None = None, keep: str = "0", **more: datetime) -> object:
+    return wanted_of(to or capacity(), found, source="openebs-lvm", keep_free=KeepFree.parse(keep), **more)
+
+
+def test_pools_are_listed_largest_first_with_their_source_and_time() -> None:
+    assert wanted(node_pools(20, 100)) == {
+        AVAILABLE_CAPACITIES: "100Gi,20Gi",
+        POOLS_SOURCE: "openebs-lvm",
+        POOLS_OBSERVED_AT: "2026-09-01T07:10:30Z",
+    }
+
+
+def test_a_node_without_a_pool_has_no_room() -> None:
+    found = wanted(NodePools(()))
+    assert found == {AVAILABLE_CAPACITIES: "0", POOLS_SOURCE: "openebs-lvm"}
+
+
+def test_a_silent_source_is_marked() -> None:
+    found = wanted(node_pools(1), stale_since=AT)
+    assert isinstance(found, dict)
+    assert found[POOLS_STALE_SINCE] == "2026-09-01T07:10:30Z"
+
+
+def test_what_is_not_known_is_not_written() -> None:
+    assert wanted(None) == {}
+
+
+def test_an_object_that_lists_pools_itself_needs_none() -> None:
+    assert wanted(node_pools(1), capacity(pools=["1Gi"])) == {}
+
+
+def test_pools_that_a_provisioner_annotated_are_left_alone_and_are_not_ours() -> None:
+    theirs = capacity({AVAILABLE_CAPACITIES: "7Gi"})
+    assert wanted(node_pools(1), theirs) == {}
+    assert ours_of(theirs) == {}
+    mine = capacity({AVAILABLE_CAPACITIES: "7Gi", POOLS_SOURCE: "openebs-lvm", "other": "x"})
+    assert ours_of(mine) == {AVAILABLE_CAPACITIES: "7Gi", POOLS_SOURCE: "openebs-lvm"}
+
+
+def test_of_very_many_pools_the_largest_are_listed() -> None:
+    found = wanted(NodePools(tuple(Pool(str(n), n) for n in range(MOST_LISTED + 5))))
+    assert isinstance(found, dict)
+    assert len(found[AVAILABLE_CAPACITIES].split(",")) == MOST_LISTED
+    assert found[AVAILABLE_CAPACITIES].startswith(f"{MOST_LISTED + 4},")
+
+
+@pytest.mark.parametrize(("keep", "left"), [("0", "100Gi,1Gi"), ("1Gi", "99Gi,0"), ("2%", "98Gi,1052266987")])
+def test_something_of_each_pool_may_be_kept_free(keep: str, left: str) -> None:
+    found = wanted(node_pools(100, 1), keep=keep)
+    assert isinstance(found, dict)
+    # 2% of 1 Gi is 21474836.48 bytes, kept as 21474837.
+    assert found[AVAILABLE_CAPACITIES] == left
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1Gi", "101%", "-1%", "%", "nan%"])
+def test_what_is_no_part_of_a_pool_is_refused(text: str) -> None:
+    with pytest.raises(InvalidKeepFree):
+        KeepFree.parse(text)
+
+
+def selector(**labels: str) -> LabelSelector:
+    return LabelSelector(match_labels=labels)
+
+
+def test_nodes_are_found_by_their_labels_as_they_are_now() -> None:
+    index = NodeIndex()
+    index.put("node-1", {"host": "a", "zone": "x"})
+    index.put("node-2", {"host": "b", "zone": "x"})
+    assert index.selected(selector(host="a")) == ["node-1"]
+    assert index.selected(selector(zone="x")) == ["node-1", "node-2"]
+    assert index.selected(selector(zone="x", host="b")) == ["node-2"]
+    assert index.selected(selector()) == ["node-1", "node-2"]
+    assert index.selected(None) == []
+    index.put("node-1", {"host": "c"})
+    index.remove("node-2")
+    index.remove("node-3")
+    assert index.selected(selector(host="a")) == []
+    assert index.selected(selector(zone="x")) == []
+    assert index.selected(selector(host="c")) == ["node-1"]
+
+
+def test_a_topology_of_expressions_is_read_too() -> None:
+    index = NodeIndex()
+    index.put("node-1", {"host": "a"})
+    expression = {"key": "host", "operator": "In", "values": ["a"]}
+    assert index.selected(convert(LabelSelector, {"matchExpressions": [expression]})) == ["node-1"]
+    nonsense = {"key": "host", "operator": "Near", "values": ["a"]}
+    assert index.selected(convert(LabelSelector, {"matchExpressions": [nonsense]})) == []
+
+
+def on(node: str, *disks: str) -> ClassPools:
+    return ClassPools({node: NodePools(tuple(Pool(disk, 1) for disk in disks))})
+
+
+def test_classes_with_a_disk_in_common_share_it_and_so_do_those_between() -> None:
+    found = {"a": on("n", "1", "2"), "b": on("n", "2", "3"), "c": on("n", "3"), "d": on("m", "1"), "e": on("n", "9")}
+    assert shared_disks(found) == [("a", "b", "c")]
+    assert shared_disks({}) == []
+
+
+def test_a_group_is_named_after_its_first_class_or_as_one_of_them_says_already() -> None:
+    found = {"a": on("n", "1"), "b": on("n", "1")}
+    plain = {name: storage_class(name) for name in "ab"}
+    assert groups_of(plain, found).group_of == {"a": "shared-a", "b": "shared-a"}
+    named = {"a": storage_class("a"), "b": storage_class("b", group="disks")}
+    assert groups_of(named, found).group_of == {"a": "disks", "b": "disks"}
+    unlike = {"a": storage_class("a", group="one"), "b": storage_class("b", group="two")}
+    assert groups_of(unlike, found).group_of == {}
+    assert groups_of(unlike, found).problems == (
+        "StorageClasses a, b draw from the same disks and are in different capacity groups: one, two",
+    )
