@@ -66,6 +66,14 @@ def type_of(value: Any) -> str:
     return names[type(value)]
 
 
+_PYTHON_TYPES: dict[str, type] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+}
 _GO_FORMATS = {"integer": "int64", "number": "float64"}
 _FORMATS_OF_NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
@@ -81,7 +89,9 @@ def format_of(schema: Doc, types: tuple[str, ...]) -> str:
 
 def null_check(types: tuple[str, ...], nullable: bool) -> Check:
     def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
-        if not nullable:
+        if nullable or not types:
+            outcome.matches += 1
+        else:
             outcome.errors.append(_wrong_type(path, base, ",".join(types), "null"))
 
     return check
@@ -89,14 +99,15 @@ def null_check(types: tuple[str, ...], nullable: bool) -> Check:
 
 def type_check(types: tuple[str, ...], word: str) -> Check:
     asked = ",".join(types)
+    taken = {_PYTHON_TYPES[each] for each in types} | ({int} if "number" in types else set())
 
     def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+        outcome.matches += 1
+        if type(value) in taken:
+            outcome.matches += 1
+            return
         found = type_of(value)
-        if (
-            found in types
-            or (found == "integer" and "number" in types)
-            or (found == "number" and "integer" in types and math.isfinite(value) and value == int(value))
-        ):
+        if found == "number" and "integer" in types and math.isfinite(value) and value == int(value):
             outcome.matches += 1
         elif word and found not in ("string", "array"):
             outcome.errors.append(_wrong_type(path, base, word, _GO_FORMATS.get(found, "")))
@@ -134,8 +145,6 @@ def string_check(schema: Doc) -> Check:
     pattern: GoRegexp | None = compile_go(text) if text else None
 
     def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
-        if not isinstance(value, str):
-            return
         if longest is not None and len(value) > longest:
             outcome.errors.append(too_long(at(base, path), longest))
         elif shortest is not None and len(value) < shortest:
@@ -149,7 +158,8 @@ def string_check(schema: Doc) -> Check:
 
 def text_format_check(word: str, matches: Callable[[str], bool]) -> Check:
     def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
-        if isinstance(value, str) and not matches(value):
+        outcome.matches += 1
+        if not matches(value):
             told = f"{path} in body must be of type {word}: {go_value(value)}"
             outcome.errors.append(type_invalid(at(base, path), value, told))
 
@@ -167,9 +177,6 @@ def number_check(schema: Doc, types: tuple[str, ...]) -> Check:
     above, below = bool(schema.get("exclusiveMinimum")), bool(schema.get("exclusiveMaximum"))
 
     def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            return
-        outcome.matches += 1
         if limit is not None and not -limit <= value < limit:
             named = f"with format {word}" if word else "(default format)"
             told = f"Checked value must be of type {kind} {named} in {path}"

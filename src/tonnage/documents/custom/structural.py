@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, encode
 
 META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 """What every object has, whatever its schema says."""
@@ -33,7 +33,9 @@ class Structural:
     type: str = ""
     nullable: bool = False
     default: Any = None
-    """None: there is none. (A default of null is refused in a definition.)"""
+    """None: there is none, as with a default of null."""
+    default_bytes: int = 0
+    """The size of the default as JSON."""
     properties: dict[str, Structural] = field(default_factory=dict, repr=False)
     additional: Structural | None = None
     """The values of names that are not in `properties`."""
@@ -62,6 +64,7 @@ def compile_schema(schema: Doc | None) -> Structural:
         type=schema.get("type", ""),
         nullable=bool(schema.get("nullable")),
         default=schema.get("default"),
+        default_bytes=len(encode(schema["default"])) if schema.get("default") is not None else 0,
         properties={name: compile_schema(below) for name, below in (schema.get("properties") or {}).items()},
         additional=compile_schema(additional) if isinstance(additional, dict) else None,
         has_additional=isinstance(additional, dict) or additional is True,

@@ -73,3 +73,13 @@ def test_a_default_is_copied_for_every_document() -> None:
     fill_defaults(schema, other)
     one["o"]["a"].append(1)
     assert other == {"o": {"a": []}}
+
+
+def test_defaults_do_not_multiply_beyond_what_an_object_may_be() -> None:
+    """Two bytes of an empty item would become a hundred kilobytes."""
+    item = object_schema({"a": text(default="x" * 100_000)})
+    doc: Doc = {"l": [{} for _ in range(10_000)]}
+    fill_defaults(compile_schema(object_schema({"l": {"type": "array", "items": item}})), doc)
+    filled = [each for each in doc["l"] if each.get("a")]
+    # 3 MiB are 3,145,728 bytes: 31 defaults of 100,002 fit.
+    assert len(filled) == 31
