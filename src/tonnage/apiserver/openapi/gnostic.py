@@ -96,7 +96,9 @@ _SCHEMA: dict[str, Encoder] = {
     "type": _wrapped(22, _text(1)),
     "x-": _named(31, _any(2)),
 }
-_SCHEMA["additionalProperties"] = _wrapped(21, _sub(1, _SCHEMA))
+_SCHEMA["additionalProperties"] = _wrapped(
+    21, lambda value: (_flag(2) if value in (True, False) else _sub(1, _SCHEMA))(value)
+)
 _SCHEMA["items"] = _wrapped(23, _sub(1, _SCHEMA))
 _SCHEMA["properties"] = _wrapped(25, _named(1, _sub(2, _SCHEMA)))
 

@@ -109,7 +109,7 @@ def definitions(roots: Iterable[Struct], dialect: Dialect, given: Mapping[str, D
             continue
         if struct.full_name in given:
             found[struct.full_name] = given[struct.full_name]
-            waiting.append(schema_of("meta", "v1", "ObjectMeta"))
+            waiting += [schema_of("meta", "v1", name) for name in ("ObjectMeta", "ListMeta")]
             continue
         found[struct.full_name] = _definition(struct, dialect)
         for field in struct.fields.values():
