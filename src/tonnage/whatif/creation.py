@@ -12,7 +12,6 @@ only gets the defaults, in case the server was older.
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Iterable
 
 from tonnage.clock import SystemClock
@@ -30,6 +29,7 @@ from tonnage.objects.resources import BY_PLURAL, NOT_SERVED, Resource
 from tonnage.objects.scheme import resource_of
 from tonnage.whatif.manifest_errors import BrokenManifest
 from tonnage.whatif.manifests import Manifest, Manifests
+from tonnage.whatif.stable_uids import stable_uid
 
 _OPTIONS = CreationOptions(
     keep_status=True, keep_priority=True, keep_disabled_fields=True, allow_missing=True, is_limited=False
@@ -140,7 +140,7 @@ class Creation:
         """A uid that is the same at every run; a copied one is replaced, for two objects are not one."""
         meta, kind = manifest.doc["metadata"], manifest.resource.qualified
         if not meta.get("uid") or not self._is_own_uid(manifest, warnings):
-            meta["uid"] = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{kind}/{meta.get('namespace', '')}/{meta['name']}"))
+            meta["uid"] = stable_uid(f"{kind}/{meta.get('namespace', '')}/{meta['name']}")
             self._uids[kind, meta["uid"]] = _key_of(manifest)
 
     def _is_own_uid(self, manifest: Manifest, warnings: list[str]) -> bool:

@@ -8,7 +8,6 @@ the same replay gives the same ones.
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
@@ -17,6 +16,7 @@ import msgspec
 
 from tonnage.clock import Clock
 from tonnage.objects.meta import Key, Object
+from tonnage.whatif.stable_uids import stable_uid
 
 Place = tuple[str, Key]
 """(kind, namespace/name)."""
@@ -93,4 +93,4 @@ class ReplayObjects:
 
 def _uid(place: Place, life: int) -> str:
     kind, key = place
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{kind}/{key}/{life}"))
+    return stable_uid(f"{kind}/{key}/{life}")

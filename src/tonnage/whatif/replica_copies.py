@@ -8,7 +8,6 @@ their length. Where the two differ, replicas are created in full, each of them.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ import msgspec
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.volume import Volume
 from tonnage.objects.templates.stateful_identity import POD_INDEX, POD_NAME, ordinal_of
+from tonnage.whatif.stable_uids import stable_uid
 
 replace = msgspec.structs.replace
 
@@ -31,7 +31,7 @@ class Replica:
 
 def uid_of(kind: str, namespace: str, name: str) -> str:
     """A uid that is the same at every run."""
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"expansion/{kind} {namespace}/{name}"))
+    return stable_uid(f"expansion/{kind} {namespace}/{name}")
 
 
 @dataclass(slots=True)

@@ -59,6 +59,17 @@ def only_row(rows: Rows) -> int:
     return int(rows[0]) if len(rows) == 1 else -1
 
 
+def few_rows(rows: Rows, most: int) -> list[int]:
+    """The rows as plain numbers if there are no more than so many of them, else none.
+
+    Between two decisions a few rows change, and of those plain sums cost less than a dozen operations on arrays.
+    """
+    if isinstance(rows, slice):
+        return list(range(rows.start, rows.stop)) if rows.stop - rows.start <= most else []
+    found: list[int] = rows.tolist() if len(rows) <= most else []
+    return found
+
+
 def among(members: Collection[int], rows: Rows, size: int) -> Mask:
     """Which of these rows are among `members`, a set or the like of row numbers below `size`."""
     if (count := row_count(rows)) <= _FEW:

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Rows, grown, only_row
+from tonnage.scheduling.cluster.columns import Ints, Rows, few_rows, grown
 from tonnage.scheduling.framework import MAX_SCORE, SKIP, Cycle, PreScorePlugin, ScorePlugin, Status
 from tonnage.scheduling.plugins.node_resources_fit import DEFAULT_RESOURCES
-from tonnage.scheduling.plugins.resource_scores import UseAt, Uses, picked, uses, uses_at
+from tonnage.scheduling.plugins.resource_scores import FEW_ROWS, UseAt, Uses, picked, uses, uses_at
 
 Fractions = npt.NDArray[np.float64]
 
@@ -38,8 +38,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return SKIP
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        if (row := only_row(rows)) >= 0:
-            return np.array([_score_at(uses_at(cycle, self._resources, row, scored=False))])
+        if few := few_rows(rows, FEW_ROWS):
+            return np.array([_score_at(uses_at(cycle, self._resources, row, scored=False)) for row in few])
         found = uses(cycle, self._resources, rows, scored=False)
         gain = _evenness(found.together, found.has) - self._as_it_is.evenness(cycle.cluster, found, rows)
         # Fractions of 0 to 1 deviate by 0.5 at most: this is never negative, and rounding down is truncating.

@@ -20,7 +20,7 @@ import numpy as np
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS, amounts, is_extended, requests_of
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, only_row, row_count
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, few_rows, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.shapes import Shape, along
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
@@ -33,7 +33,7 @@ from tonnage.scheduling.framework import (
     ScorePlugin,
     SumsAsked,
 )
-from tonnage.scheduling.plugins.resource_scores import UseAt, Uses, percent, uses, uses_at
+from tonnage.scheduling.plugins.resource_scores import FEW_ROWS, UseAt, Uses, percent, uses, uses_at
 from tonnage.scheduling.reason_bits import MAX_REASONS, OTHER_REASONS
 
 DEFAULT_RESOURCES = ((CPU, 1), (MEMORY, 1))
@@ -91,7 +91,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cluster = cycle.cluster
         asked = self.asked(cycle.pod)
-        if (row := only_row(rows)) >= 0 and _has_room(cluster, asked, row):
+        if (few := few_rows(rows, FEW_ROWS)) and all(_has_room(cluster, asked, row) for row in few):
             return None  # the row that took the pod before takes this one too: the usual case
         short: dict[int, Mask] = {}
         hopeless: Mask | bool = False
@@ -134,8 +134,8 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        if self._strategy == "LeastAllocated" and (row := only_row(rows)) >= 0:
-            return np.array([_least(uses_at(cycle, self._resources, row, scored=True))])
+        if self._strategy == "LeastAllocated" and (few := few_rows(rows, FEW_ROWS)):
+            return np.array([_least(uses_at(cycle, self._resources, row, scored=True)) for row in few])
         found = uses(cycle, self._resources, rows, scored=True)
         weights, has, is_large = found.weights, found.has, found.is_large
         if not weights:

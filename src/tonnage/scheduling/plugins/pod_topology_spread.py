@@ -24,7 +24,7 @@ import numpy as np
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.node_selectors import required_node_affinity
 from tonnage.objects.requirements import InvalidSelector
-from tonnage.scheduling.cluster.columns import Ints, Rows
+from tonnage.scheduling.cluster.columns import Ints, Rows, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import Labels
 from tonnage.scheduling.cluster.residents import Residents
@@ -47,7 +47,7 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.spread.affinity_terms import MAX_TERMS
 from tonnage.scheduling.spread.constraints import Constraint, Constraints, SpreadRules
-from tonnage.scheduling.spread.domains import UNLABELLED, Topology, costs, having, lacking, refusals
+from tonnage.scheduling.spread.domains import UNLABELLED, CostsOf, Topology, costs, having, lacking, refusals
 
 
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
@@ -114,7 +114,9 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         is_ignored = lacking(labelled, cycle.feasible)
         scored = cycle.feasible if is_ignored is None else cycle.feasible[~is_ignored]
         cycle.state[_COSTS] = [
-            costs(cycle, each, topology, labelled, scored) for each, topology in zip(soft, topologies, strict=True)
+            costs(cycle, each, topology, labelled, scored)
+            for each, topology in zip(soft, topologies, strict=True)
+            if topology.is_there  # a key that no node has costs none of them anything
         ]
         cycle.state[_IGNORED] = is_ignored
         return None
@@ -124,7 +126,10 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
         What nodes that are left out get here is of no account: `normalize` passes over them.
         """
-        first, *others = cycle.state[_COSTS]
+        asked: list[CostsOf] = cycle.state[_COSTS]
+        if not asked:
+            return np.zeros(row_count(rows), dtype=np.int64)
+        first, *others = asked
         total = first(rows)
         for costs_of in others:
             total = total + costs_of(rows)

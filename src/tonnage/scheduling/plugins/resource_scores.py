@@ -3,9 +3,9 @@
 A resource takes part on a node that has some of it. An extended resource that the pod does not ask for takes no part at
 all, for its absence says nothing about the node; ephemeral storage always does.
 
-Most questions are about the one row that took the pod before, where a numpy call costs as much as a dozen plain sums.
-So both have a second form for a single row, in plain integers (`uses_at`); measured for one row, Fit's score takes 4 µs
-and not 13, balance 4 µs and not 19. A property test holds the two forms together.
+Most questions are about the few rows that changed since the pod before, where a numpy call costs as much as a dozen
+plain sums. So both have a second form for a single row, in plain integers (`uses_at`); measured for one row, Fit's
+score takes 4 µs and not 13, balance 4 µs and not 19. A property test holds the two forms together.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from tonnage.scheduling.framework import Cycle
 
 _CPU_AND_MEMORY = [0, 1]
 """Their places in `Cluster.scored_usage`, which has no others, and in the cluster's other tables."""
+
+
+FEW_ROWS = 4
+"""Up to so many rows are scored one by one."""
 
 
 class Uses(NamedTuple):

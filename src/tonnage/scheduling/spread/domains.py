@@ -39,6 +39,11 @@ class Topology:
     empty_id: int
     """The id of the value "", 0 when no node has it."""
 
+    @property
+    def is_there(self) -> bool:
+        """Some node has, or had, a value of the key."""
+        return self.size > 1
+
     @classmethod
     def of(cls, cluster: Cluster, key: str) -> Topology:
         found = cluster.labels.get(key)

@@ -130,13 +130,13 @@ class Measures:
     def sample(self) -> None:
         """Note how the cluster is now; of two samples at one instant the later counts."""
         disks = list(self.world.storage.disks)
-        free, total = sum(disk.free_bytes for disk in disks), sum(disk.total_bytes for disk in disks)
+        free, total = sum([disk.free_bytes for disk in disks]), sum([disk.total_bytes for disk in disks])
         queue, on_their_way = self.world.engine.queue, self.world.scheduler.on_their_way
         taken = Sample(
             self._now_s,
             total - free,
             total,
-            fragmentation(disks),
+            fragmentation(disks, free),
             self._running,
             sum(queue.pending_pods().values()) + on_their_way,
             self.refused_volumes,
@@ -187,7 +187,7 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
     return round(ordered[int(rank) - 1], 3)
 
 
-def fragmentation(disks: Sequence[Disk]) -> float:
-    free = sum(disk.free_bytes for disk in disks)
-    largest = sum(max(disk.pools, default=0) for disk in disks)
+def fragmentation(disks: Sequence[Disk], free: int) -> float:
+    """`free` is how many bytes are, on all of them together."""
+    largest = sum([max(disk.pools) for disk in disks if disk.pools])
     return 1 - largest / free if free else 0.0

@@ -28,6 +28,7 @@ from tonnage.whatif.manifests import READ, objects_at
 from tonnage.whatif.node_copies import copy_of, own_objects, volumes_on
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.node_events import NodeEvents
+from tonnage.whatif.simulate.rare_collections import rare_collections
 from tonnage.whatif.simulate.scenario import (
     Apply,
     Arrive,
@@ -152,8 +153,9 @@ class Player:
 
     def play(self, run: Run, progress: Progress = lambda amount: None) -> Measures:
         """One run, from beginning to end, or until it is stopped."""
-        play = Play(self, run)
-        measured = play.to_end(progress)
+        with rare_collections():
+            play = Play(self, run)
+            measured = play.to_end(progress)
         self.warnings += [each for each in play.warnings if each not in self.warnings]
         return measured
 

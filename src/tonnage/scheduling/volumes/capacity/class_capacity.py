@@ -19,7 +19,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_count
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.capacity.reading import HeldByOthers, Policy, Reading
-from tonnage.scheduling.volumes.packing import UNLIMITED, Grade, PoolPolicy, SearchBudget, Sizes
+from tonnage.scheduling.volumes.packing import UNLIMITED, Grade, Grades, PoolPolicy, SearchBudget, Sizes
 
 _FIRST_OBJECTS = 16
 _FEW_ROWS = 64
@@ -97,6 +97,8 @@ class ClassCapacity:
 
     def _by_object(self, reading: Reading, sizes: Sizes, others: HeldByOthers | None) -> Mask:
         """Which objects hold a group, by number; the last answer is that of `NOTHING`, which holds none."""
+        if others is None:
+            return reading.fitting(sizes, len(self.entries))
         found: Mask = np.zeros(len(self.entries) + 1, dtype=np.bool_)
         found[:-1] = reading.fits(slice(0, len(self.entries)), sizes, others)
         return found
@@ -190,11 +192,11 @@ class ClassCapacity:
         reading = self._reading(policy)
         return reading.scored_by_object(self._others(reading, own))[numbers]
 
-    def grades(self, policy: Policy, sizes: Sizes, numbers: Numbers) -> npt.NDArray[np.int8]:
-        """How sure a group's fit is on each of these objects; NONE for `NOTHING`."""
-        found = self._reading(policy).grades(numbers, sizes)
-        found[numbers == NOTHING] = Grade.NONE
-        return found
+    def grades(self, policy: Policy, sizes: Sizes, rows: Rows) -> Grades:
+        """How sure a group's fit is on each row, of the object that would hold it there; NONE where none would."""
+        found = self._reading(policy).graded(sizes, len(self.entries))
+        numbers = self.layers[0][rows] if len(self.layers) == 1 else self.choices(policy, sizes, rows)
+        return found[numbers]
 
     def grade_of(self, policy: Policy, sizes: Sizes, number: int) -> Grade:
         return self._reading(policy).grade_of(number, sizes)
@@ -228,7 +230,7 @@ class ClassCapacity:
         reading = self._readings.get(policy)
         if reading is None:
             reading = self._readings[policy] = Reading(policy, max(_FIRST_OBJECTS, len(self.entries)), self._search)
-            reading.pool_policy = self.pool_policy
+            reading.choose_by(self.pool_policy)
             gone = set(self._free)
             for number, entry in enumerate(self.entries):
                 reading.write(number, None if number in gone else entry.capacity)
@@ -253,7 +255,7 @@ class ClassCapacity:
         """The driver picks pools like this from now on."""
         self.pool_policy = pool_policy
         for reading in self._readings.values():
-            reading.pool_policy = pool_policy
+            reading.choose_by(pool_policy)
 
     def add(self, entry: Entry) -> None:
         self.put_in(entry)

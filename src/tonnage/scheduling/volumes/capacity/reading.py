@@ -6,6 +6,8 @@ How the figures are read depends on the profile (`legacyPools`, the gate), and s
 
 Promises of the ledger are in the driver's hands: where they leave so much room that its choices do not matter, which is
 nearly everywhere, that is seen for all objects at once; the others are looked at one by one (`packing.py`).
+
+What all objects say to a group is kept, and those that changed are asked again (`object_answers.py`).
 """
 
 from __future__ import annotations
@@ -18,10 +20,21 @@ import numpy.typing as npt
 
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.changes import Changes
 from tonnage.scheduling.cluster.columns import Ints, Mask, grown
 from tonnage.scheduling.volumes import packing
+from tonnage.scheduling.volumes.capacity.object_answers import ObjectAnswers
 from tonnage.scheduling.volumes.capacity.pools import Room
-from tonnage.scheduling.volumes.packing import MOST_BYTES, NO_POOL, UNLIMITED, Grade, PoolPolicy, SearchBudget, Sizes
+from tonnage.scheduling.volumes.packing import (
+    MOST_BYTES,
+    NO_POOL,
+    UNLIMITED,
+    Grade,
+    Grades,
+    PoolPolicy,
+    SearchBudget,
+    Sizes,
+)
 
 _HALF = 1 << 62
 """Two figures up to here can be added in 64 bits."""
@@ -83,6 +96,17 @@ class Reading:
         """By number, what is promised of an object, largest first; those of which nothing is are not there."""
         self.promised_bytes: Ints = np.zeros(objects, dtype=np.int64)
         self.largest_promised: Ints = np.zeros(objects, dtype=np.int64)
+        self._changes = Changes(objects)
+        self._fitting = ObjectAnswers(
+            np.bool_,
+            self._changes,
+            search,
+            ask_all=lambda objects, sizes: self.fits(slice(0, objects), sizes),
+            ask_one=self.fits_one,
+        )
+        self._graded = ObjectAnswers(
+            np.int8, self._changes, search, ask_all=self._grades_of_fitting, ask_one=self._grade_if_fitting
+        )
 
     def grow(self, objects: int) -> None:
         self.told += [0] * (objects - len(self.told))
@@ -95,6 +119,7 @@ class Reading:
         self.is_reserved, self.is_unbounded = grown(self.is_reserved, objects), grown(self.is_unbounded, objects)
         self.promised_bytes = grown(self.promised_bytes, objects)
         self.largest_promised = grown(self.largest_promised, objects)
+        self._changes.grow(objects)
 
     def write(self, number: int, capacity: CSIStorageCapacity | None) -> None:
         """Bring one object's row to what it says; None blanks it."""
@@ -114,6 +139,7 @@ class Reading:
 
     def write_holds(self, number: int, capacity: CSIStorageCapacity | None) -> None:
         policy = self.policy
+        self._changes.note(number)
         if policy.is_reserved is not None:
             self.is_reserved[number] = capacity is not None and policy.is_reserved(capacity, ())
         self.limits_beside[number] = self.limits[number]
@@ -129,6 +155,12 @@ class Reading:
             self.scored[number] = self.scored_beside(number, promised)
             self.limits_beside[number] = min(self.rooms[number].claim_limit_beside(promised), MOST_BYTES)
 
+    def choose_by(self, pool_policy: PoolPolicy) -> None:
+        """The driver picks pools like this from now on: what was said before need not hold."""
+        self.pool_policy = pool_policy
+        self._fitting.clear()
+        self._graded.clear()
+
     def scored_beside(self, number: int, promised: Sizes) -> int:
         """The free bytes that a score is made of, less what is promised."""
         return max(self.told[number] - sum(promised), 0) if promised else self.told[number]
@@ -143,6 +175,22 @@ class Reading:
         return found
 
     # -- judging ------------------------------------------------------------------------------------------------------
+
+    def fitting(self, sizes: Sizes, objects: int) -> Mask:
+        """Which of the first so many objects hold a group, by number, and a no for number -1. To be read at once."""
+        return self._fitting.of(sizes, objects)
+
+    def graded(self, sizes: Sizes, objects: int) -> Grades:
+        """How sure a group's fit is on each of them; NONE for those that do not hold it, and for number -1."""
+        return self._graded.of(sizes, objects)
+
+    def _grades_of_fitting(self, objects: int, sizes: Sizes) -> Grades:
+        found = self.grades(slice(0, objects), sizes)
+        found[~self.fitting(sizes, objects)[:-1]] = Grade.NONE
+        return found
+
+    def _grade_if_fitting(self, number: int, sizes: Sizes) -> Grade:
+        return self.grade_of(number, sizes) if self.fits_one(number, sizes) else Grade.NONE
 
     def fits_one(self, number: int, sizes: Sizes, others: HeldByOthers | None = None) -> bool:
         """Does a group fit one object, beside what is held of it? In plain numbers, for the row that changed."""

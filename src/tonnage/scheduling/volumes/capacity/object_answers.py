@@ -1,0 +1,81 @@
+"""What the objects of a class said to groups of claims, remembered by the group's sizes.
+
+Pods of a workload ask one after the other for the same, and between two of them a few objects change: the one that took
+the last pod, one whose figures came in. So an answer is kept for all objects, and those that changed since are asked
+again, in plain numbers while they are few. The answers are those that `Reading` gives; it keeps nothing here that a
+search had to leave open for want of steps, because with more of them it may be another.
+
+The latest few groups are kept, each with two arrays as long as the table of objects.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+
+from tonnage.scheduling.cluster.changes import Changes
+from tonnage.scheduling.cluster.columns import row_count, row_numbers
+from tonnage.scheduling.volumes.packing import SearchBudget, Sizes
+
+T = TypeVar("T", bound=np.generic)
+
+REMEMBERED: Final = 32
+"""Groups of different sizes whose answers are kept; a workload has few kinds of pods at a time."""
+_FEW: Final = 16
+"""Up to so many objects are asked one by one: a dozen operations on arrays cost more."""
+
+
+class ObjectAnswers(Generic[T]):
+    """Answers by group and object. `ask_all` gives those of all objects in use, `ask_one` that of one."""
+
+    def __init__(
+        self,
+        dtype: type[T],
+        changes: Changes,
+        search: SearchBudget,
+        *,
+        ask_all: Callable[[int, Sizes], np.ndarray[tuple[int], np.dtype[T]]],
+        ask_one: Callable[[int, Sizes], bool | int],
+    ) -> None:
+        self._dtype = dtype
+        self._changes = changes
+        self._search = search
+        self._ask_all = ask_all
+        self._ask_one = ask_one
+        self._kept: OrderedDict[Sizes, tuple[int, np.ndarray[tuple[int], np.dtype[T]]]] = OrderedDict()
+
+    def clear(self) -> None:
+        """What objects say depends on something else that changed."""
+        self._kept.clear()
+
+    def of(self, sizes: Sizes, objects: int) -> np.ndarray[tuple[int], np.dtype[T]]:
+        """The answers of the first so many objects by number; the last place, number -1, is that of none, and 0.
+
+        It is what is kept: to be read at once, not to be changed.
+        """
+        tick, undecided = self._changes.tick, self._search.undecided
+        known = self._kept.get(sizes)
+        if known is None or len(known[1]) != objects + 1:
+            found = np.zeros(objects + 1, dtype=self._dtype)
+            found[:-1] = self._ask_all(objects, sizes)
+        elif known[0] == tick:
+            return known[1]
+        else:
+            asked_at, found = known
+            changed = self._changes.since(asked_at, objects)
+            if row_count(changed) > _FEW:
+                found[:-1] = self._ask_all(objects, sizes)
+            else:
+                for number in row_numbers(changed).tolist():
+                    found[number] = self._ask_one(number, sizes)
+        if self._search.undecided != undecided:
+            self._kept.pop(sizes, None)
+            return found
+        self._kept[sizes] = (tick, found)
+        self._kept.move_to_end(sizes)
+        if len(self._kept) > REMEMBERED:
+            self._kept.popitem(last=False)
+        return found
