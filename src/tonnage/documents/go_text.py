@@ -7,6 +7,8 @@ as JSON instead; that is `fielderrors.go_value`.
 from __future__ import annotations
 
 import json
+import math
+from decimal import Decimal
 from typing import Any
 
 
@@ -18,7 +20,22 @@ def plain(value: Any) -> str:
         return "[" + " ".join(map(plain, value)) + "]"
     if value is None:
         return "<nil>"
+    if isinstance(value, float):
+        return _float(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _float(value: float) -> str:
+    """The shortest digits that are this number, with an exponent from a million on: `1.5`, `2`, `1e+06`."""
+    if not math.isfinite(value):
+        return {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
+    sign, numbers, _ = Decimal(repr(value)).normalize().as_tuple()
+    digits, exponent = "".join(map(str, numbers)), Decimal(repr(value)).adjusted() if value else 0
+    if -4 <= exponent < 6 or digits == "0":
+        text = format(Decimal(repr(value)).normalize(), "f")
+        return "-0" if sign and digits == "0" else text
+    rest = f".{digits[1:]}" if digits[1:] else ""
+    return f"{'-' if sign else ''}{digits[0]}{rest}e{'-' if exponent < 0 else '+'}{abs(exponent):02}"
 
 
 def literal(value: Any) -> str:

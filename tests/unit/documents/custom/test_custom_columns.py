@@ -78,6 +78,7 @@ def cell(kind: str, path: str) -> Any:
         ("string", ".spec.size", "10Gi"),
         ("string", ".spec.n", "3"),
         ("string", ".spec.on", "true"),
+        ("string", ".spec.ratio", "1.5"),
         ("string", ".spec.list", "[1,2,3]"),
         ("string", ".spec.map", '{"k":"v"}'),
         ("string", ".spec.absent", None),
@@ -121,3 +122,10 @@ def test_a_path_that_cannot_be_read_ends_the_columns() -> None:
         {"name": name, "type": "string", "jsonPath": path} for name, path in (("A", ".a"), ("B", ".["), ("C", ".c"))
     ]
     assert [column.name for column in printer_columns(columns)] == ["A"]
+
+
+def test_numbers_in_text_columns_are_written_as_go_writes_them() -> None:
+    (column,) = printer_columns([{"name": "C", "type": "string", "jsonPath": ".n"}])
+    numbers = [2.0, 0.25, 123456.0, 1234567.0, 1e21, -2.5e-7, 0.0, 0.0001, 7]
+    shown = ["2", "0.25", "123456", "1.234567e+06", "1e+21", "-2.5e-07", "0", "0.0001", "7"]
+    assert [column.cell({"n": number}, str) for number in numbers] == shown

@@ -218,6 +218,13 @@ def test_what_was_wrong_and_did_not_change_may_stay() -> None:
     ]
 
 
+def test_another_type_is_a_change_though_python_calls_it_equal() -> None:
+    schema = object_schema({"n": {"type": "integer"}})
+    assert told(schema, {"n": True}, old={"n": 1}) == [
+        'spec.x.n: Invalid value: "boolean": spec.x.n in body must be of type integer: "boolean"'
+    ]
+
+
 def test_items_are_told_apart_by_their_keys_and_by_nothing_else() -> None:
     items = object_schema({"name": {"type": "string"}, "n": {"type": "integer", "minimum": 5}})
     by_name = {
