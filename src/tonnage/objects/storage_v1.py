@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 
 import msgspec
 
+from tonnage.clock import InvalidTime, parse_rfc3339
 from tonnage.objects.meta import Object, ObjectMeta, Record, Time
 from tonnage.objects.node_selectors import TopologySelectorTerm
 from tonnage.objects.selectors import LabelSelector
@@ -172,6 +174,32 @@ class CSIStorageCapacity(Object):
     capacity: Quantity | None = None
     maximum_volume_size: Quantity | None = None
     available_capacities: tuple[Quantity, ...] = ()
+
+    @property
+    def has_kept_pools(self) -> bool:
+        """Whether its pools are kept by `tonnage pools`, so that it has two writers: they are what it is judged by, and
+        a change of the rest says nothing about them."""
+        annotations = self.metadata.annotations
+        return POOLS_SOURCE in annotations and AVAILABLE_CAPACITIES in annotations and not self.available_capacities
+
+    @property
+    def figures_version(self) -> str:
+        """What is another one after the figures that it is judged by were published anew: the resourceVersion, or, of
+        pools that are kept, what they are and as of when. Empty for an object that came from no server."""
+        version = self.metadata.resource_version
+        if not version or not self.has_kept_pools:
+            return version
+        annotations = self.metadata.annotations
+        return f"{annotations[AVAILABLE_CAPACITIES]} at {annotations.get(POOLS_OBSERVED_AT, '')}"
+
+    @property
+    def figures_at(self) -> datetime | None:
+        """When those figures were told: the last write, or, of pools that are kept, when their source told them."""
+        told = self.metadata.annotations.get(POOLS_OBSERVED_AT) if self.has_kept_pools else None
+        if told is not None:
+            with suppress(InvalidTime):
+                return parse_rfc3339(told)
+        return self.metadata.updated_at
 
 
 class VolumeAttachmentSource(Record):

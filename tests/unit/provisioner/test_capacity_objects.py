@@ -378,3 +378,26 @@ def test_a_provisioner_on_a_node_is_told_apart_by_its_name():
 )
 def test_long_node_names_are_shortened_as_upstream_shortens_them(node: str, manager: str):
     assert manager_on(node) == manager
+
+
+KEPT = {
+    AVAILABLE_CAPACITIES: "1Gi,1Gi",
+    "tonnage.dev/pools-source": "openebs-lvm",
+    "tonnage.dev/pools-observed-at": "x",
+}
+
+
+def kept() -> CSIStorageCapacity:
+    """An object whose pools `tonnage pools` keeps."""
+    return capacity("pools", "node-1", "1Gi", metadata={"annotations": KEPT})
+
+
+def test_pools_that_another_keeps_are_not_taken_away_by_a_driver_that_tells_none():
+    assert changed(kept(), ReportedCapacity(GI)) == {}
+    assert changed(kept(), ReportedCapacity(2 * GI)) == {"capacity": "2Gi"}
+
+
+@pytest.mark.parametrize("is_dropped", [True, False])
+def test_a_driver_that_tells_pools_takes_over_from_whoever_kept_them(is_dropped: bool):
+    annotations = changed(kept(), POOLS, is_dropped=is_dropped)["metadata"]["annotations"]
+    assert annotations == {AVAILABLE_CAPACITIES: "100Gi,200Gi", **dict.fromkeys(list(KEPT)[1:])}

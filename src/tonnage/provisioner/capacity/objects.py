@@ -33,6 +33,9 @@ from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     INCLUDED_CLAIMS,
+    POOLS_OBSERVED_AT,
+    POOLS_SOURCE,
+    POOLS_STALE_SINCE,
     CSIStorageCapacity,
     StampedMeta,
     StorageClass,
@@ -46,6 +49,8 @@ MANAGED_BY: Final = "csi.storage.k8s.io/managed-by"
 MANAGER: Final = "external-provisioner"
 NAME_PREFIX: Final = "csisc-"
 
+_KEPT: Final = (POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_STALE_SINCE)
+"""Annotations by which `tonnage pools` says that it keeps an object's pools."""
 _MAX_LABEL: Final = 63
 _MOST_BYTES: Final = (1 << 63) - 1
 """Where CSI's numbers end, and so does a sum of them."""
@@ -215,11 +220,15 @@ def patch_for(
     adds_annotation = reported.adds_pools and is_dropped
     wants_annotation = bool(reported.pools) and not has_field and (adds_annotation or annotated is not None)
     annotations: Doc = {}
+    # Pools that `tonnage pools` keeps are not ours, until the driver tells pools itself: then the other stands back.
+    is_kept = POOLS_SOURCE in found.metadata.annotations
     if not wants_annotation:
-        if annotated is not None:
+        if annotated is not None and not is_kept:
             annotations[AVAILABLE_CAPACITIES] = None
     elif annotated is None or sorted(annotated.split(",")) != sorted(map(_text, reported.pools)):
         annotations[AVAILABLE_CAPACITIES] = _annotation(reported.pools)
+    if wants_annotation and is_kept:
+        annotations |= {key: None for key in _KEPT if key in found.metadata.annotations}
     # A claim that is new is reason enough to write; one that need not be named any more goes with the next write.
     told = found.metadata.annotations.get(INCLUDED_CLAIMS, "")
     if set(reported.includes) - set(told.split(",")) or (patch and told != ",".join(reported.includes)):

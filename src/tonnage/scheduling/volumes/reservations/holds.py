@@ -45,11 +45,11 @@ def pod_of(hold: Hold, pods: Mapping[Key, PodInfo]) -> PodInfo:
 
 
 def is_refresh(version: str, new: CSIStorageCapacity) -> bool:
-    """Whether an object that had this resourceVersion tells something new.
+    """Whether an object whose figures had this version tells something new about them.
 
     One from a manifest has no version: whoever hands it in again means it as news.
     """
-    return not version or new.metadata.resource_version != version
+    return not version or new.figures_version != version
 
 
 def as_assumed(claim: PersistentVolumeClaim, storage: Storage) -> PersistentVolumeClaim:

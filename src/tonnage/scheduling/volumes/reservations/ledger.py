@@ -339,7 +339,7 @@ class Ledger:
         if not is_marked or self._objects.progress(claim, volume) is not Progress.ARRIVED:
             return False
         objects = self._objects.charged_to(Promise(claim, self._clock.now(), is_rebuild=True))
-        return any(each.metadata.revision < volume.metadata.revision for each in objects)
+        return any(each.has_kept_pools or each.metadata.revision < volume.metadata.revision for each in objects)
 
     def _age_s(self, volume: PersistentVolume) -> float:
         """Seconds since a volume was created; of one that does not say, for ever."""

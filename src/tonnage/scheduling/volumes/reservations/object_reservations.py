@@ -85,12 +85,13 @@ class Reservations:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def is_reserved(self, capacity: CSIStorageCapacity, own: Collection[Key] = ()) -> bool:
-        """Whether the object is kept back, just as it is: recorded with exactly this resourceVersion.
+        """Whether the object is kept back, just as it is: recorded with exactly this version of its figures, which is
+        its resourceVersion but where another keeps its pools.
 
         Not from a group of claims for which it is kept (`own`).
         """
         found = self._by_object.get(identity(capacity))
-        if found is None or found.version != capacity.metadata.resource_version:
+        if found is None or found.version != capacity.figures_version:
             return False
         return not own or not found.is_for(own)
 
@@ -145,14 +146,14 @@ class Reservations:
         assumed = [as_assumed(each, self._storage) for each in claims]
         if before is not None:
             is_shared = is_sibling or before.shares_claims_with(assumed)
-            if before.version == known.metadata.resource_version and is_shared:
+            if before.version == known.figures_version and is_shared:
                 pods, since = [*before.pods.values(), pod], before.since
                 if timeout_s is not None and before.timeout_s is not None:
                     timeout_s = max(timeout_s, before.timeout_s)
                 named = {each.key for each in assumed}
                 assumed += [each for each in before.claims if each.key in before.waited and each.key not in named]
             self._forget(before)
-        version, taken_bytes = known.metadata.resource_version, self._taken(assumed)
+        version, taken_bytes = known.figures_version, self._taken(assumed)
         self._record(ReservedObject(capacity, version, pods, assumed, since, taken_bytes, timeout_s))
         self.reservations_total += 1
 
@@ -166,7 +167,7 @@ class Reservations:
                     for shared in (each, *self._groups.siblings(each)):
                         found.setdefault(identity(shared), (shared, []))[1].append(claim)
         for each, claims in found.values():
-            version, now = each.metadata.resource_version, self._clock.now()
+            version, now = each.figures_version, self._clock.now()
             self._record(ReservedObject(each, version, (), claims, now, self._taken(claims)))
 
     def _taken(self, claims: Sequence[PersistentVolumeClaim]) -> int:
@@ -202,7 +203,7 @@ class Reservations:
             capacity = self._storage.capacities.get(hold.capacity)
             if capacity is not None and identity(capacity) == hold.uid:
                 claims = [each for key in hold.claims if (each := self._storage.claims.get(key)) is not None]
-                version, holders = capacity.metadata.resource_version, [pod_of(hold, pods)] if hold.pod else []
+                version, holders = capacity.figures_version, [pod_of(hold, pods)] if hold.pod else []
                 self._file(ReservedObject(capacity, version, holders, claims, hold.since, hold.bytes))
 
     def expire(self, now_s: float) -> None:
@@ -221,7 +222,7 @@ class Reservations:
             held = self._by_object.get(identity(new))
             if held is not None and is_refresh(held.version, new):
                 if held.is_under_way:
-                    held.version = new.metadata.resource_version
+                    held.version = new.figures_version
                     self._tell_changed(held.uid)
                     self._judge(held)
                 else:
@@ -248,7 +249,7 @@ class Reservations:
         claims = [each for each in held.claims if each.key in held.waited]
         for sibling in self._groups.siblings(capacity):
             if identity(sibling) not in self._by_object:
-                version, pods = sibling.metadata.resource_version, list(held.pods.values())
+                version, pods = sibling.figures_version, list(held.pods.values())
                 self._record(ReservedObject(sibling, version, pods, claims, held.since, self._taken(claims)))
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:

@@ -11,8 +11,11 @@ volume was made and arrive after its claim was seen bound. So such a refresh sho
     and only if the figure fell by as much, the volumes that were made first being shown first,
     or the refresh before it came after the volume as well: a provisioner measures again after it has written
 
-or, of course, if the object was created after the volume. What none of this shows is let go by the clock. Objects of
-other classes that draw from the same pools (`capacity/groups.py`) are charged too, each until it shows the volume.
+or, of course, if the object was created after the volume. Where `tonnage pools` keeps an object's pools, only a write
+that changes them, or says that they were told anew, is a refresh, and it is as old as what it was told: `capacity`,
+which the driver's provisioner writes, says nothing about them (docs/decisions/019). What none of this shows is let go
+by the clock. Objects of other classes that draw from the same pools (`capacity/groups.py`) are charged too, each until
+it shows the volume.
 """
 
 from __future__ import annotations
@@ -45,11 +48,14 @@ class Refresh(NamedTuple):
     """By how many bytes there is less free than before."""
     before: Refresh | None = None
     """The one before it; the one before that is forgotten."""
+    is_measured: bool = True
+    """False: the figures are of another kind than before, pools that `tonnage pools` keeps or the driver's own. They
+    cannot be compared, and when they were measured is not known."""
 
     def comes_after(self, made_tick: int, created_at: datetime | None) -> bool:
         """Whether it came and was written after a volume was made that was seen at this tick, created then."""
         is_late = self.updated_at is None or created_at is None or self.updated_at > created_at
-        return self.tick > made_tick and is_late
+        return self.is_measured and self.tick > made_tick and is_late
 
     def is_too_early(self, created_at: datetime | None) -> bool:
         return self.updated_at is not None and created_at is not None and self.updated_at < created_at
@@ -83,13 +89,18 @@ class PromisedObjects:
         self._by_uid[uid] = new
         if before is None:
             return True
-        if is_refresh(before.metadata.resource_version, new):
+        if is_refresh(before.figures_version, new):
             self.tick += 1
-            last, free, free_before = self._refreshed.get(uid), free_bytes(new), free_bytes(before)
-            fell_by = max(free_before - free, 0) if free is not None and free_before is not None else 0
-            earlier = last._replace(before=None) if last is not None else None
-            self._refreshed[uid] = Refresh(self.tick, new.metadata.updated_at, fell_by, earlier)
+            self._refreshed[uid] = self._refresh(before, new, self._refreshed.get(uid))
         return (before.storage_class_name, before.node_topology) != (new.storage_class_name, new.node_topology)
+
+    def _refresh(self, before: CSIStorageCapacity, new: CSIStorageCapacity, last: Refresh | None) -> Refresh:
+        if before.has_kept_pools != new.has_kept_pools:
+            return Refresh(self.tick, None, is_measured=False)
+        free, free_before = free_bytes(new), free_bytes(before)
+        fell_by = max(free_before - free, 0) if free is not None and free_before is not None else 0
+        earlier = last._replace(before=None) if last is not None else None
+        return Refresh(self.tick, new.figures_at, fell_by, earlier)
 
     def remove(self, uid: str) -> None:
         self._by_uid.pop(uid, None)
@@ -140,7 +151,9 @@ class PromisedObjects:
 
         All of them were made; what is not counted, or is a rebuild, is shown by whatever comes after it.
         """
-        refresh, shown = self._refreshed[identity(capacity)], []
+        refresh, shown = self._refreshed[identity(capacity)], list[Promise]()
+        if not refresh.is_measured:
+            return shown
         left = refresh.fell_by
         for promise, size in sorted(made, key=lambda each: (each[0].made_tick or 0, each[0].key)):
             made_tick = promise.made_tick
@@ -153,7 +166,7 @@ class PromisedObjects:
             created_at = volume.metadata.creation_timestamp if volume is not None else None
             # Of a volume that is sent elsewhere a provisioner no longer says that it is where it was.
             is_sent_elsewhere = promise.is_left_behind and promise.has_claim
-            names_claims = INCLUDED_CLAIMS in capacity.metadata.annotations and not is_sent_elsewhere
+            names_claims = self._names_claims(capacity) and not is_sent_elsewhere
             if names_claims or refresh.is_too_early(created_at):
                 continue
             if size <= left:
@@ -164,14 +177,21 @@ class PromisedObjects:
         return shown
 
     def is_newer(self, capacity: CSIStorageCapacity, made_at: datetime) -> bool:
-        """Whether an object was created after a volume was made."""
-        created_at = capacity.metadata.creation_timestamp
+        """Whether an object was created after a volume was made, and its pools, if another keeps them, told after."""
+        created_at, told_at = capacity.metadata.creation_timestamp, capacity.figures_at
+        if capacity.has_kept_pools and (told_at is None or told_at <= made_at):
+            return False
         return created_at is not None and created_at > made_at
 
     def includes(self, capacity: CSIStorageCapacity, claim_uid: str) -> bool:
         """Whether whoever publishes an object says that its figures include this claim's volume."""
-        told = capacity.metadata.annotations.get(INCLUDED_CLAIMS)
-        return told is not None and claim_uid in told.split(",")
+        told = capacity.metadata.annotations.get(INCLUDED_CLAIMS, "")
+        return self._names_claims(capacity) and claim_uid in told.split(",")
+
+    def _names_claims(self, capacity: CSIStorageCapacity) -> bool:
+        """Whether it is said which claims its figures include. A provisioner says that of `capacity`, and of pools that
+        another keeps it knows nothing."""
+        return INCLUDED_CLAIMS in capacity.metadata.annotations and not capacity.has_kept_pools
 
     def progress(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None = None) -> Progress:
         """How far the rebuild of a claim's volume has come, as the volume is now, or as it is handed in."""

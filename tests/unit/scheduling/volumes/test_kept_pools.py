@@ -1,0 +1,178 @@
+"""Objects with two writers: the driver's provisioner keeps `capacity`, `tonnage pools` the pools. What ends a hold."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from ledger_rig import GI, Rig, bound, made, written
+
+from tonnage.clock import VirtualClock, rfc3339
+from tonnage.objects.storage_v1 import (
+    AVAILABLE_CAPACITIES,
+    INCLUDED_CLAIMS,
+    POOLS_OBSERVED_AT,
+    POOLS_SOURCE,
+    CSIStorageCapacity,
+)
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.indexes import add_indexes
+from tonnage.scheduling.volumes.bind_volumes import asking_for
+from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
+from tonnage.testing.storage_builders import capacity, claim, pod_with
+
+
+def kept(free: str, pools: str, at_s: float, rig: Rig | None = None, **annotations: str) -> CSIStorageCapacity:
+    """What both have written: `free` by the provisioner, `pools` as a source told them at this second of the clock.
+
+    The object itself is written just now, by whichever of them.
+    """
+    clock = rig.clock if rig is not None else VirtualClock()
+    start = clock.now() - timedelta(seconds=clock.monotonic())
+    told = {
+        AVAILABLE_CAPACITIES: pools,
+        POOLS_SOURCE: "openebs-lvm",
+        POOLS_OBSERVED_AT: rfc3339(start + timedelta(seconds=at_s)),
+        **annotations,
+    }
+    written_at = [{"time": rfc3339(clock.now())}]
+    return capacity("fast", "node-1", free, metadata={"annotations": told, "managedFields": written_at})
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """A pod of one 20Gi claim was sent to node-1, with pools of 100Gi and 100Gi, and its volume was made at 60 s."""
+    rig = Rig()
+    rig.put(kept("100Gi", "100Gi,100Gi", 0, rig))
+    rig.clock.advance(50)
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(written("data"))
+    rig.clock.advance(10)
+    rig.put(made("data", rig, 0), bound("data"))
+    assert rig.gibs() == [20]
+    return rig
+
+
+def test_writes_of_capacity_alone_end_no_promise_however_many(rig: Rig) -> None:
+    for free in ("80Gi", "81Gi", "80Gi", "79Gi"):
+        rig.clock.advance(5)
+        rig.put(kept(free, "100Gi,100Gi", 0, rig))
+        assert rig.gibs() == [20]
+
+
+def test_pools_that_fell_by_the_volume_end_it(rig: Rig) -> None:
+    rig.clock.advance(5)
+    rig.put(kept("100Gi", "100Gi,80Gi", 62, rig))
+    assert rig.gibs() == []
+
+
+def test_pools_that_were_told_before_the_volume_and_come_after_it_end_nothing(rig: Rig) -> None:
+    """Another volume made the pools fall by as much before; they are copied late."""
+    rig.clock.advance(5)
+    rig.put(kept("100Gi", "100Gi,80Gi", 55, rig))
+    assert rig.gibs() == [20]
+    rig.put(kept("100Gi", "100Gi,80Gi", 57, rig))
+    assert rig.gibs() == [20]
+
+
+def test_pools_that_are_confirmed_twice_after_the_volume_end_it(rig: Rig) -> None:
+    """A volume that takes less than its size: the source was read, written, and read again since it was made."""
+    rig.clock.advance(5)
+    rig.put(kept("100Gi", "100Gi,100Gi", 62, rig))
+    assert rig.gibs() == [20]
+    rig.put(kept("100Gi", "100Gi,100Gi", 64, rig))
+    assert rig.gibs() == []
+
+
+def test_what_the_provisioner_says_it_includes_is_said_of_capacity_and_not_of_the_pools(rig: Rig) -> None:
+    rig.clock.advance(5)
+    rig.put(kept("80Gi", "100Gi,100Gi", 0, rig, **{INCLUDED_CLAIMS: "default-data"}))
+    assert rig.gibs() == [20]
+    rig.put(kept("80Gi", "100Gi,80Gi", 63, rig, **{INCLUDED_CLAIMS: "default-data"}))
+    assert rig.gibs() == []
+
+
+def test_when_the_pools_are_taken_away_the_sum_has_not_fallen(rig: Rig) -> None:
+    """200Gi of pools become a capacity of 100Gi; nothing says that it was measured after the volume was made."""
+    rig.clock.advance(5)
+    rig.put(capacity("fast", "node-1", "100Gi", metadata={"managedFields": [{"time": rfc3339(rig.clock.now())}]}))
+    assert rig.gibs() == [20]
+    rig.clock.advance(5)
+    rig.put(capacity("fast", "node-1", "90Gi", metadata={"managedFields": [{"time": rfc3339(rig.clock.now())}]}))
+    assert rig.gibs() == [20]
+    rig.clock.advance(5)
+    rig.put(capacity("fast", "node-1", "91Gi", metadata={"managedFields": [{"time": rfc3339(rig.clock.now())}]}))
+    assert rig.gibs() == []  # the second that the provisioner wrote after it
+
+
+def test_when_pools_come_the_figure_has_not_fallen() -> None:
+    rig = Rig()
+    rig.put(capacity("fast", "node-1", "300Gi"))
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(written("data"))
+    rig.clock.advance(60)
+    rig.put(made("data", rig, 0), bound("data"))
+    rig.clock.advance(5)
+    rig.put(kept("300Gi", "100Gi,100Gi", 10, rig))
+    assert rig.gibs() == [20]
+
+
+def test_an_object_made_anew_shows_a_volume_only_if_its_pools_were_told_after_it(rig: Rig) -> None:
+    rig.storage.remove(rig.storage.capacities["kube-system/fast-node-1"])
+    rig.clock.advance(5)
+    for at_s, promised in ((30, [20]), (64, [])):
+        new = kept("100Gi", "100Gi,100Gi", at_s, rig)
+        metadata = {
+            "uid": f"anew-{at_s}",
+            "annotations": dict(new.metadata.annotations),
+            "creationTimestamp": rfc3339(rig.clock.now()),
+        }
+        rig.put(capacity("fast", "node-1", "100Gi", metadata=metadata))
+        assert rig.gibs(f"anew-{at_s}") == promised
+
+
+def test_the_clock_ends_it_all_the_same(rig: Rig) -> None:
+    rig.wait(61)
+    assert rig.gibs() == []
+
+
+def test_five_pods_that_come_together_are_not_all_sent_to_the_same_pool() -> None:
+    """Whatever the provisioner writes meanwhile, all that is promised counts until the pools show it."""
+    rig = Rig()
+    rig.put(kept("100Gi", "100Gi,100Gi", 0, rig))
+    for number in range(5):
+        rig.reserve(rig.pod(f"web-{number}", f"data-{number}"))
+        rig.put(written(f"data-{number}"))
+    for number in range(5):
+        rig.clock.advance(1)
+        rig.put(made(f"data-{number}", rig, 0), bound(f"data-{number}"))
+        rig.clock.advance(1)
+        rig.put(kept(f"{99 - number}Gi", "100Gi,100Gi", 0, rig))
+    assert rig.gibs() == [20, 20, 20, 20, 20]
+    assert sum(rig.ledger.promised("kube-system-fast-node-1")) == 100 * GI
+
+
+# -- mode Object ------------------------------------------------------------------------------------------------------
+
+
+def test_an_object_stays_reserved_while_its_pools_are_the_same() -> None:
+    cluster = Cluster(VirtualClock())
+    cluster.storage.put(kept("100Gi", "100Gi,100Gi", 0))
+    reservations = add_indexes(cluster).index(Reservations)
+    cluster.storage.put(claim("data", "20Gi"))
+    planned = cluster.storage.claims.get("default/data")
+    assert planned is not None
+    cluster.storage.claims.assume(asking_for(planned, "node-1"))
+    reservations.reserve(
+        cluster.storage.capacities["kube-system/fast-node-1"], PodInfo(pod_with("web", "data")), [planned]
+    )
+
+    def is_reserved() -> bool:
+        return reservations.is_reserved(cluster.storage.capacities["kube-system/fast-node-1"])
+
+    assert is_reserved()
+    cluster.storage.put(kept("80Gi", "100Gi,100Gi", 0))
+    assert is_reserved()
+    cluster.storage.put(kept("80Gi", "100Gi,80Gi", 5))
+    assert not is_reserved()
