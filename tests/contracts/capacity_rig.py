@@ -62,11 +62,14 @@ class Stage:
 
     # -- what the cluster has -----------------------------------------------------------------------------------------
 
-    async def storage_class(self, name: str = "pools", *, delayed: bool = True, kind: str = "") -> str:
+    async def storage_class(self, name: str = "pools", *, delayed: bool = True, kind: str = "", group: str = "") -> str:
         doc = {
             "apiVersion": "storage.k8s.io/v1",
             "kind": "StorageClass",
-            "metadata": {"name": f"{self.ns}-{name}"},
+            "metadata": {
+                "name": f"{self.ns}-{name}",
+                "annotations": {"tonnage.dev/capacity-group": group} if group else {},
+            },
             "provisioner": self.ns,
             "parameters": {"kind": kind} if kind else {},
             "volumeBindingMode": "WaitForFirstConsumer" if delayed else "Immediate",

@@ -127,6 +127,22 @@ async def test_after_a_volume_was_made_its_segment_is_asked_at_once_about_all_cl
         assert sorted(stage.asked) == [(a, ""), (b, "")]
 
 
+async def test_of_a_volume_that_says_no_place_all_classes_of_its_capacity_group_are_asked_about(stage: Stage):
+    """Its node was cordoned or gone when it was deleted or moved: the pools that it left are those of all of them."""
+    pools = await stage.storage_class(group="disks")
+    await stage.storage_class("gold", kind="gold", group="disks")
+    await stage.storage_class("tape", kind="tape")
+    a, b = await stage.node("a"), await stage.node("b")
+    async with stage.controller() as capacities:
+        await stage.until_published(*[(a, "0")] * 3, *[(b, "0")] * 3)
+        await stage.until_settled()
+        stage.driver.calls.clear()
+        capacities.refresh_volume(volume("pv-1", class_name=pools))
+        await stage.until_asked(4)
+        await stage.until_settled()
+        assert sorted(stage.asked) == [(a, ""), (a, "gold"), (b, ""), (b, "gold")]
+
+
 async def test_figures_say_whose_volumes_they_include(stage: Stage):
     pools, a, b = await stage.storage_class(), await stage.node("a"), await stage.node("b")
     stage.driver.report(a, "100Gi")

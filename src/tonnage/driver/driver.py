@@ -90,7 +90,7 @@ class Driver:
             hooks=hooks or RebuildHooks(),
         )
         self._rebuilder = Rebuilder(self.core)
-        self.volumes = Volumes(self.core)
+        self.volumes = Volumes(self.core, self._rebuilder)
         self.snapshots = Snapshots(self.core)
         self.publications = Publications(self.core, self._rebuilder)
         self.stagings = Stagings(self.core, self._rebuilder)

@@ -350,6 +350,26 @@ async def test_a_binding_that_may_still_be_under_way_is_waited_for_before_a_volu
         )  # no pod came of it
 
 
+async def test_a_volume_stays_with_the_pod_at_home_when_another_was_sent_elsewhere(stage: Stage) -> None:
+    """The Node went and came back with its pod; meanwhile a pod that shares the claim was sent to another."""
+    clock = VirtualClock()
+
+    async def after_two_more_seconds() -> Doc | None:
+        clock.advance(2.0)
+        return await stage.affinity("data")
+
+    async with stage.driver(clock) as driver:
+        volume_id = await stage.provision(driver, "data")
+        await place(stage, "db-0", "data", "node-1")
+        await attach(driver, volume_id, "node-1")
+        await stage.client.delete(Node, "node-1")
+        await stage.until_affinity("data", None)
+        await place(stage, "db-1", "data", "node-2")
+        await stage.node("node-1")
+        await eventually_async(after_two_more_seconds, holds=lambda found: found == confined_to("node-1"))
+        await stage.until_events("pv-data", "AffinityUnset", "AffinitySet")
+
+
 async def test_what_a_driver_missed_while_it_was_dead_is_put_right_when_it_starts(stage: Stage) -> None:
     async with stage.driver() as driver:
         first = await stage.provision(driver, "first")

@@ -49,6 +49,11 @@ def no_slot() -> dict[str, object]:
     return {"attached": False, "attachError": failure}
 
 
+def confined_to(node: str) -> dict[str, object]:
+    requirement = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
+
+
 def files_below(folder: Path) -> list[str]:
     """What is left of mounts: everything but the list of drivers."""
     return [str(path) for path in folder.rglob("*") if "plugins_registry" not in path.parts and path.is_file()]
@@ -257,6 +262,67 @@ def test_a_driver_that_attaches_nothing_may_say_the_same_when_it_stages():
         assert await stage.count() == 1 and await stage.in_use() == []
 
     play(story)
+
+
+@pytest.mark.parametrize("attaches", [True, False], ids=["attached by a controller", "attached by nobody"])
+def test_a_pod_whose_volume_is_confined_to_another_node_is_turned_away(attaches: bool):
+    async def story(stage: NodeStage) -> None:
+        stage.settings = dataclasses.replace(stage.settings, confined_grace_s=0.05)
+        driver = await stage.driver()
+        await stage.csi_driver(attachRequired=attaches)
+        await stage.start()
+        await eventually_async(lambda: has_count(stage, None), "the driver is registered")
+        await stage.volume("data", nodeAffinity=confined_to("node-2"))
+        await stage.pod("db", "data")
+        pod = await stage.becomes("db", "Failed")
+        told = (
+            'Node does not match the node affinity of volume "data", rejecting pod: '
+            "claim default/data can be used on other nodes only"
+        )
+        assert pod is not None
+        assert (pod.status.reason, pod.status.message) == ("VolumeNodeAffinity", f"Pod was rejected: {told}")
+        await eventually_async(lambda: was_told(stage, "db", "VolumeNodeAffinity", told), "the pod was told")
+        await eventually_async(lambda: has_in_use(stage, []), "the volume may be detached")
+        assert driver.staged == set()
+
+    play(story)
+
+
+def test_a_volume_that_is_attached_here_and_confined_elsewhere_is_waited_for():
+    """Its driver has brought it here, and says so a moment later."""
+
+    async def story(stage: NodeStage) -> None:
+        stage.settings = dataclasses.replace(stage.settings, confined_grace_s=0.0)
+        await stage.driver()
+        await stage.csi_driver()
+        await stage.start()
+        await eventually_async(lambda: has_count(stage, None), "the driver is registered")
+        await stage.volume("data", nodeAffinity=confined_to("node-2"))
+        await stage.attach("data")
+        await stage.pod("db", "data")
+        note = 'MountVolume.NodeAffinity check failed for volume "data" : no matching NodeSelectorTerms'
+        await eventually_async(lambda: was_told(stage, "db", "FailedMount", note), "the pod was told")
+        await stage.client.patch(PersistentVolume, "data", {"spec": {"nodeAffinity": confined_to("node-1")}})
+        await stage.becomes("db", "Running")
+
+    play(story)
+
+
+def test_without_the_gate_a_pod_waits_for_a_volume_that_is_confined_elsewhere():
+    async def story(stage: NodeStage) -> None:
+        stage.settings = dataclasses.replace(stage.settings, confined_grace_s=0.0)
+        await stage.driver()
+        await stage.csi_driver(attachRequired=False)
+        await stage.start()
+        await eventually_async(lambda: has_count(stage, None), "the driver is registered")
+        await stage.volume("data", nodeAffinity=confined_to("node-2"))
+        await stage.pod("db", "data")
+        note = 'MountVolume.NodeAffinity check failed for volume "data" : no matching NodeSelectorTerms'
+        await eventually_async(lambda: was_told(stage, "db", "FailedMount", note), "the pod was told")
+        await stage.client.patch(PersistentVolume, "data", {"spec": {"nodeAffinity": confined_to("node-1")}})
+        await stage.becomes("db", "Running")
+
+    play(story, gates=Gates().with_(MutablePVNodeAffinity=False), server_gates=Gates())
 
 
 def test_a_mount_that_fails_is_told_and_tried_again():
@@ -573,7 +639,7 @@ async def answer(value: object) -> object:
     return value
 
 
-async def has_count(stage: NodeStage, count: int, *, name: str = DRIVER) -> bool:
+async def has_count(stage: NodeStage, count: int | None, *, name: str = DRIVER) -> bool:
     return await stage.count(name=name) == count
 
 

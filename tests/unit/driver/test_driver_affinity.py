@@ -100,6 +100,19 @@ def test_a_pod_is_elsewhere_if_it_uses_the_claim_is_placed_and_is_not_over() -> 
     assert pod_elsewhere([pod_with("db-0", "data", on="node-2", status={"phase": "Failed"})], "data", "node-1") == ""
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["the one at home first", "the other first"])
+def test_a_pod_at_home_keeps_its_volume_though_another_was_sent_elsewhere(order: int) -> None:
+    """The home went, a pod that shares the claim was sent elsewhere, and the home is back with its pod."""
+    at_home, elsewhere = pod_with("db-0", "data", on="node-1"), pod_with("db-1", "data", on="node-2")
+    assert pod_elsewhere([at_home, elsewhere][::order], "data", "node-1") == ""
+    # The volume follows when the one at home goes, or has ended.
+    going = pod_with("db-0", "data", on="node-1", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    assert pod_elsewhere([going, elsewhere][::order], "data", "node-1") == "db-1"
+    ended = pod_with("db-0", "data", on="node-1", status={"phase": "Failed"})
+    assert pod_elsewhere([ended, elsewhere][::order], "data", "node-1") == "db-1"
+    assert pod_elsewhere([pod_with("db-0", "other", on="node-1"), elsewhere][::order], "data", "node-1") == "db-1"
+
+
 def test_a_claim_that_was_made_for_its_pod_is_known_by_its_name() -> None:
     scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
     owner = pod("job", on="node-2", spec={"volumes": [scratch]})

@@ -178,3 +178,39 @@ async def test_a_node_deployment_rebuilds_on_its_own_node(tmp_path: Path) -> Non
     await controller(driver, "node-2").ControllerPublishVolume(publish(volume_id, "node-2"), None)
     listed = await controller(driver, "node-2").ListVolumes(csi.ListVolumesRequest(), None)
     assert [entry.volume.volume_id for entry in listed.entries] == [volume_id]
+
+
+async def test_a_volume_that_nobody_heard_of_is_brought_to_the_node_that_is_asked_for_next(tmp_path: Path) -> None:
+    """Its provisioner died before the answer came, its node went, and the scheduler chose another."""
+    watch = Watch(gone=("node-1",))
+    driver = driver_at(tmp_path, nodes=NODES, rebuild=True, hooks=watch.hooks)
+    volume_id = await make(driver)
+    answer = await controller(driver).CreateVolume(create("a", "4Gi", node="node-2"), None)
+    assert answer.volume.volume_id == volume_id
+    assert [dict(each.segments) for each in answer.volume.accessible_topology] == [
+        {"topology.tonnage.dev/node": "node-2"}
+    ]
+    assert driver.node_of(volume_id) == "node-2" and watch.moved == [(volume_id, "node-1", "node-2")]
+    assert (driver.core.folder.contents_of(driver.core.volume(volume_id)) / "file").read_text() == "a"
+
+
+async def test_a_volume_that_may_not_leave_or_is_used_is_not_brought_anywhere_by_its_name(tmp_path: Path) -> None:
+    watch, refused = Watch(cordoned=("node-1",)), 'there is a volume with the name "a" already, and it lives on node-1'
+    driver = driver_at(tmp_path / "stays", nodes=NODES, rebuild=True, hooks=Watch().hooks)
+    await make(driver)
+    asked = controller(driver).CreateVolume(create("a", "4Gi", node="node-2"), None)
+    assert await refusal(asked) == (Code.ALREADY_EXISTS, refused)
+    driver = driver_at(tmp_path / "used", nodes=NODES, rebuild=True, hooks=watch.hooks)
+    await controller(driver).ControllerPublishVolume(publish(await make(driver), "node-1"), None)
+    asked = controller(driver).CreateVolume(create("a", "4Gi", node="node-2"), None)
+    assert await refusal(asked) == (Code.ALREADY_EXISTS, refused)
+
+
+async def test_without_room_on_the_node_that_is_asked_for_next_the_scheduler_is_to_choose_another(
+    tmp_path: Path,
+) -> None:
+    driver = driver_at(tmp_path, nodes=NODES, rebuild=True, hooks=Watch(cordoned=("node-1",)).hooks)
+    await make(driver)
+    await controller(driver).CreateVolume(create("big", "8Gi", node="node-2"), None)
+    code, _ = await refusal(controller(driver).CreateVolume(create("a", "4Gi", node="node-2"), None))
+    assert code is Code.RESOURCE_EXHAUSTED

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from tonnage.node.mounts import mount_records
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 
@@ -80,3 +82,17 @@ def test_removing_a_record_removes_empty_folders_and_never_content(tmp_path: Pat
     kept.unlink()
     mount_records.remove_empty(kept.parent, upto=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("record", [FILE, BLOCK], ids=["filesystem", "block"])
+def test_whatever_empty_folders_a_killed_process_left_are_swept(record: MountRecord, tmp_path: Path):
+    """Folders are removed from the innermost outwards; each is the last one that was left, once."""
+    paths = MountPaths(tmp_path)
+    places = [paths.target_record(record).parent, paths.target(record).parent, paths.pod(record.pod_uid)]
+    if record.is_block:
+        places.append(paths.device_link(record).parent)
+    for folder in [each for place in places for each in (place, *place.parents) if tmp_path in each.parents]:
+        folder.mkdir(parents=True, exist_ok=True)
+        mount_records.sweep(paths)
+        assert not list((tmp_path / "pods").glob("*")), folder
+        assert not list(tmp_path.glob("plugins/kubernetes.io/csi/volumeDevices/*")), folder

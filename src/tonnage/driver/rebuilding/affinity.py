@@ -3,15 +3,17 @@
     the volume's home      a pod that uses it was placed elsewhere      node affinity
     ─────────────────      ──────────────────────────────────────      ─────────────
     is gone, or cordoned   whether or not                               none: any node may take the volume over
-    takes pods             yes                                          none, until it is rebuilt there
-    takes pods             no                                           the home
+    takes pods             yes, and none that stays is at home          none, until it is rebuilt there
+    takes pods             no, or another that stays is at home         the home
 
 The home is where the contents are, which only the driver knows. So one rule serves every moment: a node that is
 cordoned, one that takes pods again, a volume that has just been rebuilt, and a start after a death at any instant.
 
 The second row is the race of a node that is cordoned and soon uncordoned: while the affinity was unset the scheduler
 may have sent a pod to another node. That cannot be taken back, and confining the volume to its old home again would
-leave the pod waiting for ever; so the volume follows it.
+leave the pod waiting for ever; so the volume follows it. It cannot follow where another pod of the same claim lives at
+home, as after a Node that went and came back with its pods: then neither would ever have it for good, and no pod that
+comes would know where to go. So the home is said, and the other pod's kubelet turns it away (`node/mounts`).
 
 Nothing here does I/O; `controller` writes it.
 """
@@ -83,9 +85,15 @@ def _admits(required: NodeSelector, node: Node) -> bool:
 
 
 def pod_elsewhere(pods: Iterable[Pod], claim_name: str, home: str) -> str:
-    """The name of a pod that uses this claim of its namespace and was sent to another node than `home`; else empty."""
-    for pod in pods:
-        is_elsewhere = pod.spec.node_name not in ("", home) and not pod.is_terminal
-        if is_elsewhere and any(each.claim_name(pod.name) == claim_name for each in pod.spec.volumes):
-            return pod.name
-    return ""
+    """The name of a pod that uses this claim of its namespace and was sent to another node than `home`; else empty.
+
+    Empty as well when a pod that uses it is at home, and is not being deleted: the volume stays with that one.
+    """
+    users = [
+        pod
+        for pod in pods
+        if not pod.is_terminal and any(each.claim_name(pod.name) == claim_name for each in pod.spec.volumes)
+    ]
+    if any(pod.spec.node_name == home and not pod.metadata.is_terminating for pod in users):
+        return ""
+    return next((pod.name for pod in users if pod.spec.node_name not in ("", home)), "")

@@ -28,7 +28,7 @@ from tonnage.clock import Clock
 from tonnage.driver.driver import Driver
 from tonnage.driver.rebuild_hooks import RebuildHooks
 from tonnage.driver.rebuilding.affinity import Change, change_for, is_schedulable, pod_elsewhere
-from tonnage.errors import Invalid
+from tonnage.errors import Invalid, NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.references import ObjectReference
 from tonnage.objects.document import Doc
@@ -161,17 +161,13 @@ class RebuildController:
         """The pod that was sent elsewhere with this volume, if any; or the seconds after which that can be told.
 
         Asked only when it can be: the affinity is unset, the home takes pods again, and the claim says that the
-        scheduler has chosen another node, which it writes before it binds the pod.
+        scheduler has chosen another node, which it writes before it binds the pod. Our watch of claims may be behind
+        that of nodes: before a volume is sent home, its claim is read.
         """
-        owner = volume.spec.claim_ref
-        claim = None if owner is None else self._claims.get(owner.key)
-        is_asked = (
-            volume.spec.node_affinity.required is None
-            and is_schedulable(self._nodes.get(home))
-            and claim is not None
-            and claim.selected_node not in ("", home)
-        )
-        if not is_asked or claim is None:
+        claim = None
+        if volume.spec.node_affinity.required is None and is_schedulable(self._nodes.get(home)):
+            claim = await self._claim_elsewhere(volume, home)
+        if claim is None:
             self._settling_since_s.pop(volume.key, None)
             return "", None
         now_s = self._clock.monotonic()
@@ -180,6 +176,19 @@ class RebuildController:
             return "", left_s
         pods = await self._client.list(Pod, namespace=claim.namespace)
         return pod_elsewhere(pods.items, claim.name, home), None
+
+    async def _claim_elsewhere(self, volume: PersistentVolume, home: str) -> PersistentVolumeClaim | None:
+        """The volume's claim if another node than its home is selected for it; what the watch says first."""
+        owner = volume.spec.claim_ref
+        if owner is None:
+            return None
+        claim = self._claims.get(owner.key)
+        if claim is None or claim.selected_node in ("", home):
+            try:
+                claim = await self._client.get(PersistentVolumeClaim, owner.key)
+            except NotFound:
+                return None
+        return claim if claim.selected_node not in ("", home) else None
 
     async def _write(self, volume: PersistentVolume, change: Change) -> float | None:
         patch: Doc = {

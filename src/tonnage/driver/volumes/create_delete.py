@@ -21,6 +21,7 @@ from tonnage.driver.pool_choice import PoolId, choose, largest_bytes
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import AccessType, Source, VolumeRecord, volume_id_of
 from tonnage.driver.volumes.parameters import driver_parameters, read_parameters
+from tonnage.driver.volumes.rebuild import Rebuilder
 from tonnage.driver.volumes.sizes import in_words, lies_within, volume_bytes
 from tonnage.driver.volumes.topology import admits, groups_within
 
@@ -50,8 +51,9 @@ class _ContentSource:
 class Volumes:
     """The calls that change what volumes there are."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, rebuilder: Rebuilder) -> None:
         self._core = core
+        self._rebuilder = rebuilder
 
     async def create(self, wanted: VolumeRequest) -> VolumeRecord:
         """The volume of this name, made if there is none. Raises StatusError as CreateVolume does."""
@@ -59,7 +61,7 @@ class Volumes:
         async with core.locks.hold(volume_id, *([wanted.source.id] if wanted.source else [])):
             known = core.allocations.volumes.get(volume_id)
             if known is not None:
-                return _compatible(known, wanted)
+                return await self._on_wanted_node(known, wanted)
             content_source = self._content_source(wanted)
             size = volume_bytes(
                 wanted.required_bytes,
@@ -81,6 +83,24 @@ class Volumes:
             with core.allocations.reserving_bytes(place, size):
                 await core.add(record, content_source.path if content_source else None)
             return record
+
+    async def _on_wanted_node(self, known: VolumeRecord, wanted: VolumeRequest) -> VolumeRecord:
+        """The volume that was made for this name before. Raises StatusError with ALREADY_EXISTS if it is another.
+
+        One that only lies elsewhere is brought where it is wanted: its provisioner died before it had the answer, the
+        node went, and the claim was sent to another. Nobody knows of it, so to refuse would leave the claim waiting for
+        ever. One that is used, or may not leave its node, is refused.
+        """
+        core, differs = self._core, _difference(known, wanted)
+        is_elsewhere = not _is_within(known, wanted)
+        if differs is None and is_elsewhere and not core.users_of(known) and self._rebuilder.may_leave(known.node):
+            return await self._rebuilder.ensure_on(known, self._place(wanted, known.capacity_bytes).node)
+        if differs is None and is_elsewhere:
+            differs = f"it lives on {known.node}"
+        if differs is not None:
+            told = f'there is a volume with the name "{known.name}" already, and {differs}'
+            raise StatusError(Code.ALREADY_EXISTS, told)
+        return known
 
     async def delete(self, volume_id: str, nodes: Sequence[str]) -> None:
         """See to it that there is no such volume. Raises StatusError with FAILED_PRECONDITION while it is in use."""
@@ -184,21 +204,16 @@ class Volumes:
         return _ContentSource(self._core.folder.contents_of(found), size)
 
 
-def _compatible(known: VolumeRecord, wanted: VolumeRequest) -> VolumeRecord:
-    """The volume that was made for this name before, if it is what is wanted.
-
-    Raises StatusError with ALREADY_EXISTS.
-    """
+def _difference(known: VolumeRecord, wanted: VolumeRequest) -> str | None:
+    """How a volume that was made for this name before is not what is wanted, wherever it lies; None if it is."""
     if not lies_within(known.capacity_bytes, wanted.required_bytes, wanted.limit_bytes):
-        differs = f"it has {in_words(known.capacity_bytes)}"
-    elif known.access_type != wanted.access_type:
-        differs = f"it is a {known.access_type} volume"
-    elif known.parameters != driver_parameters(wanted.parameters):
-        differs = "it was made with other parameters"
-    elif known.source != wanted.source:
-        differs = "it was made from another source"
-    elif known.node not in wanted.nodes or not admits(wanted.requirement, known.node):
-        differs = f"it lives on {known.node}"
-    else:
-        return known
-    raise StatusError(Code.ALREADY_EXISTS, f'there is a volume with the name "{known.name}" already, and {differs}')
+        return f"it has {in_words(known.capacity_bytes)}"
+    if known.access_type != wanted.access_type:
+        return f"it is a {known.access_type} volume"
+    if known.parameters != driver_parameters(wanted.parameters):
+        return "it was made with other parameters"
+    return "it was made from another source" if known.source != wanted.source else None
+
+
+def _is_within(known: VolumeRecord, wanted: VolumeRequest) -> bool:
+    return known.node in wanted.nodes and admits(wanted.requirement, known.node)

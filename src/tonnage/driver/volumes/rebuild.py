@@ -37,6 +37,11 @@ class Rebuilder:
             self._core.require_node(to_node)
             return await self.ensure_on(record, to_node) is not record
 
+    def may_leave(self, node: str) -> bool:
+        """Whether volumes may be taken away from a node: this driver rebuilds them, and the node lets them go."""
+        core = self._core
+        return core.settings.rebuild and (core.hooks.may_leave(node) or core.is_gone(node))
+
     def require_may_rebuild(self, record: VolumeRecord, to_node: str) -> None:
         """Raises StatusError with FAILED_PRECONDITION unless the volume lives on that node or may be rebuilt there."""
         if record.node == to_node:
@@ -44,7 +49,7 @@ class Rebuilder:
         core, where = self._core, f"volume {record.volume_id} lives on {record.node} and cannot be used on {to_node}"
         if not core.settings.rebuild:
             raise StatusError(Code.FAILED_PRECONDITION, f"{where}: this driver does not rebuild volumes")
-        if not (core.hooks.may_leave(record.node) or core.is_gone(record.node)):
+        if not self.may_leave(record.node):
             raise StatusError(Code.FAILED_PRECONDITION, f"{where}: {record.node} is neither cordoned nor gone")
 
     async def ensure_on(self, record: VolumeRecord, to_node: str) -> VolumeRecord:

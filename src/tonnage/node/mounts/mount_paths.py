@@ -104,7 +104,13 @@ class MountPaths:
             f"pods/*/volumes/{_ESCAPED}/*/.{RECORD}.*",
             f"{_PLUGIN}/*/*",
             f"{_DEVICES}/*/data",
+            f"{_DEVICES}/publish/*",
+            f"{_DEVICES}/*",
             f"pods/*/volumes/{_ESCAPED}/*",
+            # Folders go from the innermost outwards, and it may have been killed on the way.
+            *(f"pods/*/{kind}/{_ESCAPED}" for kind in ("volumes", "volumeDevices")),
+            "pods/*/*",
+            "pods/*",
         )
 
     def _staging_folder(self, record: MountRecord) -> Path:

@@ -1,7 +1,8 @@
 """Mounting the volumes of one pod: in use, attached, staged, published, or the reason why not.
 
     for each volume:  waiting for its attachment ──► attached ──► mounted
-                              └─► no slot left (KEP-4876)  ◄── a driver without attaching says so when it stages
+                              ├─► no slot left (KEP-4876)  ◄── a driver without attaching says so when it stages
+                              └─► confined to other nodes (KEP-5381, `confined_volumes`)
     of the pod:       MOUNTED · WAITING (look again then) · REJECTED (it cannot be here)
 
 No slot left, and the driver's CSIDriver asks for updates: the limit in CSINode is corrected at once, so that the next
@@ -18,15 +19,22 @@ from datetime import datetime
 from typing import Final
 
 from tonnage.csi.errors import Code, CsiError
-from tonnage.errors import TonnageError
+from tonnage.errors import NotFound, TonnageError
 from tonnage.node.context import NodeContext
 from tonnage.node.csinode.attach_limits import AttachLimitUpdater
 from tonnage.node.injected_faults import NodeIdle
 from tonnage.node.mounts.attachments import AttachState, attach_state
+from tonnage.node.mounts.confined_volumes import is_confined_elsewhere, rejection
 from tonnage.node.mounts.mount_plan import MountPlan, VolumeToMount, waiting_note
 from tonnage.node.mounts.mounter import Mounter, PublishFailed, StageFailed
 from tonnage.node.mounts.volumes_in_use import VolumesInUse
-from tonnage.objects.core_v1 import Pod, VolumeNodeAffinity
+from tonnage.objects.core_v1 import (
+    VOLUME_ATTACHMENT_LIMIT_EXCEEDED,
+    VOLUME_NODE_AFFINITY,
+    PersistentVolume,
+    Pod,
+    VolumeNodeAffinity,
+)
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
 
 _UNPROCESSED_S: Final = 2.0
@@ -47,6 +55,7 @@ class PodProgress:
     since_s: float
     volumes_to_mount: tuple[VolumeToMount, ...] = ()
     exhausted_since_s: dict[str, float] = field(default_factory=dict)
+    confined_since_s: float | None = None
     told_unprocessed: bool = False
 
 
@@ -56,6 +65,7 @@ class MountOutcome:
 
     again_s: float | None = None
     rejection: str = ""
+    reason: str = ""
 
     @property
     def is_mounted(self) -> bool:
@@ -76,6 +86,10 @@ class PodMounter:
         self._nodes = context.caches.nodes
         self._attachments = context.caches.attachments
         self._recorder = context.recorder
+        self._client = context.client
+        self._csi_nodes = context.caches.csi_nodes
+        self._confined_grace_s = context.settings.confined_grace_s
+        self._rejects_confined = context.settings.gates.MutablePVNodeAffinity
         self._grace_s = context.settings.attach_error_grace_s
         self._mounter = mounter
         self._limits = limits
@@ -87,6 +101,7 @@ class PodMounter:
             await self._in_use.report()
         waited_s = self._clock.monotonic() - progress.since_s
         unattached: list[str] = []
+        not_here: list[VolumeToMount] = []
         exhausted: dict[str, str] = {}  # the pod's name of a volume, and what the driver said
         failures: list[TonnageError] = []
         for to_mount in plan.volumes_to_mount:
@@ -96,6 +111,8 @@ class PodMounter:
             if to_mount.record.is_attachable:
                 attachment = self._attachment(to_mount)
                 state = attach_state(attachment, pod_came_at=progress.came_at, waited_s=waited_s)
+            if state is not AttachState.ATTACHED or not to_mount.record.is_attachable:
+                not_here.append(to_mount)
             if state is not AttachState.ATTACHED:
                 unattached.append(to_mount.pod_volume)
                 if state is AttachState.EXHAUSTED:
@@ -108,6 +125,9 @@ class PodMounter:
                 exhausted[to_mount.pod_volume] = failure.message
             failures.append(failure)
         self._tell_unprocessed(pod, progress, plan, unattached, waited_s)
+        outcome = await self._confined_outcome(pod, progress, not_here)
+        if outcome is not None:
+            return outcome
         by_name = {to_mount.pod_volume: to_mount.record.driver for to_mount in plan.volumes_to_mount}
         noticed = {name: told for name, told in exhausted.items() if self._limits.period_s(by_name[name])}
         if noticed:
@@ -120,7 +140,8 @@ class PodMounter:
             for driver in drivers:
                 refusals.failed(driver, progress.since_s)
             account = self._account(plan, unattached, next(iter(noticed.values())))
-            return MountOutcome(rejection=f"Node has reached its volume attachment limit, rejecting pod. {account}")
+            told = f"Node has reached its volume attachment limit, rejecting pod. {account}"
+            return MountOutcome(rejection=told, reason=VOLUME_ATTACHMENT_LIMIT_EXCEEDED)
         progress.exhausted_since_s.clear()
         if failures:
             for failure in failures:
@@ -135,6 +156,34 @@ class PodMounter:
         for driver in set(by_name.values()):
             self._limits.refusals.succeeded(driver)
         return MOUNTED
+
+    async def _confined_outcome(
+        self, pod: Pod, progress: PodProgress, not_here: list[VolumeToMount]
+    ) -> MountOutcome | None:
+        """A pod that waits for a volume confined to other nodes: wait on, or give it up; None when there is no such."""
+        confined = [each for each in not_here if self._is_confined(each.volume)]
+        if not confined or pod.status.phase == "Running":
+            progress.confined_since_s = None
+            return None
+        now_s = self._clock.monotonic()
+        if progress.confined_since_s is None:
+            progress.confined_since_s = now_s
+        left_s = progress.confined_since_s + self._confined_grace_s - now_s
+        if left_s > 0:
+            return MountOutcome(again_s=left_s)
+        try:  # our watch of volumes may be behind that of pods
+            volume = await self._client.get(PersistentVolume, confined[0].record.name)
+        except NotFound:
+            return None
+        if not self._is_confined(volume):
+            return MountOutcome(again_s=_UNPROCESSED_S)
+        return MountOutcome(rejection=rejection(volume, confined[0].claim), reason=VOLUME_NODE_AFFINITY)
+
+    def _is_confined(self, volume: PersistentVolume | None) -> bool:
+        node = self._nodes.get(self._node)
+        if volume is None or node is None or not self._rejects_confined:
+            return False
+        return is_confined_elsewhere(volume, node, self._csi_nodes.get(self._node))
 
     async def _correct_limits(self, progress: PodProgress, drivers: dict[str, str]) -> float:
         """Update the limits behind volumes that found no slot, once each; what is left of the grace, in seconds.

@@ -1,7 +1,8 @@
 """The pods of one node: volumes mounted, status written, volumes unmounted when the pod goes.
 
     bound ──► creating: volumes mounted (`mounts.pod_volumes`) ──► running ──► deleted: unpublish, unstage, gone
-                 └─ rejected: event, Failed: VolumeAttachmentLimitExceeded, for its controller to make another
+                 └─ rejected: event, Failed (VolumeAttachmentLimitExceeded, VolumeNodeAffinity), for its controller to
+                    make another
 
 `sync_pod(uid)` compares what is there with what should be and does what is missing; see `client.reconciler`. It never
 waits for others: a pod whose volume is not attached yet is synced again when its VolumeAttachment changes. Pods that
@@ -24,7 +25,7 @@ from tonnage.node.mounts.volumes_in_use import VolumesInUse
 from tonnage.node.pods.readiness import next_change_s
 from tonnage.node.pods.status import came_at, creating_patch, pod_ip, rejected_patch, running_patch, terminated_patch
 from tonnage.node.pods.status_reports import StatusReports
-from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Pod
+from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
 
 _log = logs.logger(__name__)
@@ -90,7 +91,7 @@ class PodWorker:
             pod = await self._write(pod, creating_patch(pod, host_ip=self._host_ip, now=now))
             outcome = await self._pod_mounter.mount(pod, progress, plan)
             if outcome.rejection:
-                await self._reject(pod, outcome.rejection)
+                await self._reject(pod, outcome.reason, outcome.rejection)
                 return 0.0
             if not outcome.is_mounted:
                 return outcome.again_s
@@ -122,13 +123,13 @@ class PodWorker:
             self._recorder.event(pod, "Normal", "Started", "Starting", "Container started")
         return again_s
 
-    async def _reject(self, pod: Pod, message: str) -> None:
+    async def _reject(self, pod: Pod, reason: str, message: str) -> None:
         """Fail the pod for good. It is not deleted: whoever made it sees it fail, and makes another."""
         await self._context.delay_or_stop()
-        await self._write(pod, rejected_patch(pod, reason=VOLUME_ATTACHMENT_LIMIT_EXCEEDED, message=message))
-        self._recorder.event(pod, "Warning", VOLUME_ATTACHMENT_LIMIT_EXCEEDED, "Rejecting", message)
-        self._context.metrics.rejected(VOLUME_ATTACHMENT_LIMIT_EXCEEDED)
-        _log.info("Pod rejected", pod=pod.key, node=self._node, reason=VOLUME_ATTACHMENT_LIMIT_EXCEEDED)
+        await self._write(pod, rejected_patch(pod, reason=reason, message=message))
+        self._recorder.event(pod, "Warning", reason, "Rejecting", message)
+        self._context.metrics.rejected(reason)
+        _log.info("Pod rejected", pod=pod.key, node=self._node, reason=reason)
 
     async def _write(self, pod: Pod, patch: Doc | None) -> Pod:
         """Patch the status, if there is anything to patch. The patch carries the uid: a namesake is not touched."""

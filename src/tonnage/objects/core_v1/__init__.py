@@ -79,6 +79,7 @@ from tonnage.objects.core_v1.persistent_volume import (
 )
 from tonnage.objects.core_v1.pod import (
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED,
+    VOLUME_NODE_AFFINITY,
     Pod,
     PodCondition,
     PodIP,
@@ -142,6 +143,7 @@ __all__ = [
     "SELECTED_NODE",
     "STORAGE_PROVISIONER",
     "VOLUME_ATTACHMENT_LIMIT_EXCEEDED",
+    "VOLUME_NODE_AFFINITY",
     "AWSElasticBlockStoreVolumeSource",
     "Affinity",
     "AttachedVolume",

@@ -16,6 +16,8 @@ from tonnage.quantity import Quantity
 
 VOLUME_ATTACHMENT_LIMIT_EXCEEDED: Final = "VolumeAttachmentLimitExceeded"
 """`status.reason` of a pod that its node failed because it has no attach slot for the pod's volumes (KEP-4876)."""
+VOLUME_NODE_AFFINITY: Final = "VolumeNodeAffinity"
+"""`status.reason` of a pod that its node failed because a volume of it can be reached from others only (KEP-5381)."""
 
 
 class PodSchedulingGate(Record):

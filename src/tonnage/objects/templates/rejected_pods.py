@@ -1,4 +1,6 @@
-"""Pods that their node failed for want of an attach slot (KEP-4876): when they are made again, and when they go.
+"""Pods that their node failed because it cannot have their volumes: when they are made again, and when they go.
+
+It has no attach slot for them (KEP-4876), or one of them can be reached from other nodes only (KEP-5381).
 
                           made again             made again 1, 2, 4 s … 2 min
     rejected on node-1 ──────at once──► rejected on node-1 ──after it was made──► …      rejected on node-2: at once
@@ -22,19 +24,20 @@ from typing import Final
 
 from tonnage.backoff import exponential_s, remaining_s
 from tonnage.clock import Clock
-from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Pod
+from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, VOLUME_NODE_AFFINITY, Pod
 from tonnage.objects.meta import Key
 
 FIRST_S: Final = 1.0
 MAX_S: Final = 120.0
 FORGET_S: Final = 600.0
 KEEP_S: Final = 60.0
+_REASONS: Final = (VOLUME_ATTACHMENT_LIMIT_EXCEEDED, VOLUME_NODE_AFFINITY)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_rejected(pod: Pod) -> bool:
-    """Its node failed it, before it ran, because the node has no attach slot for its volumes."""
-    return pod.status.phase == "Failed" and pod.status.reason == VOLUME_ATTACHMENT_LIMIT_EXCEEDED
+    """Its node failed it, before it ran, because its volumes cannot be had there."""
+    return pod.status.phase == "Failed" and pod.status.reason in _REASONS
 
 
 def interval_s(rejections: int) -> float:

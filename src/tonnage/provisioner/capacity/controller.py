@@ -156,7 +156,7 @@ class CapacityController:
         """Ask the driver anew, at once: about every class in that segment, or about that class everywhere.
 
         Classes may share pools, so that a volume of one takes room from the others; where it was made, all are asked. A
-        segment that no node is in says nothing: then the class is meant.
+        segment that no node is in says nothing: then the class is meant, and those that say that they share its pools.
         """
         for key in self._keys_about(storage_class, segment):
             self._work.add(key)
@@ -174,7 +174,12 @@ class CapacityController:
 
     def _keys_about(self, storage_class: str, segment: Segment | None) -> list[Key]:
         found = [] if segment is None else self._keys_in(segment)
-        return found or [key for key, each in self._wanted.items() if each.storage_class == storage_class]
+        if found:
+            return found
+        named = self._classes.get(storage_class)
+        group = named.capacity_group if named is not None else ""
+        classes = {each.name for each in self._classes if group and each.capacity_group == group} | {storage_class}
+        return [key for key, each in self._wanted.items() if each.storage_class in classes]
 
     def counts(self) -> Counts:
         """Where things stand; `goal` is 0 until the informers are in step."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from volume_rig import ELSEWHERE, FULL, Rig
 
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -90,6 +90,62 @@ def test_a_pod_that_cannot_have_the_volume_where_it_is_holds_nobody():
     """It was sent to b while the volume was free to move; the volume went home to a instead."""
     rig = rig_with(*shared(on="a"), on("b"))
     assert rig.nodes(SECOND) == ["a"] and rig.reasons(SECOND)["b"] == (ELSEWHERE,)
+
+
+# -- on a node that is gone -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "modes", [("ReadWriteOnce",), ("ReadWriteOncePod",)], ids=["ReadWriteOnce", "ReadWriteOncePod"]
+)
+def test_others_wait_for_a_pod_that_has_the_volume_attached_on_a_node_that_is_gone(modes: tuple[str, ...]):
+    """Nobody is given the volume before that pod is deleted, and its node may be back first."""
+    rig = rig_with(*shared(modes), on("d"), attachment("va", "pv-data", "d"))
+    rig.put(*(capacity("fast", name, "100Gi") for name in "abc"))
+    assert rig.reasons(SECOND) == {"a": (APART,), "b": (APART,), "c": (APART,)}
+    (told,) = {each["miss"] for node in rig.engine.explain(SECOND).document()["volumes"].values() for each in node}
+    assert told == "a pod that shares the claim has it attached on d, which is gone"
+
+
+def test_a_node_that_went_and_is_back_takes_the_second_pod_too():
+    rig = rig_with(*shared(), node("d"), on("d"), attachment("va", "pv-data", "d"))
+    rig.engine.delete(rig.objects[Node, "d"])
+    assert rig.nodes(SECOND) == []
+    rig.put(node("d"))
+    assert rig.nodes(SECOND) == ["d"]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param([on("d", metadata=TERMINATING), attachment("va", "pv-data", "d")], id="it is being deleted"),
+        pytest.param([attachment("va", "pv-data", "d")], id="it is deleted, its attachment is not yet"),
+        pytest.param([on("d"), attachment("va", "pv-other", "d")], id="another volume is attached there"),
+        pytest.param([on("d", name="second"), attachment("va", "pv-data", "d")], id="it is the pod itself"),
+    ],
+)
+def test_what_is_left_on_a_node_that_is_gone_and_has_not_the_volume_holds_nobody(others: list[Object]):
+    assert rig_with(*shared(), *others).nodes(SECOND) == ["a", "b", "c"]
+
+
+def test_a_claim_that_many_nodes_may_have_is_not_held_by_a_node_that_is_gone():
+    rig = rig_with(*shared(("ReadWriteMany",)), on("d"), attachment("va", "pv-data", "d"))
+    assert rig.nodes(SECOND) == ["a", "b", "c"]
+
+
+def test_a_pod_that_waits_for_one_on_a_node_that_is_gone_is_tried_again_when_that_is_deleted():
+    first = on("d")
+    rig = rig_with(*shared(), first, attachment("va", "pv-data", "d"), SECOND)
+    queued = rig.engine.pop()
+    assert queued is not None
+    attempt = rig.engine.attempt(queued)
+    assert attempt.placement is None and attempt.decision is not None and attempt.decision.diagnosis is not None
+    rig.engine.requeue(queued, SECOND, plugins=attempt.decision.diagnosis.rejecting_plugins())
+    rig.engine.delete(first)
+    assert rig.engine.queue.pods_in(QueueName.UNSCHEDULABLE) == []
+
+
+# -- on several nodes -------------------------------------------------------------------------------------------------
 
 
 def test_with_pods_on_two_nodes_either_will_do_and_with_two_claims_both_have_to_be_there():

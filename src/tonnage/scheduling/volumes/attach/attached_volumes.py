@@ -122,6 +122,11 @@ class AttachedVolumes:
             if uid != without and not is_ephemeral and not mount.pod.metadata.is_terminating
         }
 
+    def gone_nodes_with(self, volume_name: str) -> list[str]:
+        """The nodes that a volume is attached to by its VolumeAttachments, and that are not there any more."""
+        nodes = set(self._nodes_of.get(volume_name, {}).values())
+        return sorted(node for node in nodes if node not in self._cluster.row_of)
+
     def catch_up(self) -> None:
         """Read the CSINodes and attachments of nodes that came, went, or took another's row. Before any question."""
         changes = self._cluster.node_changes

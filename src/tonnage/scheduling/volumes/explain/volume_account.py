@@ -97,9 +97,15 @@ class VolumeAccount:
         """A claim that others have in use elsewhere cannot be had here."""
         for key, rows in self._demand.sharers:
             if key == account.claim and row not in rows:
-                names = ", ".join(sorted(self._cluster.name(each) for each in rows))
-                return replace(account, miss=elsewhere(f"a pod that shares the claim is on {names}"))
+                return replace(account, miss=elsewhere(self._where_sharers_are(key, rows)))
         return account
+
+    def _where_sharers_are(self, key: Key, rows: frozenset[int]) -> str:
+        if rows:
+            return f"a pod that shares the claim is on {', '.join(sorted(self._cluster.name(each) for each in rows))}"
+        claim = self._storage.claims.get(key)
+        gone = self._attached.gone_nodes_with(claim.spec.volume_name) if claim is not None else []
+        return f"a pod that shares the claim has it attached on {', '.join(gone)}, which is gone"
 
     # -- volumes that exist -------------------------------------------------------------------------------------------
 
