@@ -85,14 +85,15 @@ class Diagnosis(FilterResults):
 
         None when a node was refused only because a search had to end: no event is needed for another try.
         """
-        if self.refusal is None and SEARCH_ENDED in self.counts():
-            return frozenset()
         if self.refusal is not None:
             return frozenset(self.refusal.plugin.split(", ")) if self.refusal.plugin else frozenset()
         if self.shared is not None and "rejecting plugins" in self.shared:
             known: frozenset[str] = self.shared["rejecting plugins"]
             return known
         positions = self._positions()
+        may_have_ended = any(SEARCH_ENDED in self.reasons[p] for p in positions if p < NARROWED)
+        if may_have_ended and SEARCH_ENDED in self.counts():
+            return frozenset()
         named = {self.plugins[p] for p in positions if p < NARROWED}
         found = frozenset(named | ({*self.narrowed_by.split(", ")} if NARROWED in positions else set()))
         if self.shared is not None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -51,6 +51,9 @@ from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.queue.scheduling_queue import FLUSH_UNSCHEDULABLE_EVERY_S, SchedulingQueue
 
 _log = logs.logger("tonnage.scheduler")
+
+_RETRIES_IN_A_ROW: Final = 16
+"""Attempts of pods that failed before, between two of pods that were never tried: some milliseconds."""
 
 
 class Engine:
@@ -86,6 +89,7 @@ class Engine:
             initial_backoff_s=settings.initial_backoff_s,
             max_backoff_s=settings.max_backoff_s,
             nominations_give_way=resolved[0].gates.NominatedNodeNameForExpectation,
+            retries_in_a_row=_RETRIES_IN_A_ROW if self._first_profile.sorts_by_priority else 0,
             on_queued=hooks.on_queued,
             on_plugin_error=hooks.on_plugin_error,
             ration=self._ration,

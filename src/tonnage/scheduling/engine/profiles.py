@@ -31,6 +31,7 @@ from tonnage.scheduling.framework import (
     ScorePlugin,
 )
 from tonnage.scheduling.plugins.out_of_scope import OutOfScope
+from tonnage.scheduling.plugins.priority_sort import PrioritySort
 from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import SortKey, by_priority
 from tonnage.scheduling.queue.queueing_hints import QueueingRules
@@ -47,6 +48,8 @@ class Assembled:
     pipeline: Pipeline
     rules: QueueingRules
     sort_key: SortKey
+    sorts_by_priority: bool
+    """By PrioritySort, and not by a QueueSort plugin of somebody else's."""
     post_filter: tuple[PostFilterPlugin, ...]
     reserve: tuple[ReservePlugin, ...]
     permit: tuple[PermitPlugin, ...]
@@ -112,6 +115,7 @@ def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugi
         pipeline=pipeline,
         rules=QueueingRules(pre_enqueue, {name: tuple(plugin.events()) for name, plugin in made.items()}),
         sort_key=sorts[0].sort_key if sorts else by_priority,
+        sorts_by_priority=not sorts or isinstance(sorts[0], PrioritySort),
         plugins=tuple(made.values()),
         left_out=left_out,
         **rest,

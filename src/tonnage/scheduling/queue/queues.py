@@ -16,9 +16,9 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from tonnage.clock import Clock
-from tonnage.keyed_heap import KeyedHeap
 from tonnage.scheduling.events import POP_FROM_BACKOFF
 from tonnage.scheduling.framework import PreEnqueuePlugin
+from tonnage.scheduling.queue.active_queue import ActiveQueue
 from tonnage.scheduling.queue.backoff_queue import BackoffQueue
 from tonnage.scheduling.queue.queued_pod import QueuedPod, SortKey
 from tonnage.scheduling.queue.queueing_hints import PluginErrorHook, QueueingRules, Requeue
@@ -50,8 +50,9 @@ class Queues:
         sort_key: SortKey,
         on_queued: QueuedHook,
         on_plugin_error: PluginErrorHook,
+        retries_in_a_row: int = 0,
     ) -> None:
-        self.active: KeyedHeap[QueuedPod] = KeyedHeap()
+        self.active = ActiveQueue(retries_in_a_row=retries_in_a_row)
         self.backoff = backoff
         self.pool = UnschedulablePool()
         self.refusals: Counter[tuple[str, str]] = Counter()
@@ -115,7 +116,7 @@ class Queues:
 
     def _put_active(self, queued: QueuedPod) -> None:
         order = (self._sort_key(queued.info, queued.queued_at), queued.sequence)
-        self.active.put(queued.uid, order, queued)
+        self.active.put(queued, order)
 
     def _to_backoff(self, queued: QueuedPod, why: str) -> QueueName:
         if not self._passes_gates(queued):

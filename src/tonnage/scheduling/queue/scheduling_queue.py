@@ -80,7 +80,8 @@ class SchedulingQueue:
 
     `on_active` is called when there may be something to pop, `on_queued` for each pod that is put somewhere, and
     `on_plugin_error` when a hint or a PreEnqueue plugin raises. With `nominations_give_way`, of equal pods nominated to
-    one node the earlier goes first; without, each leaves room for all others, as upstream has it.
+    one node the earlier goes first; without, each leaves room for all others, as upstream has it. `retries_in_a_row`
+    lets a pod that was never tried have its turn between so many that were (`active_queue`).
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class SchedulingQueue:
         max_backoff_s: float = MAX_BACKOFF_S,
         max_unschedulable_s: float = MAX_UNSCHEDULABLE_S,
         nominations_give_way: bool = False,
+        retries_in_a_row: int = 0,
         on_active: Callable[[], None] = lambda: None,
         on_queued: QueuedHook = lambda queued, queue, why: None,
         on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
@@ -120,6 +122,7 @@ class SchedulingQueue:
             sort_key=sort_key,
             on_queued=self._queued,
             on_plugin_error=on_plugin_error,
+            retries_in_a_row=retries_in_a_row,
         )
 
     # -- pods come, change and go -------------------------------------------------------------------------------------
