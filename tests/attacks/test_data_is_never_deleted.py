@@ -7,6 +7,7 @@ played in tests/properties/driver/test_driver_survives.py.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -18,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage.cli.driver.csi_driver_quarantine import csi_driver_quarantine
+from tonnage.clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver
@@ -26,6 +28,7 @@ from tonnage.driver.state import contents
 from tonnage.driver.state.record_files import StateFolderError
 from tonnage.driver.state.records import VolumeRecord, volume_id_of
 from tonnage.driver.state.unknown import unknown_contents
+from tonnage.driver.unknown_watch import LOOK_EVERY_S
 from tonnage.errors import TonnageError
 from tonnage.private_files import NotOurs
 from tonnage.testing.driver_builders import as_blocks, controller, create, driver_at
@@ -434,6 +437,73 @@ async def test_what_is_unknown_is_seen_from_outside_and_calls_under_way_are_not(
     (found,) = unknown_contents(state, in_use=True)
     assert (found.path, found.place.node, found.place.pool) == (orphan, "node-1", 0)
     assert MI <= found.size_bytes < 2 * MI
+
+
+async def test_contents_that_appear_while_the_driver_runs_are_counted_told_once_and_kept(
+    state: Path, caplog: pytest.LogCaptureFixture
+):
+    driver = driver_at(state, "10Gi")
+    (kept,) = await with_data(driver, "kept")
+    before = driver.core.allocations.free_bytes("node-1")
+    stranger = kept.with_name("backup")
+    stranger.mkdir()
+    (stranger / "precious").write_bytes(b"x" * MI)
+    for _ in range(2):
+        await driver.unknown_watch.look()
+    (free,) = driver.core.allocations.free_bytes("node-1")
+    assert MI <= before[0] - free < 2 * MI
+    (stranger / "more").write_bytes(b"x" * MI)
+    await driver.unknown_watch.look()
+    assert before[0] - driver.core.allocations.free_bytes("node-1")[0] >= 2 * MI, "it is still being copied"
+    assert caplog.text.count("Contents without a record are kept, and count as used") == 1
+    assert is_whole(stranger)
+    shutil.rmtree(stranger)
+    await driver.unknown_watch.look()
+    assert driver.core.allocations.free_bytes("node-1") == before
+
+
+async def test_a_look_while_calls_run_takes_none_of_their_contents_for_unknown(state: Path):
+    driver = driver_at(state, "10Gi")
+    names = [f"v{number}" for number in range(12)]
+
+    async def look() -> None:
+        for _ in range(20):
+            await driver.unknown_watch.look()
+
+    async def come_and_go(name: str) -> None:
+        await controller(driver).CreateVolume(create(name, "1Mi"), None)
+        await controller(driver).DeleteVolume(csi.DeleteVolumeRequest(volume_id=volume_id_of(name)), None)
+
+    await asyncio.gather(look(), *(come_and_go(name) for name in names))
+    assert driver.core.allocations.unknown_bytes == {}
+    assert driver.core.allocations.free_bytes("node-1") == (10 * GI,)
+
+
+async def test_a_record_taken_from_under_a_running_driver_does_not_count_its_volume_twice(state: Path):
+    driver = driver_at(state, "10Gi")
+    (path,) = await with_data(driver, "a")
+    record_of(state, "a").unlink()
+    await driver.unknown_watch.look()
+    assert driver.core.allocations.free_bytes("node-1") == (9 * GI,) and is_whole(path)
+
+
+async def test_the_pools_are_looked_through_every_half_minute(state: Path, monkeypatch: pytest.MonkeyPatch):
+    clock = VirtualClock()
+    driver = driver_at(state, clock=clock)
+    looks: list[float] = []
+
+    async def look() -> None:
+        looks.append(clock.monotonic())
+        clock.advance(3.0)  # a long one: the next is put off
+
+    monkeypatch.setattr(driver.unknown_watch, "look", look)
+    watching, began_at = asyncio.ensure_future(driver.unknown_watch.run()), clock.monotonic()
+    for step_s in (LOOK_EVERY_S - 1, 1, 59, 1):
+        await asyncio.sleep(0)
+        clock.advance(step_s)
+        await asyncio.sleep(0)
+    watching.cancel()
+    assert [at - began_at for at in looks] == [30.0, 30.0 + 3.0 + 60.0]
 
 
 async def test_quarantine_moves_what_is_named_and_deletes_nothing(state: Path):

@@ -12,9 +12,7 @@ node, and no pool holds more than it has.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from tonnage import logs
 from tonnage.clock import Clock
@@ -25,7 +23,8 @@ from tonnage.driver.state.allocations import Allocations
 from tonnage.driver.state.folder import StateFolder
 from tonnage.driver.state.record_files import StateFolderError
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord, is_node_id
-from tonnage.driver.state.unknown import UnknownContents, require_records, unknown_contents
+from tonnage.driver.state.unknown import require_records, unknown_contents
+from tonnage.driver.unknown_watch import UnknownWatch, tell_unknown
 from tonnage.driver.volumes.create_delete import Volumes
 from tonnage.driver.volumes.publish import Publications
 from tonnage.driver.volumes.rebuild import Rebuilder
@@ -37,8 +36,6 @@ from tonnage.keyed_locks import KeyedLocks
 __all__ = ["Driver", "RebuildHooks", "Settings"]
 
 _log = logs.logger(__name__)
-_NAMED_AT_MOST: Final = 20
-"""Unknown contents that a start names one by one; `tonnage status` names them all."""
 
 
 class Driver:
@@ -78,7 +75,7 @@ class Driver:
             raise
         if removed:
             _log.info("Remains of interrupted calls removed", count=len(removed))
-        _tell(unknown)
+        tell_unknown(unknown)
         self.core = Core(
             settings=settings,
             allocations=allocations,
@@ -89,6 +86,7 @@ class Driver:
             rng=rng,
             hooks=hooks or RebuildHooks(),
         )
+        self.unknown_watch = UnknownWatch(self.core)
         self._rebuilder = Rebuilder(self.core)
         self.volumes = Volumes(self.core, self._rebuilder)
         self.snapshots = Snapshots(self.core)
@@ -134,12 +132,3 @@ class Driver:
     def close(self) -> None:
         """Let go of the state folder."""
         self.core.folder.close()
-
-
-def _tell(unknown: Sequence[UnknownContents]) -> None:
-    for found in unknown[:_NAMED_AT_MOST]:
-        _log.warning(
-            "Contents without a record are kept, and count as used", path=str(found.path), bytes=found.size_bytes
-        )
-    if len(unknown) > _NAMED_AT_MOST:
-        _log.warning("More contents without a record are kept", count=len(unknown) - _NAMED_AT_MOST)

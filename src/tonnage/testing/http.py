@@ -121,10 +121,12 @@ class ApiClient:
         accept: str = "application/json",
         token: str | None = None,
         agent: str = "",
+        extra: dict[str, str] | None = None,
     ) -> Reply:
-        """Send one request; a body that is not bytes goes as JSON. `token=""` sends no token."""
+        """Send one request; a body that is not bytes goes as JSON. `token=""` sends no token; `extra` are headers."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         headers = {"Accept": accept, "User-Agent": agent or self.agent, "Content-Type": content_type}
+        headers |= extra or {}
         given = self.token if token is None else token
         if given:
             headers["Authorization"] = f"Bearer {given}"

@@ -192,6 +192,8 @@ async def _serve(driver: Driver, endpoints: Endpoints, connection: Connection | 
         await stack.enter_async_context(
             serve(driver, endpoint=endpoints.cluster, node_endpoint_template=endpoints.node_template)
         )
+        looking = asyncio.create_task(driver.unknown_watch.run())
+        stack.callback(looking.cancel)
         if rebuilding is None:
             say_ready()
             await asyncio.Event().wait()

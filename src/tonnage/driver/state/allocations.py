@@ -25,7 +25,7 @@ class Allocations:
         self.volumes: dict[str, VolumeRecord] = {}
         self.snapshots: dict[str, SnapshotRecord] = {}
         self.unknown_bytes: dict[Path, int] = {}
-        """What contents take that no record names, by their path; only `put_unknown` changes it."""
+        """What contents take that no record names, by their path; only `put_unknown` and `drop_unknown` change it."""
         self._used_bytes: Counter[PoolId] = Counter()
         self._reserved_bytes: Counter[PoolId] = Counter()
         self._users: defaultdict[str, set[str]] = defaultdict(set)
@@ -62,6 +62,10 @@ class Allocations:
         """Count contents that no record names: their bytes are taken, whosever they are."""
         self._used_bytes[place] += size_bytes - self.unknown_bytes.get(path, 0)
         self.unknown_bytes[path] = size_bytes
+
+    def drop_unknown(self, place: PoolId, path: Path) -> None:
+        """Contents that no record names are gone."""
+        self._used_bytes[place] -= self.unknown_bytes.pop(path, 0)
 
     def next_order(self) -> int:
         """A number for the next record, higher than any before it."""

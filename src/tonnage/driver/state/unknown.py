@@ -58,6 +58,11 @@ def unknown_contents(state_dir: Path, *, in_use: bool) -> list[UnknownContents]:
     )
 
 
+def place_of(path: Path) -> PoolId:
+    """The pool that contents lie in."""
+    return PoolId(path.parent.parent.name, int(path.parent.name.removeprefix("pool-")))
+
+
 def measured_bytes(path: Path) -> int:
     """What contents take of a pool: what is on disk, and for a file its length, which was promised."""
     used_bytes = contents.usage(path)[0]
