@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tonnage import KUBERNETES_VERSION
-from tonnage.apiserver.custom.definitions import version_preference
 from tonnage.apiserver.negotiation import accepted, quality
+from tonnage.documents.custom.version_order import version_preference
 from tonnage.objects.api_verbs import NOT_STORED, subresource_named, verbs_of
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import RESOURCES, Resource

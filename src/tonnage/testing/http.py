@@ -232,4 +232,4 @@ def _exchange(
     answer = connection.getresponse()
     raw = answer.read()
     is_json = (answer.headers.get("Content-Type") or "").startswith("application/json")
-    return Reply(answer.status, json.loads(raw) if is_json and raw else raw.decode(), answer.headers)
+    return Reply(answer.status, json.loads(raw) if is_json and raw else raw.decode("utf-8", "replace"), answer.headers)

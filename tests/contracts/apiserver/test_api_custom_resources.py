@@ -198,6 +198,8 @@ def test_watches_tell_what_happens_in_the_version_that_is_watched(api: Api, boxe
 
 
 def test_a_watch_that_begins_with_the_state_ends_it_by_a_bookmark(api: Api, boxes: str, group: str) -> None:
+    if not api.is_embedded:
+        pytest.skip("kube-apiserver needs RequestWatchProgress for this, which etcd has from 3.5.8 and 3.4.25 on")
     api.create(boxes, box(group))
     query = "watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
     events = api.watch(f"{boxes}?{query}", 2)
@@ -274,7 +276,8 @@ def test_yaml_is_read_and_written_and_protobuf_is_not(api: Api, boxes: str, grou
     assert api.get(f"{boxes}/yaml")["spec"]["size"] == 5
     protobuf = "application/vnd.kubernetes.protobuf"
     assert api.get(f"{boxes}/yaml", accept=protobuf).code == 406
-    assert api.post(boxes, b"k8s\x00\x0a\x00", content_type=protobuf).code in (400, 415)
+    if api.is_embedded:  # kube-apiserver 1.36 closes the connection without an answer
+        assert api.post(boxes, b"k8s\x00\x0a\x00", content_type=protobuf).code in (400, 415)
 
 
 def test_paths_that_a_definition_does_not_have(api: Api, group: str, ns: str) -> None:

@@ -10,12 +10,12 @@ The table of `objects/resources.py` comes first: a definition cannot take a path
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tonnage.documents.custom.custom_resource import CustomResource, custom_resources, shape_id
 from tonnage.documents.custom.definition_status import are_names_accepted, is_established
+from tonnage.documents.custom.version_order import version_preference
 from tonnage.objects.document import Doc, copy, decode
 from tonnage.objects.resources import BY_PATH, BY_PLURAL
 from tonnage.store import KeyDamaged, Record, Store
@@ -107,18 +107,6 @@ class Definitions:
             version: row for version, row in made.items() if (row.group, row.version, row.plural) not in BY_PATH
         }
         return _Known(record.revision, head, shape, by_version)
-
-
-_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
-
-
-def version_preference(version: str) -> tuple[object, ...]:
-    """A key that puts the versions of a group in upstream's order: v10, v2, v1, v3beta1, v1alpha2, then other words."""
-    found = _VERSION.fullmatch(version)
-    if found is None:
-        return (1, version)
-    major, stage, minor = found.groups()
-    return (0, {None: 0, "beta": 1, "alpha": 2}[stage], -int(major), -int(minor or 0))
 
 
 def _by_preference(by_version: dict[str, CustomResource]) -> list[CustomResource]:

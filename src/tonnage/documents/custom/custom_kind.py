@@ -24,6 +24,7 @@ from tonnage.documents.custom.pruning import keys_in, prune
 from tonnage.documents.custom.structural import Structural, compile_schema
 from tonnage.documents.custom.validation import validate, validate_status, validate_update
 from tonnage.documents.custom.value_rules import Rules
+from tonnage.documents.custom.version_order import deprecation_warning
 from tonnage.documents.schema import Struct
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors
@@ -61,7 +62,7 @@ class CustomKind:
             (("status",) if self.has_status else ()) + (("scale",) if self.scale is not None else ()),
         )
         """The row this kind would have in the table of resources. Its singular and list kind are the two above."""
-        self.deprecation_warning: str | None = _deprecation_warning(spec, found)
+        self.deprecation_warning: str | None = deprecation_warning(spec, found)
         """What a client of a deprecated version is told in a Warning header."""
         self.selectable_fields: tuple[str, ...] = tuple(
             each["jsonPath"].removeprefix(".") for each in found.get("selectableFields") or ()
@@ -133,13 +134,6 @@ class CustomKind:
     def cells(self, doc: Doc, age: Callable[[str], str]) -> list[Any]:
         """What stands in those columns for a document, None where it has nothing. `age` words an RFC 3339 time."""
         return [column.cell(doc, age) for column in self.columns]
-
-
-def _deprecation_warning(spec: Doc, version: Doc) -> str | None:
-    if not version.get("deprecated"):
-        return None
-    told: str | None = version.get("deprecationWarning")
-    return told if told is not None else f"{spec['group']}/{version['name']} {spec['names']['kind']} is deprecated"
 
 
 def custom_kinds(definition: Doc) -> dict[str, CustomKind]:
