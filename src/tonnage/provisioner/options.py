@@ -36,6 +36,8 @@ class Options:
     cloning_protection_threads: int = 1
     retry_start_s: float = 1.0
     retry_max_s: float = 300.0
+    node_may_return_s: float = 60.0
+    """How long the node of a claim may be gone before another is asked for, where a volume may have been made on it."""
     expands: bool = True
     """Whether it does external-resizer's work too."""
     topology: bool = True

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from provisioner_stage import Code, Stage, stage
+from provisioner_stage import KEY, Code, Stage, stage
 
 from tonnage.client.http import Client
 from tonnage.errors import NotFound
-from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.objects.storage_v1 import StorageClass
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
+from tonnage.objects.storage_v1 import CSINode, StorageClass
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.volumes.claim_protection import FINALIZER, ClaimProtection
 from tonnage.testing.eventually import eventually_async
@@ -102,6 +102,38 @@ async def test_a_deleted_claim_that_was_sent_nowhere_is_let_go() -> None:
         async with on.provisioner():
             await eventually_async(lambda: is_gone(on.client, claim))
         assert on.driver.asked("CreateVolume") == []
+
+
+async def test_a_volume_made_by_a_killed_provisioner_is_found_when_its_node_is_back() -> None:
+    """Asked for on another node it would not be, and both the claim and the volume would be left."""
+    async with stage() as on:
+        claim = await on.claim("data", "20Gi", "node-1")
+        on.driver.gate = asyncio.Event()
+        async with on.provisioner():
+            await eventually_async(lambda: asked_for(on, 1))
+        on.driver.gate.set()
+        await on.client.delete(Node, "node-1")
+        await on.client.delete(CSINode, "node-1")
+        async with on.provisioner():
+            await on.told("data", "ProvisioningFailed")
+            assert (await on.get_claim("data")).selected_node == "node-1"
+            await on.node("node-1", "80Gi")
+            volume = await on.provisioned(claim)
+        required = volume.spec.node_affinity.required
+        assert required is not None and required.matches("", {KEY: "node-1"})
+        assert len(on.driver.volumes) == 1
+
+
+async def test_a_node_that_stays_away_is_taken_back_though_a_volume_may_have_been_made_there() -> None:
+    async with stage() as on:
+        claim = await on.claim("data", "20Gi", "node-9")
+        await ClaimProtection(on.client).protect(claim)
+        async with on.provisioner(Options(retry_start_s=0.05, retry_max_s=0.2, node_may_return_s=0.3)):
+            await eventually_async(lambda: is_sent_nowhere(on, "data"))
+
+
+async def is_sent_nowhere(on: Stage, name: str) -> bool:
+    return not (await on.get_claim(name)).selected_node
 
 
 async def asked_for(on: Stage, count: int) -> bool:

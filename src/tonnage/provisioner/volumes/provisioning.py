@@ -79,6 +79,7 @@ class ProvisionController:
         self._in_doubt: dict[str, Prepared] = {}
         self._unsaved: dict[str, tuple[PersistentVolumeClaim, PersistentVolume]] = {}
         self._refused: set[str] = set()  # claims that the driver has clearly refused a volume
+        self._node_gone_since_s: dict[str, float] = {}  # of claims that may have a volume there
         self._saved_at_s: dict[str, float] = {}
         self._handled_versions: dict[str, frozenset[str]] = {}
         """Resource versions of a claim that have been dealt with; caches lag behind."""
@@ -180,6 +181,7 @@ class ProvisionController:
     def _forget(self, uid: str) -> None:
         self._backoff.forget(uid)
         self._refused.discard(uid)
+        self._node_gone_since_s.pop(uid, None)
         self._handled_versions.pop(uid, None)
         self._rescheduling.forget(uid)
         if uid not in self._keys:
@@ -199,6 +201,7 @@ class ProvisionController:
             if asked is None:
                 asked = await self._preparation.request_for(claim, storage_class, claim.selected_node)
                 await self._protection.protect(claim)
+            self._node_gone_since_s.pop(claim.uid, None)
             self._refused.discard(claim.uid)
             volume = await self._creator.create(asked)
         except (NotProvisioned, CsiError) as exc:
@@ -249,7 +252,7 @@ class ProvisionController:
         attempt_key: Hashable,
     ) -> float | None:
         node = asked.selected_node if asked is not None else claim.selected_node
-        state = self._state(failure, node)
+        state = self._state(claim, failure, node)
         if isinstance(failure, NotProvisioned) and not failure.is_ours:
             _log.info("Left to others", claim=claim.key, reason=failure.message)
             return None
@@ -278,11 +281,22 @@ class ProvisionController:
             return 0.0  # at once: the scheduler may have chosen another node already
         return self._backoff.failed(claim.uid, attempt_key)
 
-    def _state(self, failure: NotProvisioned | CsiError, node: str) -> ProvisioningState:
+    def _state(self, claim: PersistentVolumeClaim, failure: NotProvisioned | CsiError, node: str) -> ProvisioningState:
         if isinstance(failure, NotProvisioned):
-            return failure.state
+            is_gone = failure.state is ProvisioningState.RESCHEDULE
+            return ProvisioningState.NO_CHANGE if is_gone and self._waits_for_node(claim) else failure.state
         # Elsewhere only makes sense for a driver whose volumes are somewhere, and a claim that was sent somewhere.
         return state_of(failure.code, may_reschedule=bool(node) and self._has_topology)
+
+    def _waits_for_node(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether the node of a claim is gone, and one that was killed before us may have made the volume there.
+
+        On another node it would not be found. A node that is back soon has it; one that stays away is given up.
+        """
+        if not is_protected(claim) or claim.uid in self._refused:
+            return False
+        now_s = self._clock.monotonic()
+        return now_s - self._node_gone_since_s.setdefault(claim.uid, now_s) < self._options.node_may_return_s
 
     async def _rescheduled(self, claim: PersistentVolumeClaim, node: str) -> bool:
         """Whether the scheduler has been asked for another node; if not, this one is tried again later."""
