@@ -14,13 +14,13 @@ def _never(_node: str) -> bool:
     return False
 
 
-def _nobody(_volume_id: str, _from_node: str, _to_node: str) -> None:
+def _nobody(*_: str) -> None:
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildHooks:
-    """All three are asked from the event loop and must answer at once, from memory."""
+    """All are asked from the event loop and must answer at once, from memory."""
 
     may_leave: Callable[[str], bool] = _never
     """Whether volumes may be taken away from this node: it is cordoned or gone."""
@@ -30,3 +30,5 @@ class RebuildHooks:
     on_rebuilt: Callable[[str, str, str], None] = _nobody
     """Told (volume_id, from_node, to_node) after the volume's record names its new node. It names what to look at: a
     driver that dies in between never tells, so that `Driver.node_of` is what to go by after a start."""
+    on_refused: Callable[[str, str], None] = _nobody
+    """Told (volume_id, to_node) when a volume was wanted on a node of which no pool has room for it."""

@@ -370,6 +370,30 @@ async def test_a_volume_stays_with_the_pod_at_home_when_another_was_sent_elsewhe
         await stage.until_events("pv-data", "AffinityUnset", "AffinitySet")
 
 
+async def test_a_volume_goes_home_when_there_is_no_room_where_its_pod_was_sent(stage: Stage) -> None:
+    """Its home takes pods again, and needs no room for it: the pod is turned away, and the next goes home."""
+    clock = VirtualClock()
+
+    async def after_two_more_seconds() -> Doc | None:
+        clock.advance(2.0)
+        return await stage.affinity("data")
+
+    async with stage.driver(clock) as driver:
+        volume_id = await stage.provision(driver, "data")
+        await stage.provision(driver, "a", "node-2")
+        await stage.provision(driver, "b", "node-2")
+        await stage.provision(driver, "c", "node-2")  # 18 of 20 Gi are taken
+        await stage.cordon("node-1")
+        await stage.until_affinity("data", None)
+        await place(stage, "db-0", "data", "node-2")
+        with pytest.raises(CsiError) as refused:
+            await attach(driver, volume_id, "node-2")
+        assert refused.value.code is Code.FAILED_PRECONDITION
+        assert await stage.affinity("data") is None  # it waits for room: its home takes no pods
+        await stage.cordon("node-1", False)
+        await eventually_async(after_two_more_seconds, holds=lambda found: found == confined_to("node-1"))
+
+
 async def test_what_a_driver_missed_while_it_was_dead_is_put_right_when_it_starts(stage: Stage) -> None:
     async with stage.driver() as driver:
         first = await stage.provision(driver, "first")

@@ -113,6 +113,12 @@ def test_a_pod_at_home_keeps_its_volume_though_another_was_sent_elsewhere(order:
     assert pod_elsewhere([pod_with("db-0", "other", on="node-1"), elsewhere][::order], "data", "node-1") == "db-1"
 
 
+def test_a_volume_does_not_follow_a_pod_to_a_node_without_room_for_it() -> None:
+    sent = [pod_with("db-0", "data", on="node-2"), pod_with("db-1", "data", on="node-3")]
+    assert pod_elsewhere(sent, "data", "node-1", {"node-2"}) == "db-1"
+    assert pod_elsewhere(sent, "data", "node-1", {"node-2", "node-3"}) == ""
+
+
 def test_a_claim_that_was_made_for_its_pod_is_known_by_its_name() -> None:
     scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
     owner = pod("job", on="node-2", spec={"volumes": [scratch]})

@@ -4,7 +4,8 @@
     ─────────────────      ──────────────────────────────────────      ─────────────
     is gone, or cordoned   whether or not                               none: any node may take the volume over
     takes pods             yes, and none that stays is at home          none, until it is rebuilt there
-    takes pods             no, or another that stays is at home         the home
+    takes pods             no, or another that stays is at home,        the home
+                           or it was sent where there is no room
 
 The home is where the contents are, which only the driver knows. So one rule serves every moment: a node that is
 cordoned, one that takes pods again, a volume that has just been rebuilt, and a start after a death at any instant.
@@ -13,14 +14,15 @@ The second row is the race of a node that is cordoned and soon uncordoned: while
 may have sent a pod to another node. That cannot be taken back, and confining the volume to its old home again would
 leave the pod waiting for ever; so the volume follows it. It cannot follow where another pod of the same claim lives at
 home, as after a Node that went and came back with its pods: then neither would ever have it for good, and no pod that
-comes would know where to go. So the home is said, and the other pod's kubelet turns it away (`node/mounts`).
+comes would know where to go. So the home is said, and the other pod's kubelet turns it away (`node/mounts`). The same
+where the rebuild was refused for want of room: at home it needs none.
 
 Nothing here does I/O; `controller` writes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from tonnage.driver.names import TOPOLOGY_KEY
@@ -84,10 +86,11 @@ def _admits(required: NodeSelector, node: Node) -> bool:
     return required.matches(node.name, {**node.metadata.labels, TOPOLOGY_KEY: node.name})
 
 
-def pod_elsewhere(pods: Iterable[Pod], claim_name: str, home: str) -> str:
+def pod_elsewhere(pods: Iterable[Pod], claim_name: str, home: str, without_room: Container[str] = ()) -> str:
     """The name of a pod that uses this claim of its namespace and was sent to another node than `home`; else empty.
 
-    Empty as well when a pod that uses it is at home, and is not being deleted: the volume stays with that one.
+    Empty as well when a pod that uses it is at home, and is not being deleted: the volume stays with that one. A pod on
+    a node `without_room` for the volume does not count: it cannot follow there.
     """
     users = [
         pod
@@ -96,4 +99,5 @@ def pod_elsewhere(pods: Iterable[Pod], claim_name: str, home: str) -> str:
     ]
     if any(pod.spec.node_name == home and not pod.metadata.is_terminating for pod in users):
         return ""
-    return next((pod.name for pod in users if pod.spec.node_name not in ("", home)), "")
+    sent = (pod for pod in users if pod.spec.node_name not in ("", home) and pod.spec.node_name not in without_room)
+    return next((pod.name for pod in sent), "")

@@ -63,6 +63,7 @@ class RebuildController:
         self._claims = self.informers.of(PersistentVolumeClaim)
         self._keys_by_handle: dict[str, set[Key]] = {}
         self._settling_since_s: dict[Key, float] = {}
+        self._without_room: dict[str, set[str]] = {}  # by handle: nodes that had no room for the volume
         self._refused: set[str] = set()  # by uid: each volume's refusal is told once
         self._work = Reconciler("rebuilding", self._reconcile, clock=clock)
         self._volumes.add_handlers(on_add=self._note, on_delete=self._forget)
@@ -78,7 +79,9 @@ class RebuildController:
         elsewhere in the moment between a cordon and an uncordon would leave it waiting for ever. The driver refuses by
         itself what is still in use on a node that is there.
         """
-        return RebuildHooks(may_leave=lambda _node: True, is_gone=self.is_gone, on_rebuilt=self._moved)
+        return RebuildHooks(
+            may_leave=lambda _node: True, is_gone=self.is_gone, on_rebuilt=self._moved, on_refused=self._no_room_on
+        )
 
     def is_gone(self, node: str) -> bool:
         """The cluster is known, and this node is not in it."""
@@ -121,6 +124,7 @@ class RebuildController:
         keys.discard(volume.key)
         if not keys:
             self._keys_by_handle.pop(self._handle(volume), None)
+            self._without_room.pop(self._handle(volume), None)
 
     def _node_changed(self, old: Node, new: Node) -> None:
         if is_schedulable(old) != is_schedulable(new):
@@ -131,7 +135,15 @@ class RebuildController:
             for key in self._keys_by_handle.get(handle, ()):
                 self._work.add(key)
 
+    def _no_room_on(self, volume_id: str, to_node: str) -> None:
+        keys = self._keys_by_handle.get(volume_id, ())
+        if keys:
+            self._without_room.setdefault(volume_id, set()).add(to_node)
+        for key in keys:
+            self._work.add(key)
+
     def _moved(self, volume_id: str, from_node: str, to_node: str) -> None:
+        self._without_room.pop(volume_id, None)
         for key in self._keys_by_handle.get(volume_id, ()):
             volume = self._volumes.get(key)
             if volume is not None:
@@ -175,7 +187,8 @@ class RebuildController:
         if left_s > 0:
             return "", left_s
         pods = await self._client.list(Pod, namespace=claim.namespace)
-        return pod_elsewhere(pods.items, claim.name, home), None
+        without_room = self._without_room.get(self._handle(volume), ())
+        return pod_elsewhere(pods.items, claim.name, home, without_room), None
 
     async def _claim_elsewhere(self, volume: PersistentVolume, home: str) -> PersistentVolumeClaim | None:
         """The volume's claim if another node than its home is selected for it; what the watch says first."""
@@ -203,6 +216,7 @@ class RebuildController:
             self._refused_by_server(volume, exc)
             return _REFUSED_S
         self._refused.discard(volume.uid)
+        self._without_room.pop(self._handle(volume), None)
         _log.info(change.reason, volume=volume.name, note=change.note)
         self._tell(volume, "Normal", change.reason, change.note)
         return None

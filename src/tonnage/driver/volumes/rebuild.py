@@ -67,6 +67,7 @@ class Rebuilder:
         policy = parameters.policy or core.settings.policy
         place = choose(room, record.capacity_bytes, policy=policy, rng=core.rng, numbers=parameters.pools)
         if place is None:
+            core.hooks.on_refused(record.volume_id, to_node)
             raise StatusError(
                 Code.FAILED_PRECONDITION,
                 f"volume {record.volume_id} cannot be rebuilt on {to_node}: no pool has room for "
