@@ -28,7 +28,7 @@ from tonnage.driver.state import contents
 from tonnage.driver.state.record_files import StateFolderError
 from tonnage.driver.state.records import VolumeRecord, volume_id_of
 from tonnage.driver.state.unknown import unknown_contents
-from tonnage.driver.unknown_watch import LOOK_EVERY_S
+from tonnage.driver.volumes.unknown_watch import LOOK_EVERY_S
 from tonnage.errors import TonnageError
 from tonnage.private_files import NotOurs
 from tonnage.testing.driver_builders import as_blocks, controller, create, driver_at

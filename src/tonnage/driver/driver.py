@@ -24,12 +24,12 @@ from tonnage.driver.state.folder import StateFolder
 from tonnage.driver.state.record_files import StateFolderError
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord, is_node_id
 from tonnage.driver.state.unknown import require_records, unknown_contents
-from tonnage.driver.unknown_watch import UnknownWatch, tell_unknown
 from tonnage.driver.volumes.create_delete import Volumes
 from tonnage.driver.volumes.publish import Publications
 from tonnage.driver.volumes.rebuild import Rebuilder
 from tonnage.driver.volumes.snapshots import Snapshots
 from tonnage.driver.volumes.stage import Stagings
+from tonnage.driver.volumes.unknown_watch import UnknownWatch, tell_unknown
 from tonnage.faults import FaultFile
 from tonnage.keyed_locks import KeyedLocks
 
