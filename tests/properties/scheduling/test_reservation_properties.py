@@ -21,7 +21,7 @@ from tonnage.clock import VirtualClock, rfc3339
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
 from tonnage.objects.node_selectors import NodeSelector
-from tonnage.objects.selectors import selects
+from tonnage.objects.selectors import LabelSelector, selects
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
@@ -85,6 +85,7 @@ class LedgerModel:
         self.met_bound: dict[str, int] = {}
         self.versions: dict[str, str] = {}
         self.figures: dict[str, int] = {}
+        self.places: dict[str, tuple[str, LabelSelector | None]] = {}
         self.refreshed: dict[str, int] = {}
         """By object, the tick of its last refresh; all refreshes are counted."""
         self.tick = 0
@@ -98,13 +99,15 @@ class LedgerModel:
         storage = self.cluster.storage
         versions = {each.uid: each.metadata.resource_version for each in storage.capacities.values()}
         figures = {each.uid: each.capacity.value() for each in storage.capacities.values() if each.capacity is not None}
+        places = {each.uid: (each.storage_class_name, each.node_topology) for each in storage.capacities.values()}
         self.refreshed = {uid: tick for uid, tick in self.refreshed.items() if uid in versions}
         for uid, version in versions.items():
             if self.versions.get(uid, version) != version:
                 self.tick += 1
-                self._show(uid, self.figures[uid] - figures[uid])
+                if self.places[uid] == places[uid]:
+                    self._show(uid, self.figures[uid] - figures[uid])
                 self.refreshed[uid] = self.tick
-        self.versions, self.figures = versions, figures
+        self.versions, self.figures, self.places = versions, figures, places
         claims = {each.key: each for each in storage.claims}
         for key in {*self.before, *claims}:
             self._look_at(key, self.before.get(key), claims.get(key))
@@ -334,6 +337,10 @@ class World(RuleBasedStateMachine):
     def happened(self) -> None:
         """One event is over."""
 
+    def nodes_happened(self) -> None:
+        """An event of a node is over. Nodes do not tell the ledger."""
+        self.happened()
+
     @initialize()
     def begin(self) -> None:
         self.clock = VirtualClock()
@@ -455,7 +462,7 @@ class World(RuleBasedStateMachine):
             self.cluster.remove_node(name)
         else:
             self.cluster.put_node(node(name, labels={"zone": "z1" if zone == "gone" else zone}))
-        self.happened()
+        self.nodes_happened()
 
     @rule(seconds=st.sampled_from([1, 5, 15, 60]))
     def advance(self, seconds: int) -> None:
@@ -493,6 +500,12 @@ class LedgerMachine(World):
 
     def happened(self) -> None:
         self.model.look()
+
+    def nodes_happened(self) -> None:
+        # A node that goes and is back before the next decision was never away for the ledger, and what it would have
+        # let go meanwhile it keeps until the clock ends it. The model sees everything: so there is a decision between.
+        self.ledger.catch_up()
+        self.happened()
 
     def take(self, names: list[str], on: str, of: str, by: str) -> None:
         found = self.storage.capacities.get(f"kube-system/{of}")

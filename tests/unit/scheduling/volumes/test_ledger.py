@@ -118,6 +118,15 @@ def test_an_object_that_stops_reaching_the_node_is_not_charged(rig: Rig) -> None
     assert rig.gibs() == [20]
 
 
+def test_a_figure_about_other_disks_shows_nothing_of_those_before(rig: Rig) -> None:
+    """The object falls by as much as the volume takes, because it is about another node from now on."""
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(bound("data"), capacity("fast", name="fast-node-1", free="80Gi", topology={"matchLabels": {"zone": "z"}}))
+    assert rig.gibs() == [20]
+    rig.put(capacity("fast", name="fast-node-1", free="60Gi", topology={"matchLabels": {"zone": "z"}}))
+    assert rig.gibs() == []
+
+
 def test_an_object_that_changes_its_class_takes_no_promise_along(rig: Rig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(capacity("slow", "node-1", "100Gi", name="fast-node-1"))

@@ -270,8 +270,9 @@ class Ledger:
         if new is not None:
             tick = self._objects.tick
             if self._objects.put(new):
+                # Other nodes, other disks: its figures are not to be compared with those before.
                 self._stale_classes.update(self._objects.classes_with(new.storage_class_name))
-            if self._objects.tick > tick:
+            elif self._objects.tick > tick:
                 self._show(new)
             self._settle_on(identity(new))
         self._tell(gone)
