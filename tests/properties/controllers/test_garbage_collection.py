@@ -68,7 +68,7 @@ class Server:
     def _find(self, resource: Resource, key: str, same: Doc) -> Doc:
         found = self.objects.get(key.rpartition("/")[2])
         if found is None or found[0] is not resource:
-            raise NotFound(f'{resource.plural} "{key}" not found')
+            raise NotFound(f'{resource.plural} "{key}" not found', name=key.rpartition("/")[2])
         if any(same.get(name, found[1][name]) not in ("", found[1][name]) for name in ("uid", "resourceVersion")):
             raise Conflict("another state")
         return found[1]
