@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -113,17 +113,15 @@ class Load:
             if name not in found and name in self.pods:
                 await self._create(self.pods[name])
 
-    def missing(self, sight: Sight) -> list[str]:
+    def missing(self, sight: Sight) -> Iterator[str]:
         """What is wanted and not there, or not as often as wanted."""
         found = {each.key: each.spec.replicas for each in sight.stateful_sets}
         found |= {each.key: each.spec.replicas for each in sight.deployments}
         pods = {each.key for each in sight.pods}
-        wrong = [
-            f"{name} wants {count} replicas, not {found.get(f'{HOME}/{name}')}"
-            for name, count in (self._sets | self._deployments).items()
-            if found.get(f"{HOME}/{name}") != count
-        ]
-        return wrong + [f"{name} is not there" for name in self.pods if f"{HOME}/{name}" not in pods]
+        for name, count in (self._sets | self._deployments).items():
+            if found.get(f"{HOME}/{name}") != count:
+                yield f"{name} wants {count} replicas, not {found.get(f'{HOME}/{name}')}"
+        yield from (f"{name} is not there" for name in self.pods if f"{HOME}/{name}" not in pods)
 
     async def delete_everything(self) -> None:
         """The last wish."""

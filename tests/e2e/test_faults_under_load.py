@@ -84,11 +84,11 @@ async def play(up: Up, client: Client, storm: Storm) -> None:
     await load.end_of_storm()
 
     started_at = loop.time()
-    assert await problems_at_rest(up, client, LAWS, storm.rest_within_s, load.tidy) == []
+    # A pod that was taken away because it had ended is not there for a moment, and every law holds without it.
+    at_rest = (*LAWS, load.missing)
+    assert await problems_at_rest(up, client, at_rest, storm.rest_within_s, load.tidy) == []
     rested_at = loop.time()
-    sight = await look(client, up.folder, POOLS)
-    assert load.missing(sight) == []
-    assert keepsakes.lost(sight) == []
+    assert keepsakes.lost(await look(client, up.folder, POOLS)) == []
     await load.delete_everything()
     assert await problems_at_rest(up, client, EMPTY, storm.rest_within_s) == []
     print(
