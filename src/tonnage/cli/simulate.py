@@ -66,8 +66,6 @@ def simulate(
     if recording_file is not None:
         if scenario_file is not None or cluster.files or cluster.kubeconfig_file is not None:
             raise click.UsageError("--recording brings its cluster along; leave out --scenario, -f and --kubeconfig")
-        if output == "html":
-            raise click.UsageError("-o html: a recording is told as table or json")
         _repeat(cluster, recording_file, compared, output)
         return
     if scenario_file is None:
@@ -108,6 +106,10 @@ def _repeat(cluster: ClusterQuestion, file: Path, compared: tuple[str, ...], out
         found = answered(recording, others, foreign=cluster.foreign, is_stopped=is_stopped, step=step)
     if output == "json":
         written_json(found.document())
+    elif output == "html":
+        from tonnage.whatif.html.recording_page import recording_page
+
+        written_html(recording_page(found.document()))
     else:
         written(lambda: recording_report.show(found, sys.stdout))
     if found.is_partial:

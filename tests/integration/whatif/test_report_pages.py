@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,17 @@ from browser import CHROMIUM, Seen, look
 from click.testing import CliRunner
 
 from tonnage.cli import cli
+from tonnage.clock import VirtualClock
+from tonnage.gates import Gates
+from tonnage.scheduling.configuration.configuration import default_configuration
+from tonnage.scheduling.recording.recording_engine import RecordingEngine
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.html.doctor_page import doctor_page
 from tonnage.whatif.html.drain_page import drain_page
 from tonnage.whatif.html.fit_page import fit_page
 from tonnage.whatif.html.page import Page
+from tonnage.whatif.html.recording_page import recording_page
 from tonnage.whatif.html.simulate_page import simulate_page
 
 pytestmark = [
@@ -141,10 +149,51 @@ def hostile_pages() -> dict[str, Page]:
         "parting": {"decision": 0, "at": 1, "pod": bad, "sides": {bad: side}},
     }  # fmt: skip
     simulate = {"seed": 0, "partial": True, "runs": {bad: run, "b": run}, "differences": [difference]}
+    judged = {"name": bad, "feasible": False, "rejectedBy": bad, "reasons": [bad], "total": 0}
+    first = {
+        "what": "attempt", "at": bad, "pod": bad, "recorded": bad, "repeated": bad,
+        "explanation": {"message": bad, "nodes": [judged, {**judged, "feasible": True}]},
+    }  # fmt: skip
+    unlike = {"pod": bad, "theirs": bad, "ours": None, "why": bad, "theirsRefused": True}
+    repeated = {"decisions": 2, "equal": 1, "firstDifference": first}
+    other = {"decisions": 2, "agreed": 1, "ties": 0, "differences": [unlike], "differencesLeftOut": 3}
+    recording = {
+        "seed": 0, "since": bad, "until": bad, "ending": bad, "partial": True, "repeated": repeated,
+        "runs": {bad: other, "b": other},
+    }  # fmt: skip
     return {
         "hostile-fit": fit_page(fit), "hostile-drain": drain_page(drain),
         "hostile-doctor": doctor_page(doctor), "hostile-simulate": simulate_page(simulate),
+        "hostile-recording": recording_page(recording),
     }  # fmt: skip
+
+
+def recorded(folder: Path) -> Path:
+    """A recording of two pods of 60 Gi: one node has the room for one of them, the other for none."""
+    lines: list[bytes] = []
+    engine = RecordingEngine(
+        default_configuration(gates=Gates()).profiles, clock=VirtualClock(), rng=random.Random(1), seed=1,
+        sink=lines.append, version="0", configuration="", feature_gates=Gates().spelled(),
+    )  # fmt: skip
+    start = (storage_class(), driver(), node("a"), node("b"))
+    for each in (*start, capacity(node="a", free="100Gi"), capacity(node="b", free="10Gi")):
+        engine.add(each)
+    engine.open()
+    for name in ("one", "two"):
+        engine.add(claim(name, "60Gi"))
+        engine.add(pod_with(name, name, cpu="500m"))
+        queued = engine.pop()
+        assert queued is not None
+        attempt = engine.attempt(queued)
+        if attempt.placement is None:
+            engine.requeue(queued, queued.pod)
+        else:
+            engine.done(queued.pod)
+            engine.binding_finished(attempt.placement)
+    engine.ended()
+    path = folder / "recording.jsonl"
+    path.write_bytes(b"".join(lines))
+    return path
 
 
 Visit = tuple[Seen, Answer]
@@ -163,6 +212,9 @@ def visited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Visit]:
         "simulate": [
             "simulate", *fit, "--scenario", str(folder / "scenario.yaml"), "--compare", "kep", "--compare", "default",
         ],
+        "recording": [
+            "simulate", "--recording", str(recorded(folder)), "--compare", "kube-scheduler", "--compare", "kep",
+        ],
     }  # fmt: skip
     answers: dict[str, Answer] = {}
     pages: dict[str, Path] = {}
@@ -179,7 +231,8 @@ def visited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Visit]:
     return {name: (seen[name], answers[name]) for name in pages}
 
 
-NAMES = ("fit", "drain", "simulate", "doctor", "hostile-fit", "hostile-drain", "hostile-doctor", "hostile-simulate")
+REPORTS = ("fit", "drain", "simulate", "doctor", "recording")
+NAMES = (*REPORTS, *(f"hostile-{name}" for name in REPORTS))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -253,6 +306,16 @@ def test_a_simulation_is_drawn_with_a_line_for_each_run_and_a_point_for_each_sam
         _assert_map(charts[f"disks-{number}"], run["disks"])
         for group in run["waitingPods"]:
             assert group["reason"] in seen.read["text"]
+
+
+def test_a_recording_is_drawn_with_a_bar_for_itself_and_for_each_policy(visited: dict[str, Visit]) -> None:
+    seen, answer = visited["recording"]
+    assert answer["repeated"] == {"decisions": 2, "equal": 2, "firstDifference": None}
+    assert seen.read["charts"]["agreed-bars"]["bars"] == 1 + len(answer["runs"]) == 3
+    assert "decides all of them as it did" in seen.read["text"]
+    [different] = answer["runs"]["kube-scheduler"]["differences"]
+    assert (different["pod"], different["theirs"], different["ours"]) == ("default/two", None, "a")
+    assert " ".join(different["why"].split()) in " ".join(seen.read["text"].split())
 
 
 def test_doctor_shows_every_finding_with_its_remedy_and_the_disks(visited: dict[str, Visit]) -> None:

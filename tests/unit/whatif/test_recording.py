@@ -19,6 +19,7 @@ from tonnage.scheduling.recording.recording_engine import RecordingEngine
 from tonnage.testing.builders import node, pod
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.whatif.html.recording_page import recording_page
 from tonnage.whatif.recording import report
 from tonnage.whatif.recording.reading import open_recording
 from tonnage.whatif.recording.repeating import answered
@@ -102,6 +103,25 @@ def test_a_decision_that_comes_out_otherwise_is_told_with_its_reason(recording: 
     report.show(found, out)
     assert "default/three went to a, and now nowhere" in out.getvalue()
     assert "a is refused by VolumeBinding" in out.getvalue()
+
+
+def test_it_is_a_report_as_well(recording: Path) -> None:
+    done = CliRunner().invoke(
+        cli, ["simulate", "--recording", str(recording), "--compare", "kube-scheduler", "-o", "html"]
+    )
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("<!doctype html>\n") and "<script" not in done.stdout
+    assert "Repeated: 3 decisions of a live scheduler" in done.stdout
+    assert "Decisions that come out as recorded" in done.stdout
+
+
+def test_the_report_of_one_that_parts_tells_how_nodes_are_judged(recording: Path) -> None:
+    lines = recording.read_text().splitlines(keepends=True)
+    at = next(number for number, line in enumerate(lines) if '"key":"default/three"' in line and '"attempt"' in line)
+    lines[at] = lines[at].replace('"op":"attempt"', '"op":"attempt","node":"a"')
+    recording.write_text("".join(lines))
+    told = recording_page(asked(recording).document()).html()
+    assert "default/three went to a, and now nowhere." in told and "VolumeBinding: " in told
 
 
 def test_a_recording_that_is_cut_off_is_repeated_up_to_there(recording: Path) -> None:
