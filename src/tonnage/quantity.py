@@ -41,6 +41,8 @@ _NANO: Final = -9
 _NANOS_PER_ONE: Final = 10**9
 _NANOS_PER_MILLI: Final = 10**6
 _MAX_INT64: Final = 2**63 - 1
+_MOST_NANOS: Final = _MAX_INT64 * _NANOS_PER_ONE
+"""Up to here, whole units are within 64 bits."""
 _MAX_TEXT: Final = 1000
 _MAX_EXPONENT: Final = 1000
 
@@ -121,7 +123,10 @@ class Quantity:
 
     def value(self) -> int:
         """The whole units, rounded away from zero: 1.5 is 2. Stops at ±(2^63 - 1)."""
-        return _within_int64(_away_from_zero(self._nanos, _NANOS_PER_ONE))
+        nanos = self._nanos
+        if 0 <= nanos <= _MOST_NANOS:  # nearly always, and half the time
+            return -(-nanos // _NANOS_PER_ONE)
+        return _within_int64(_away_from_zero(nanos, _NANOS_PER_ONE))
 
     def milli_value(self) -> int:
         """The thousandths, rounded away from zero: 0.5 is 500. Stops at ±(2^63 - 1)."""

@@ -118,7 +118,8 @@ class Object(Record, tag_field="kind", tag=True):
 
     @property
     def key(self) -> Key:
-        return self.metadata.key
+        meta = self.metadata  # as its own `key`, without another call: every index asks for this
+        return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
     @property
     def name(self) -> str:

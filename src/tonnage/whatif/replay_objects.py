@@ -9,7 +9,7 @@ the same replay gives the same ones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 
 import msgspec
@@ -51,16 +51,16 @@ class ReplayObjects:
         found = list(objects)
         self._version = max([self._version, *(each.metadata.revision for each in found)])
         for each in found:
-            self._put(each, created_at=None)
+            self._put(each, now=None)
 
     def put(self, new: Object) -> tuple[Object | None, Object]:
         """Create an object, or replace the one of its name: (before, now), the very same object if nothing changed.
 
         With another uid than the one before it is another object, and that one is gone.
         """
-        return self._put(new, created_at=self._clock.now())
+        return self._put(new, now=self._clock.now)
 
-    def _put(self, new: Object, created_at: datetime | None) -> tuple[Object | None, Object]:
+    def _put(self, new: Object, now: Callable[[], datetime] | None) -> tuple[Object | None, Object]:
         kind, key, said = type(new).__name__, new.key, new.metadata
         of_kind = self._kept.setdefault(kind, {})
         before = of_kind.get(key)
@@ -75,7 +75,9 @@ class ReplayObjects:
         else:
             place = (kind, key)
             self._lives[place] += 1
-            uid, created_at = said.uid or _uid(place, self._lives[place]), said.creation_timestamp or created_at
+            uid, created_at = said.uid or _uid(place, self._lives[place]), said.creation_timestamp
+            if created_at is None and now is not None:
+                created_at = now()
         if said.resource_version:
             version = said.resource_version
             self._version = max(self._version, said.revision)
@@ -83,8 +85,8 @@ class ReplayObjects:
             self._version += 1
             version = str(self._version)
         meta = msgspec.structs.replace(said, uid=uid, creation_timestamp=created_at, resource_version=version)
-        now = of_kind[key] = msgspec.structs.replace(new, metadata=meta)
-        return before, now
+        kept = of_kind[key] = msgspec.structs.replace(new, metadata=meta)
+        return before, kept
 
     def remove(self, kind: str, key: Key) -> Object | None:
         """Delete an object; None when there is none. Nothing holds it back: a replay has no finalizers at work."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Mask
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.answer_cache import Answer, AnswerCache
 from tonnage.scheduling.decision.diagnosis import Diagnosis
@@ -309,12 +309,14 @@ class Decider:
                 parts.append((plugin, weight, None))
         if not parts and found == answer.count:
             return self._drawn(cycle, (total == total.max()).nonzero()[0])
-        feasible = cycle.feasible
-        total = total[feasible]
+        # While every node passes, which is nearly always, nothing has to be gathered.
+        rows: Rows = cluster.all_rows if found == cluster.size else cycle.feasible
+        total = total[rows]
         for plugin, weight, known in parts:
-            scores = cycle.run("Score", plugin, plugin.score, cycle, feasible) if known is None else known[feasible]
+            scores = cycle.run("Score", plugin, plugin.score, cycle, rows) if known is None else known[rows]
             total = total + weight * (plugin.normalize(cycle, scores) if plugin.normalizes else scores)
-        return self._drawn(cycle, feasible[total == total.max()])
+        best = (total == total.max()).nonzero()[0]
+        return self._drawn(cycle, best if isinstance(rows, slice) else rows[best])
 
     def _drawn(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> int:
         """One of the rows with the best total: one that a plugin prefers, else by lot."""

@@ -30,7 +30,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.framework import SUCCESS, Api, Code, Status
-from tonnage.scheduling.volumes.migrated_affinity import reachable
+from tonnage.scheduling.volumes.migrated_affinity import reaches
 from tonnage.scheduling.volumes.plan import StaticBinding, VolumePlan
 
 T = TypeVar("T", bound=Object)
@@ -252,8 +252,7 @@ def _is_older(known: T, written: T) -> bool:
 
 
 def _reaches(cluster: Cluster, volume: PersistentVolume, node: Node) -> bool:
-    row = cluster.row_of[node.name]
-    return bool(reachable(cluster, volume, slice(row, row + 1))[0])
+    return reaches(cluster, volume, cluster.row_of[node.name])
 
 
 def _mismatch(volume: PersistentVolume, node: Node) -> str:

@@ -48,6 +48,15 @@ def reachable(cluster: Cluster, volume: PersistentVolume, rows: Rows) -> Mask:
     return found
 
 
+def reaches(cluster: Cluster, volume: PersistentVolume, row: int) -> bool:
+    """The same about one row, by the rules for one node: bindings ask this of the node that was chosen."""
+    node = cluster.nodes[row]
+    if node is None or _TOPOLOGY.get(taken_over_by(volume.spec)) is not None:
+        return bool(reachable(cluster, volume, slice(row, row + 1))[0])
+    required = affinity_of(volume)
+    return required is None or required.matches(node.name, node.metadata.labels)
+
+
 def _says(cluster: Cluster, row: int, plugin: str) -> bool:
     csi_node = cluster.storage.csi_nodes.get(cluster.name(row))
     return csi_node is not None and plugin in csi_node.metadata.annotations.get(MIGRATED_PLUGINS, "").split(",")

@@ -38,7 +38,7 @@ def figures(
     time of the last write, that is `now`: what is promised to a claim is kept back until one of them shows it.
     """
     pools = [int(free * overstates) for free in disk.pools]
-    quantities = tuple(Quantity.of(free) for free in sorted(pools, reverse=True))
+    quantities = tuple(Quantity.from_int(free) for free in sorted(pools, reverse=True))
     changes: dict[str, object] = {}
     if capacity.available_capacities:
         changes["available_capacities"] = quantities
@@ -46,9 +46,9 @@ def figures(
     if AVAILABLE_CAPACITIES in annotations:
         annotations = {**annotations, AVAILABLE_CAPACITIES: ",".join(map(str, quantities))}
     if capacity.capacity is not None:
-        changes["capacity"] = Quantity.of(sum(pools))
+        changes["capacity"] = Quantity.from_int(sum(pools))
     if capacity.maximum_volume_size is not None:
-        changes["maximum_volume_size"] = Quantity.of(max(pools, default=0))
+        changes["maximum_volume_size"] = Quantity.from_int(max(pools, default=0))
     if INCLUDED_CLAIMS in annotations:
         named = dict.fromkeys((*annotations[INCLUDED_CLAIMS].split(","), *disk.claims.values()))
         annotations = {**annotations, INCLUDED_CLAIMS: ",".join(filter(None, named))}
@@ -81,7 +81,7 @@ def made_volume(
         uid=claim.uid,
     )
     spec = PersistentVolumeSpec(
-        capacity={"storage": Quantity.of(size_bytes)},
+        capacity={"storage": Quantity.from_int(size_bytes)},
         access_modes=claim.spec.access_modes,
         claim_ref=owner,
         storage_class_name=claim.class_name or "",

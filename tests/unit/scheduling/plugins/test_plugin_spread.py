@@ -21,6 +21,7 @@ from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventReso
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP
 from tonnage.scheduling.framework import SKIP, Code, Cycle, Status
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
+from tonnage.scheduling.spread.constraints import SpreadRules
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 Doc = dict[str, Any]
@@ -288,3 +289,26 @@ def test_it_registers_for_the_events_upstream_registers_for() -> None:
             ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_TAINT,
         ),
     ]
+
+
+def test_pods_that_the_same_selects_are_held_to_the_same_whatever_labels_they_have_besides() -> None:
+    rules = SpreadRules(None)
+    cluster = cluster_of(node("a", labels={"zone": "a"}))
+    cluster.workloads.put_service("default", "web", {"app": "web"})
+    first, second = (
+        rules.constraints(info(f"web-{number}", labels={"app": "web", "index": str(number)}), cluster.workloads)
+        for number in range(2)
+    )
+    assert first.soft and second is first
+    cluster.workloads.put_service("default", "web", {"app": "web", "index": "1"})
+    assert rules.constraints(info("web-1", labels={"app": "web", "index": "1"}), cluster.workloads).soft != first.soft
+
+
+def test_keys_that_no_node_has_cost_nobody_anything() -> None:
+    plugin, cluster = PodTopologySpread(), cluster_of(node("a"), node("b"))
+    cycle = Cycle(asking(spread("rack", "ScheduleAnyway")), cluster)
+    cycle.passing = np.ones(2, dtype=np.bool_)
+    assert plugin.pre_score(cycle) is None
+    scores = plugin.score(cycle, cluster.all_rows)
+    assert scores.tolist() == [0, 0]
+    assert plugin.normalize(cycle, scores).tolist() == [0, 0]  # both lack the key that the pod names itself

@@ -7,7 +7,7 @@ from typing import Any
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.engine.indexes import add_indexes
-from tonnage.scheduling.volumes.migrated_affinity import MIGRATED_PLUGINS, reachable
+from tonnage.scheduling.volumes.migrated_affinity import MIGRATED_PLUGINS, reachable, reaches
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import csi_node, volume
 
@@ -29,8 +29,11 @@ def cluster() -> Cluster:
 
 
 def reached_by(each: PersistentVolume) -> list[str]:
+    """By all rows at once, which is to be the same as row by row."""
     found = cluster()
-    return [found.name(row) for row, yes in enumerate(reachable(found, each, found.all_rows).tolist()) if yes]
+    all_at_once = reachable(found, each, found.all_rows).tolist()
+    assert [reaches(found, each, row) for row in range(found.size)] == all_at_once
+    return [found.name(row) for row, yes in enumerate(all_at_once) if yes]
 
 
 def in_zone(key: str, zone: str, source: dict[str, Any]) -> PersistentVolume:
@@ -59,3 +62,10 @@ def test_a_volume_of_a_csi_driver_is_read_as_it_stands():
 
 def test_a_disk_without_zones_is_reached_from_everywhere():
     assert reached_by(volume("pv", driver=None, spec=EBS)) == ["old", "new-a", "new-b"]
+
+
+def test_an_affinity_that_makes_no_sense_or_names_nodes_is_read_alike_row_by_row():
+    assert reached_by(volume("pv", affinity={"key": ZONE, "operator": "Gt", "values": ["x"]})) == []
+    assert reached_by(volume("pv", affinity={"key": EBS_ZONE, "operator": "Exists"})) == ["new-a", "new-b"]
+    assert reached_by(volume("pv", affinity={"key": ZONE, "operator": "NotIn", "values": ["a"]})) == ["new-a", "new-b"]
+    assert reached_by(volume("pv")) == ["old", "new-a", "new-b"]
