@@ -51,7 +51,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("core",),
         ("volumes",),
         ("driver",),
-        ("services", "rebuilding"),
+        ("services", "rebuilding", "lvm_nodes"),
         ("serving",),
     ),
     "provisioner": (

@@ -51,6 +51,13 @@ from tonnage.whatif.manifests import documents_in
     "[default: as before, else best-fit]",
 )
 @click.option(
+    "--one-number",
+    type=click.Choice(["pools", "sum", "largest"]),
+    help="Play a driver of today: it reports the sum of a node's pools, or the largest, and keeps the pools themselves "
+    "in LVMNode objects of namespace openebs (bring the definition by -f); `pools` reports them all.  "
+    "[default: as before, else pools]",
+)
+@click.option(
     "--classes",
     type=click.IntRange(1, MAX_CLASSES),
     help="StorageClasses pools, pools-2, … that draw from the same pools and say so (tonnage.dev/capacity-group).  "
@@ -85,6 +92,7 @@ def up(
     pools: tuple[PerNode[tuple[int, ...]], ...],
     max_volumes: tuple[PerNode[int], ...],
     pool_policy: str | None,
+    one_number: str | None,
     classes: int | None,
     files: tuple[str, ...],
     bind: str,
@@ -112,6 +120,7 @@ def up(
         pools=tuple(each.text for each in pools) or None,
         max_volumes=tuple(each.text for each in max_volumes) or None,
         pool_policy=pool_policy,
+        one_number=one_number,
         classes=classes,
         bind=bind,
         secure_port=secure_port,

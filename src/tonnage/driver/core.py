@@ -42,6 +42,8 @@ class Settings:
     policy: Policy = "best-fit"
     report_pools: bool = True
     """Off plays a driver from before KEP-5925: a sum and a largest volume, and no word of pools."""
+    one_number: str = ""
+    """`sum` or `largest` plays a driver that reports that one number and nothing beside it; empty does not."""
     rebuild: bool = False
     """Whether a volume may be rebuilt on another node once `RebuildHooks` lets it leave its own."""
 

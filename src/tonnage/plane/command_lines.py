@@ -12,6 +12,8 @@ from tonnage.plane.ports import LOOPBACK
 from tonnage.plane.settings import PlaneSettings
 from tonnage.private_files import write_private
 
+LVM_NAMESPACE: Final = "openebs"
+"""Where the driver keeps LVMNode objects, with --one-number."""
 PROGRAMS: Final = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
 """What runs beside the API server, in the order in which it is started."""
 STATE_DIR: Final = "driver"
@@ -47,6 +49,11 @@ class CommandLines:
             *self.settings.extra.get("apiserver", ()),
         ]
 
+    def _one_number(self) -> tuple[str, ...]:
+        """A driver of today: one number for all pools of a node, and the rest in objects of its own."""
+        told = str(self.resolved["one_number"])
+        return ("--one-number", told, "--lvm-nodes", LVM_NAMESPACE) if told in ("sum", "largest") else ()
+
     def of(self, name: str, port: int = 0) -> list[str]:
         """One of `PROGRAMS`, its health, metrics and debug pages served on this port of loopback; 0 is nowhere."""
         data, controller = self.settings.data_dir, f"unix://{self.socket_dir / 'csi.sock'}"
@@ -60,6 +67,7 @@ class CommandLines:
                 *_each("--pools", self.resolved["pools"]),
                 *_each("--max-volumes", self.resolved["max_volumes"]),
                 *("--pool-policy", self.resolved["pool_policy"], "--rebuild"),
+                *self._one_number(),
                 *faults,
             ),
             "controllers": ("--csi-address", controller),

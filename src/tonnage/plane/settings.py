@@ -26,13 +26,14 @@ from tonnage.private_files import read_own, require_own_folder, write_private
 MAX_NODES: Final = 500
 _SETTINGS_FILE: Final = "cluster.json"
 MAX_CLASSES: Final = 20
-_KEPT: Final = ("nodes", "pools", "max_volumes", "pool_policy", "classes")
+_KEPT: Final = ("nodes", "pools", "max_volumes", "pool_policy", "classes", "one_number")
 _DEFAULTS: Final[dict[str, Any]] = {
     "nodes": 3,
     "pools": ("3x100Gi",),
     "max_volumes": ("16",),
     "pool_policy": "best-fit",
     "classes": 1,
+    "one_number": "",
 }
 
 
@@ -51,6 +52,8 @@ class PlaneSettings:
     pool_policy: str | None = None
     classes: int | None = None
     """StorageClasses `pools`, `pools-2`, … that draw from the same pools."""
+    one_number: str | None = None
+    """What the driver reports instead of its pools, `sum` or `largest`; then its pools stand in LVMNode objects."""
     bind: str = "127.0.0.1"
     secure_port: int = 6443
     gates: Gates = field(default_factory=Gates)

@@ -22,6 +22,7 @@ from tonnage.client.config.connection import Connection
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.driver.driver import Driver, Settings
+from tonnage.driver.lvm_nodes import LvmNodes
 from tonnage.driver.names import DRIVER_NAME
 from tonnage.driver.per_node import PerNode
 from tonnage.driver.pool_choice import POLICIES, Policy
@@ -110,6 +111,19 @@ class Endpoints:
     help="Tell the free bytes of each pool (KEP-5925), or only their sum, as drivers did before.",
 )
 @click.option(
+    "--one-number",
+    type=click.Choice(["sum", "largest"]),
+    help="Tell this one number and nothing beside it, as drivers do that have several pools and no word for them.",
+)
+@click.option(
+    "--lvm-nodes",
+    "lvm_namespace",
+    default="",
+    metavar="NAMESPACE",
+    help="Keep LVMNode objects there, as OpenEBS LVM LocalPV does, with every pool as a volume group. Needs the API "
+    "server, and the kind's definition on it.",
+)
+@click.option(
     "--rebuild/--no-rebuild",
     default=False,
     show_default=True,
@@ -132,6 +146,8 @@ def csi_driver(
     driver_name: str,
     pool_policy: Policy,
     report_pools: bool,
+    one_number: str | None,
+    lvm_namespace: str,
     rebuild: bool,
     kubeconfig_file: Path | None,
     faults_file: Path | None,
@@ -158,37 +174,51 @@ def csi_driver(
         max_volumes=by_node("--max-volumes", max_volumes, nodes),
         policy=pool_policy,
         report_pools=report_pools,
+        one_number=one_number or "",
         rebuild=rebuild,
     )
     start_logging(logging_format, verbosity)
     for warning in gates.warnings:
         say("warning", warning)
-    connection = connection_of(kubeconfig_file) if rebuild else None
+    connection = connection_of(kubeconfig_file) if rebuild or lvm_namespace else None
     faults = FaultFile(faults_file) if faults_file is not None else None
-    asyncio.run(_run(settings, state_dir, Endpoints(endpoint, node_endpoint or ""), connection, faults))
+    endpoints = Endpoints(endpoint, node_endpoint or "")
+    asyncio.run(_run(settings, state_dir, endpoints, connection, faults, lvm_namespace))
 
 
 async def _run(
-    settings: Settings, state_dir: Path, endpoints: Endpoints, connection: Connection | None, faults: FaultFile | None
+    settings: Settings,
+    state_dir: Path,
+    endpoints: Endpoints,
+    connection: Connection | None,
+    faults: FaultFile | None,
+    lvm_namespace: str,
 ) -> None:
     clock, rng = SystemClock(), random.Random(secrets.randbits(64))
     driver = Driver(settings, state_dir, clock=clock, rng=rng, faults=faults)
     try:
-        await run_until_signalled(_serve(driver, endpoints, connection, clock))
+        await run_until_signalled(_serve(driver, endpoints, connection, clock, lvm_namespace))
     finally:
         driver.close()
 
 
-async def _serve(driver: Driver, endpoints: Endpoints, connection: Connection | None, clock: SystemClock) -> None:
+async def _serve(
+    driver: Driver, endpoints: Endpoints, connection: Connection | None, clock: SystemClock, lvm_namespace: str
+) -> None:
     async with AsyncExitStack() as stack:
         rebuilding: RebuildController | None = None
+        tasks = asyncio.TaskGroup()
         if connection is not None:
             clients = await stack.enter_async_context(Clients.connect(connection, clock=clock, user_agent=PROGRAM))
-            rebuilding = await stack.enter_async_context(
-                RebuildController(
-                    driver, clients.work, clock=clock, identity=socket.gethostname(), telling=clients.telling
+            await stack.enter_async_context(tasks)
+            if lvm_namespace:
+                tasks.create_task(LvmNodes(driver, clients.work, namespace=lvm_namespace, clock=clock).run())
+            if driver.settings.rebuild:
+                rebuilding = await stack.enter_async_context(
+                    RebuildController(
+                        driver, clients.work, clock=clock, identity=socket.gethostname(), telling=clients.telling
+                    )
                 )
-            )
         await stack.enter_async_context(
             serve(driver, endpoint=endpoints.cluster, node_endpoint_template=endpoints.node_template)
         )

@@ -83,6 +83,10 @@ class ControllerService(VolumeCalls, SnapshotCalls):
             for number, free in enumerate(self._driver.core.faults.reported_bytes(node))
             if parameters.pools is None or number in parameters.pools
         ]
+        one_number = self._driver.settings.one_number
+        if one_number:
+            free = max(free_bytes, default=0) if one_number == "largest" else sum(free_bytes)
+            return csi.GetCapacityResponse(available_capacity=min(free, _MOST_BYTES))
         return csi.GetCapacityResponse(
             available_capacity=min(sum(free_bytes), _MOST_BYTES),
             maximum_volume_size=Int64Value(value=max(free_bytes, default=0)),

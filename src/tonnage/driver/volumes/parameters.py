@@ -2,6 +2,7 @@
 
     pools: "0,2"           volumes of this class live in these pools of their node only
     pool-policy: random    how a pool is chosen, instead of the driver's own policy
+    vgpattern: "^vg-"      the same as `pools`, by names: pools are vg-1, vg-2, … in LVMNode objects (`lvm_nodes.py`)
 
 What begins with `csi.storage.k8s.io/` belongs to the sidecars and is passed over.
 """
@@ -15,10 +16,14 @@ from typing import Final
 from tonnage.csi.errors import Code
 from tonnage.driver.errors import StatusError
 from tonnage.driver.pool_choice import POLICIES, Policy
+from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
 
 _SIDECARS: Final = "csi.storage.k8s.io/"
 _POOLS: Final = "pools"
 _POLICY: Final = "pool-policy"
+_PATTERN: Final = "vgpattern"
+_MOST_POOLS: Final = 100
+"""That a pattern is tried on; a node of this driver has a handful."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,8 @@ def read_parameters(parameters: Mapping[str, str]) -> Parameters:
         if not all(entry.isdecimal() for entry in listed):
             raise StatusError(Code.INVALID_ARGUMENT, f'parameter {_POOLS}="{",".join(listed)}": write it like "0,2"')
         numbers = frozenset(map(int, listed))
+    if _PATTERN in known:
+        numbers = _matching(known.pop(_PATTERN), numbers)
     asked = known.pop(_POLICY, None)
     policy = next((policy for policy in POLICIES if policy == asked), None)
     if asked is not None and policy is None:
@@ -50,6 +57,20 @@ def read_parameters(parameters: Mapping[str, str]) -> Parameters:
     if known:
         raise StatusError(
             Code.INVALID_ARGUMENT,
-            f"unknown parameter {', '.join(sorted(known))}: this driver knows {_POOLS} and {_POLICY}",
+            f"unknown parameter {', '.join(sorted(known))}: this driver knows {_POOLS}, {_PATTERN} and {_POLICY}",
         )
     return Parameters(numbers, policy)
+
+
+def group_name(number: int) -> str:
+    """What the pool of this number, from 0, is called as a volume group."""
+    return f"vg-{number + 1}"
+
+
+def _matching(text: str, among: frozenset[int] | None) -> frozenset[int]:
+    try:
+        pattern = compile_go(text)
+    except InvalidPattern as exc:
+        raise StatusError(Code.INVALID_ARGUMENT, f"parameter {_PATTERN}: {exc.message}") from exc
+    numbers = range(_MOST_POOLS) if among is None else sorted(among)
+    return frozenset(number for number in numbers if pattern.search(group_name(number)))
