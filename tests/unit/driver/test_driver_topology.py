@@ -70,7 +70,14 @@ def test_a_class_may_name_pools_and_a_policy_and_sidecars_what_they_like() -> No
             {"pool-policy": "worst"},
             'parameter pool-policy="worst": it is one of best-fit, most-free, first-fit, random',
         ),
-        ({"tier": "1", "colour": "red"}, "unknown parameter colour, tier: this driver knows pools and pool-policy"),
+        (
+            {"tier": "1", "colour": "red"},
+            "unknown parameter colour, tier: this driver knows pools, vgpattern and pool-policy",
+        ),
+        (
+            {"vgpattern": "["},
+            'parameter vgpattern: "[" is not a regular expression as Go reads them: missing closing ]',
+        ),
     ],
 )
 def test_a_slip_in_a_class_is_named(parameters: dict[str, str], message: str) -> None:

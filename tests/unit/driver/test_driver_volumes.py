@@ -223,6 +223,21 @@ async def test_an_old_driver_tells_the_sum_and_the_largest_only(tmp_path: Path) 
     assert list(told.available_capacities) == []
 
 
+@pytest.mark.parametrize(("one_number", "told"), [("sum", 30 * GI), ("largest", 20 * GI)])
+async def test_a_driver_of_today_tells_one_number_and_nothing_beside_it(
+    tmp_path: Path, one_number: str, told: int
+) -> None:
+    service = controller(driver_at(tmp_path, "10Gi,20Gi", one_number=one_number))
+    answer = await service.GetCapacity(csi.GetCapacityRequest(), None)
+    assert answer == csi.GetCapacityResponse(available_capacity=told)
+
+
+async def test_a_class_may_choose_its_pools_by_a_pattern_of_their_names(tmp_path: Path) -> None:
+    service = controller(driver_at(tmp_path, "10Gi,20Gi,30Gi"))
+    told = await service.GetCapacity(csi.GetCapacityRequest(parameters={"vgpattern": "^vg-[13]$"}), None)
+    assert list(told.available_capacities) == [10 * GI, 30 * GI]
+
+
 async def test_what_is_not_a_whole_block_is_not_reported(tmp_path: Path) -> None:
     # 10001 bytes are two blocks of 4096 and a rest that no volume can have.
     told = await controller(driver_at(tmp_path, "10001")).GetCapacity(csi.GetCapacityRequest(), None)

@@ -17,7 +17,14 @@ def kept(settings: PlaneSettings) -> None:
 
 def test_what_is_not_said_is_the_default_at_the_first_time(tmp_path):
     asked = PlaneSettings(data_dir=tmp_path).resolved()
-    assert asked == {"nodes": 3, "pools": ("3x100Gi",), "max_volumes": ("16",), "pool_policy": "best-fit", "classes": 1}
+    assert asked == {
+        "nodes": 3,
+        "pools": ("3x100Gi",),
+        "max_volumes": ("16",),
+        "pool_policy": "best-fit",
+        "classes": 1,
+        "one_number": "",
+    }
 
 
 def test_what_is_not_said_is_as_before_at_the_next_time(tmp_path):
