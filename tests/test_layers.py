@@ -27,7 +27,10 @@ ROWS: Rows = (
     ),
     ("objects",),
     ("store", "documents", "client", "scheduling", "csi"),
-    ("apiserver", "scheduler", "controllers", "provisioner", "pools", "node", "driver", "nodescaler", "whatif"),
+    (
+        "apiserver", "scheduler", "controllers", "provisioner", "pools", "node", "driver", "driver_check", "nodescaler",
+        "whatif",
+    ),
     ("plane", "stories", "testing"),
     ("cli",),
     ("__main__",),
@@ -53,6 +56,13 @@ INNER_ROWS: dict[str, Rows] = {
         ("driver",),
         ("services", "rebuilding", "lvm_nodes"),
         ("serving",),
+    ),
+    "driver_check": (
+        ("verdicts", "catalogue", "answers"),
+        ("contracts", "settings", "made", "results"),
+        ("conversation",),
+        ("checks",),
+        ("examination",),
     ),
     "provisioner": (
         ("options", "metrics", "driver_probe"),

@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "demo": "tonnage.cli.demo:demo",
     "doctor": "tonnage.cli.doctor:doctor",
     "drain-preview": "tonnage.cli.drain_preview:drain_preview",
+    "driver-check": "tonnage.cli.driver.driver_check:driver_check",
     "explain": "tonnage.cli.explain:explain",
     "fault": "tonnage.cli.fault:fault",
     "fit": "tonnage.cli.fit:fit",

@@ -1,0 +1,107 @@
+"""All checks of one driver, in order, and then everything that they made is undone: whatever happens.
+
+Cut off in the middle (Ctrl-C), it undoes what it made and says what could not be; the checks that were reached stand.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+from tonnage.clock import Clock
+from tonnage.csi.client import CsiClient
+from tonnage.csi.driver_capabilities import (
+    ControllerCapabilities,
+    get_controller_capabilities,
+    get_node_capabilities,
+    get_plugin_capabilities,
+)
+from tonnage.csi.errors import Code, CsiError
+from tonnage.driver_check.answers import NodeInfo, Refused
+from tonnage.driver_check.catalogue import CATALOGUE
+from tonnage.driver_check.checks import capacity, limits, rebuilding, volumes
+from tonnage.driver_check.conversation import Conversation, Node, tried
+from tonnage.driver_check.results import Results
+from tonnage.driver_check.settings import Settings
+from tonnage.driver_check.verdicts import PASSED, Verdict, failed
+
+_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
+PARTS: Final = (capacity.check, volumes.check, limits.check, rebuilding.check)
+
+
+async def examine(
+    address: str,
+    node_addresses: Sequence[str],
+    settings: Settings,
+    results: Results,
+    *,
+    clock: Clock,
+    rng: random.Random,
+    timeout_s: float,
+    say: Callable[[str], None] = lambda _what: None,
+) -> None:
+    """Fill in `results`. Raises CsiError when the driver cannot be spoken to; what was made is undone before."""
+    async with AsyncExitStack() as opened:
+
+        async def connected(to: str) -> CsiClient:
+            return await opened.enter_async_context(CsiClient(to, clock=clock, rng=rng, timeout_s=timeout_s))
+
+        controller = await connected(address)
+        await _identity(controller, results)
+        plugin = await get_plugin_capabilities(controller)
+        can = await get_controller_capabilities(controller) if plugin.controller_service else ControllerCapabilities()
+        nodes = await _nodes([controller, *[await connected(each) for each in node_addresses]], results)
+        talk = Conversation(controller, nodes, settings, plugin=plugin, can=can, clock=clock)
+        try:
+            for part in PARTS:
+                say(f"checking {part.__module__.rpartition('.')[2]}")
+                await part(talk, results)
+        finally:
+            say("undoing what was made")
+            results.left_behind = await talk.undo_all()
+            results.tell("cleaned-up", _cleaned_up(results.left_behind))
+        results.skip(CATALOGUE, "it was not reached")
+
+
+def _cleaned_up(left: Sequence[str]) -> Verdict:
+    return PASSED if not left else failed(f"left behind: {'; '.join(left)}")
+
+
+async def _identity(driver: CsiClient, results: Results) -> None:
+    """The first call: a driver that is not there is told of by CsiError."""
+    info = await driver.plugin_info()
+    results.driver, results.version = info.name, info.vendor_version
+    if not _NAME.fullmatch(info.name):
+        results.tell("identity", failed(f'the name "{info.name}" is none that Kubernetes takes'))
+    elif not info.vendor_version:
+        results.tell("identity", failed("GetPluginInfo has no vendor_version"))
+    else:
+        ready = await tried(driver.probe())
+        if isinstance(ready, Refused):
+            results.tell("identity", failed(f"Probe was refused: {ready}"))
+        elif ready.HasField("ready") and not ready.ready.value:
+            results.tell("identity", failed("Probe says that the driver is not ready"))
+        else:
+            results.tell("identity", PASSED)
+
+
+async def _nodes(clients: Sequence[CsiClient], results: Results) -> list[Node]:
+    """The nodes that answer on these sockets; the first of them need not have a Node service."""
+    found: dict[str, Node] = {}
+    for place, client in enumerate(clients):
+        answer = await tried(client.node_info())
+        if isinstance(answer, Refused):
+            if answer.code is not Code.UNIMPLEMENTED or place:
+                results.tell("limit-sane", failed(f"NodeGetInfo at {client.address} was refused: {answer}"))
+            continue
+        info = NodeInfo.of(answer)
+        try:
+            can = await get_node_capabilities(client)
+        except CsiError as exc:
+            results.tell("limit-sane", failed(f"NodeGetCapabilities of {info.node_id} was refused: {exc.rpc_error}"))
+            continue
+        found.setdefault(info.node_id, Node(client, info, can))
+    return list(found.values())

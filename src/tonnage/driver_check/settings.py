@@ -1,0 +1,80 @@
+"""What is asked of a driver: the class that volumes are made of, where, how large, and with which secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.driver_check.answers import Segments
+from tonnage.errors import TonnageError
+from tonnage.objects.texts import yaml_text
+
+CALLS_WITH_SECRETS: Final = (
+    "CreateVolume",
+    "DeleteVolume",
+    "ControllerPublishVolume",
+    "ControllerUnpublishVolume",
+    "NodeStageVolume",
+    "NodePublishVolume",
+    "ListVolumes",
+    "ControllerGetVolume",
+)
+_SUFFIX: Final = "Secret"
+DEFAULT_SIZE_BYTES: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    prefix: str
+    """What names of volumes begin with; it has a random part, so that nobody else's volume is ever meant."""
+    work_dir: Path
+    """A folder of our own, for the paths that volumes are staged and published at."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    segments: tuple[Segments, ...] = ()
+    """Topologies to ask about; none: those of the nodes."""
+    size_bytes: int = DEFAULT_SIZE_BYTES
+    secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    """By call."""
+    cordoned_node: str = ""
+    """A node that the driver takes to be out of use."""
+    with_attach: bool = True
+    """Whether ControllerPublishVolume is used; without it NodeStageVolume is what takes a slot and moves a volume."""
+    fills: bool = False
+    """Whether volumes as large as whole pools may be made."""
+    most_volumes: int = 32
+    """So many are made to reach an attach limit."""
+    settle_s: float = 5.0
+    """How long figures may take to follow."""
+
+
+class UnreadableSecrets(TonnageError):
+    """A file of secrets that is none. It never shows a value."""
+
+
+def read_secrets(text: str, *, source: str) -> dict[str, dict[str, str]]:
+    """Secrets by call, out of a YAML map in csi-sanity's form (`CreateVolumeSecret: {key: value}`), or one map of
+    `key: value` for all calls. Raises UnreadableSecrets."""
+    try:
+        found: list[Any] = [each.value for each in yaml_text.documents(text)]
+    except TonnageError:
+        # What is wrong with it may be shown with the line that it stands in.
+        raise UnreadableSecrets(f"{source} is no YAML", hint="write CreateVolumeSecret: {key: value}") from None
+    maps = [each for each in found if each is not None]
+    if len(maps) != 1 or not isinstance(maps[0], dict):
+        raise UnreadableSecrets(f"{source} holds no map", hint="write CreateVolumeSecret: {key: value}")
+    (values,) = maps
+    names_calls = any(str(name).removesuffix(_SUFFIX) in CALLS_WITH_SECRETS for name in values)
+    if not names_calls and all(isinstance(each, str) for each in values.values()):
+        return {call: dict(values) for call in CALLS_WITH_SECRETS}
+    secrets: dict[str, dict[str, str]] = {}
+    for name, each in values.items():
+        call = str(name).removesuffix(_SUFFIX)
+        if call not in CALLS_WITH_SECRETS:
+            known = ", ".join(f"{each}{_SUFFIX}" for each in CALLS_WITH_SECRETS)
+            raise UnreadableSecrets(f'{source}: "{name}" is no call with secrets', hint=f"there are {known}")
+        if not isinstance(each, dict) or not all(isinstance(value, str) for value in each.values()):
+            raise UnreadableSecrets(f"{source}: {name} is no map of text to text", hint=f"write {name}: {{key: value}}")
+        secrets[call] = dict(each)
+    return secrets

@@ -1,0 +1,191 @@
+"""What answers of a driver mean: the contracts, without a driver."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tonnage.csi.errors import Code
+from tonnage.driver_check.answers import Capacity, NodeInfo, Refused, Volume
+from tonnage.driver_check.catalogue import CATALOGUE
+from tonnage.driver_check.contracts import capacity, limits, rebuilding, volumes
+from tonnage.driver_check.results import Results
+from tonnage.driver_check.settings import CALLS_WITH_SECRETS, UnreadableSecrets, read_secrets
+from tonnage.driver_check.verdicts import Outcome, Verdict, failed, passed, skipped
+
+GI = 1 << 30
+TWO = Capacity(15 * GI, (10 * GI, 5 * GI), 10 * GI)
+FULL = Refused(Code.RESOURCE_EXHAUSTED, "no room")
+NODE = NodeInfo("node-1", 4, {"zone": "a"})
+
+
+def outcome(verdict: Verdict) -> str:
+    return verdict.outcome.value
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (capacity.answers([("a", TWO)]), "passed"),
+        (capacity.answers([("a", TWO), ("b", FULL)]), "failed"),
+        (capacity.answers([("a", Capacity(-1))]), "failed"),
+        (capacity.answers([]), "skipped"),
+        (capacity.lists_pools(TWO), "passed"),
+        (capacity.lists_pools(Capacity(5)), "skipped"),
+        (capacity.sums_up(TWO), "passed"),
+        (capacity.sums_up(Capacity(14, (10, 5))), "failed"),
+        (capacity.sums_up(Capacity(14)), "skipped"),
+        (capacity.maximum_fits(TWO), "passed"),
+        (capacity.maximum_fits(Capacity(15, (10, 5), 4)), "passed"),
+        (capacity.maximum_fits(Capacity(15, (10, 5), 11)), "failed"),
+        (capacity.maximum_fits(Capacity(15, (), 16)), "failed"),
+        (capacity.maximum_fits(Capacity(15, (10, 5))), "skipped"),
+        (capacity.stays_in_order(TWO, TWO), "passed"),
+        (capacity.stays_in_order(Capacity(15, (10, 5)), Capacity(15, (5, 10))), "failed"),
+        (capacity.stays_in_order(Capacity(15, (10, 5)), Capacity(14, (9, 5))), "failed"),
+        (capacity.knows_its_segments(TWO, Capacity()), "passed"),
+        (capacity.knows_its_segments(TWO, Refused(Code.INVALID_ARGUMENT)), "passed"),
+        (capacity.knows_its_segments(TWO, TWO), "failed"),
+        (capacity.shrank(Capacity(15, (10, 5)), Capacity(13, (8, 5)), 2), "passed"),
+        (capacity.shrank(Capacity(15, (10, 5)), Capacity(12, (7, 5)), 2), "passed"),  # metadata has its price
+        (capacity.shrank(Capacity(15, (10, 5)), Capacity(15, (10, 5)), 2), "failed"),
+        (capacity.shrank(Capacity(15, (10, 5)), Capacity(14, (9, 5)), 2), "failed"),
+        (capacity.shrank(Capacity(15, (10, 5)), Capacity(13, (9, 4)), 2), "failed"),
+        (capacity.shrank(Capacity(15, (10, 5)), Capacity(10, (10,)), 2), "failed"),
+        (capacity.shrank(Capacity(19, (10, 9)), Capacity(16, (9, 7)), 3), "passed"),  # listed by their size
+        (capacity.shrank(Capacity(15), Capacity(13), 2), "passed"),
+        (capacity.shrank(Capacity(15), Capacity(15), 2), "failed"),
+        (capacity.came_back(TWO, TWO), "passed"),
+        (capacity.came_back(TWO, Capacity(14 * GI, (9 * GI, 5 * GI), 9 * GI)), "failed"),
+        (capacity.is_true(5, 5), "passed"),
+        (capacity.is_true(5, FULL), "failed"),
+        (capacity.moved((Capacity(8), Capacity(10)), (Capacity(9), Capacity(7)), 2, is_one_place=False), "passed"),
+        (capacity.moved((Capacity(8), Capacity(8)), (Capacity(9), Capacity(7)), 2, is_one_place=False), "failed"),
+        (capacity.moved((Capacity(8), Capacity(10)), (Capacity(9), Capacity(9)), 2, is_one_place=False), "failed"),
+        (capacity.moved((Capacity(8), Capacity(8)), (Capacity(8), Capacity(8)), 2, is_one_place=True), "skipped"),
+    ],
+)
+def test_capacity(verdict: Verdict, expected: str):
+    assert outcome(verdict) == expected, verdict
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (volumes.same_again(Volume("v", 1), Volume("v", 1)), "passed"),
+        (volumes.same_again(Volume("v", 1), Volume("w", 1)), "failed"),
+        (volumes.same_again(Volume("v", 1), FULL), "failed"),
+        (volumes.incompatible(Refused(Code.ALREADY_EXISTS), 2), "passed"),
+        (volumes.incompatible(FULL, 2), "passed"),
+        (volumes.incompatible(Refused(Code.INTERNAL), 2), "failed"),
+        (volumes.incompatible(Volume("v", 1), 2), "failed"),
+        (volumes.large_enough(Volume("v", 2), 2), "passed"),
+        (volumes.large_enough(Volume("v", 1), 2), "failed"),
+        (volumes.large_enough(Volume("v", 0), 2), "skipped"),
+        (volumes.in_its_place(Volume("v", 1, ({"z": "a"},)), {"z": "a", "y": "b"}, has_topology=True), "passed"),
+        (volumes.in_its_place(Volume("v", 1, ({"z": "b"},)), {"z": "a"}, has_topology=True), "failed"),
+        (volumes.in_its_place(Volume("v", 1), {"z": "a"}, has_topology=True), "failed"),
+        (volumes.in_its_place(Volume("v", 1), {"z": "a"}, has_topology=False), "skipped"),
+        (volumes.too_large(FULL, 9), "passed"),
+        (volumes.too_large(Refused(Code.OUT_OF_RANGE), 9), "passed"),
+        (volumes.too_large(Refused(Code.INTERNAL), 9), "failed"),
+        (volumes.too_large(Volume("v", 9), 9), "failed"),
+        (volumes.undone(None, None), "passed"),
+        (volumes.undone(None, Refused(Code.NOT_FOUND)), "failed"),
+        (volumes.unknown_refused("it", Refused(Code.NOT_FOUND)), "passed"),
+        (volumes.unknown_refused("it", FULL), "failed"),
+        (volumes.unknown_refused("it", None), "failed"),
+    ],
+)
+def test_volumes(verdict: Verdict, expected: str):
+    assert outcome(verdict) == expected, verdict
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (limits.sane(NODE, has_topology=True), "passed"),
+        (limits.sane(NodeInfo("n", 0, {}), has_topology=False), "passed"),
+        (limits.sane(NodeInfo("n", 0, {}), has_topology=True), "failed"),
+        (limits.sane(NodeInfo("", 0, {}), has_topology=False), "failed"),
+        (limits.sane(NodeInfo("n", -1, {}), has_topology=False), "failed"),
+        (limits.sane(FULL, has_topology=False), "failed"),
+        (limits.stable(NODE, NODE), "passed"),
+        (limits.stable(NODE, NodeInfo("node-1", 5, {"zone": "a"})), "failed"),
+        (limits.stable(NODE, FULL), "failed"),
+        (limits.is_a_total(NODE, NODE), "passed"),
+        (limits.is_a_total(NODE, NodeInfo("node-1", 3, {"zone": "a"})), "failed"),
+        (limits.enforced(2, 0, [None, None, FULL]), "passed"),
+        (limits.enforced(2, 1, [None, FULL]), "passed"),
+        (limits.enforced(2, 0, [None, FULL]), "failed"),
+        (limits.enforced(2, 0, [None, None, None]), "failed"),
+        (limits.enforced(2, 0, [None, None, Refused(Code.FAILED_PRECONDITION)]), "failed"),
+        (rebuilding.refused_rightly(None), "passed"),
+        (rebuilding.refused_rightly(Refused(Code.FAILED_PRECONDITION)), "passed"),
+        (rebuilding.refused_rightly(FULL), "failed"),
+        (rebuilding.moves(None, is_out_of_use=False), "passed"),
+        (rebuilding.moves(FULL, is_out_of_use=True), "failed"),
+        (rebuilding.moves(FULL, is_out_of_use=False), "skipped"),
+        (rebuilding.is_there(Volume("v", 1, ({"z": "b"},)), {"z": "b"}), "passed"),
+        (rebuilding.is_there(Volume("v", 1, ({"z": "a"},)), {"z": "b"}), "failed"),
+        (rebuilding.is_there(None, {"z": "b"}), "skipped"),
+        (rebuilding.is_there(FULL, {"z": "b"}), "failed"),
+        (rebuilding.kept_contents(b"x", b"x"), "passed"),
+        (rebuilding.kept_contents(b"x", b"y"), "failed"),
+        (rebuilding.kept_contents(b"x", "No such file"), "failed"),
+        (rebuilding.refused_without_room(Refused(Code.FAILED_PRECONDITION)), "passed"),
+        (rebuilding.refused_without_room(FULL), "failed"),
+        (rebuilding.refused_without_room(None), "failed"),
+    ],
+)
+def test_limits_and_rebuilding(verdict: Verdict, expected: str):
+    assert outcome(verdict) == expected, verdict
+
+
+def test_of_several_verdicts_the_worst_counts_and_a_skip_least():
+    results = Results()
+    for verdict in (skipped("x"), passed(), failed("first"), passed(), failed("second")):
+        results.tell("capacity-sum", verdict)
+    assert results.verdicts["capacity-sum"] == failed("first")
+    assert not results.is_kept
+    with pytest.raises(KeyError):
+        results.tell("no such check", passed())
+
+
+def test_a_document_has_every_check_in_order_with_what_to_do():
+    results = Results("csi.example", "1")
+    results.tell("capacity-sum", failed("15Gi and 14Gi"))
+    results.tell("identity", passed())
+    document = results.document()
+    assert [each["name"] for each in document["checks"]] == list(CATALOGUE)
+    assert (document["passed"], document["failed"], document["skipped"]) == (1, 1, len(CATALOGUE) - 2)
+    (broken,) = [each for each in document["checks"] if each["outcome"] == Outcome.FAILED]
+    assert broken["remedy"] == CATALOGUE["capacity-sum"].remedy and broken["message"] == "15Gi and 14Gi"
+    assert all(each["reason"] for each in document["checks"] if each["outcome"] == "skipped")
+
+
+def test_secrets_are_for_one_call_or_for_all():
+    one = read_secrets("CreateVolumeSecret: {user: me}\nNodeStageVolume: {key: k}\n", source="s.yaml")
+    assert one == {"CreateVolume": {"user": "me"}, "NodeStageVolume": {"key": "k"}}
+    every = read_secrets("user: me", source="s.yaml")
+    assert every == {call: {"user": "me"} for call in CALLS_WITH_SECRETS}
+
+
+@pytest.mark.parametrize(
+    "text", ["- hush", "hush: {a: [", "FlyVolumeSecret: {a: hush}", "CreateVolumeSecret: {a: {b: hush}}", ""]
+)
+def test_a_file_of_secrets_that_is_none_is_told_without_its_values(text: str):
+    with pytest.raises(UnreadableSecrets) as refused:
+        read_secrets(text, source="s.yaml")
+    assert "s.yaml" in refused.value.message and refused.value.hint
+    assert "a: " not in refused.value.message and "[" not in refused.value.message
+
+
+def test_the_page_for_authors_has_every_check_and_no_other():
+    page = (Path(__file__).parents[3] / "docs" / "drivers" / "writing-a-driver.md").read_text()
+    table = page.partition("### The checks")[2]
+    assert re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", table, re.MULTILINE) == [
+        (each.name, each.contract) for each in CATALOGUE.values()
+    ]
