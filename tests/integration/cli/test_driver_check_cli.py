@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
 import tempfile
@@ -30,6 +29,10 @@ def folder() -> Iterator[Path]:
 
 def driver_in(folder: Path) -> Driver:
     return driver_at(folder / "state", "64Mi,32Mi", max_volumes={"node-1": 2}, clock=SystemClock())
+
+
+def names_in(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir()}
 
 
 async def asked(folder: Path, *flags: str) -> asyncio.subprocess.Process:
@@ -68,7 +71,7 @@ async def test_a_driver_that_keeps_to_it_exits_0_and_a_broken_one_4_with_what_to
     lines = out.decode()
     assert "capacity-sum" in lines and "→ set available_capacity to the sum of the pools" in lines
     assert not driver.core.allocations.volumes
-    assert set(os.listdir(folder)) <= {"state", "csi.sock"}, "its own folder is gone as well"
+    assert names_in(folder) <= {"state", "csi.sock"}, "its own folder is gone as well"
 
 
 async def test_ctrl_c_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
