@@ -76,7 +76,7 @@ def test_a_class_may_name_pools_and_a_policy_and_sidecars_what_they_like() -> No
         ),
         (
             {"vgpattern": "["},
-            'parameter vgpattern: "[" is not a regular expression as Go reads them: missing closing ]',
+            'parameter vgpattern: "[" is not a regular expression as Go reads them: missing closing ]: `[`',
         ),
     ],
 )
