@@ -11,6 +11,7 @@ import hmac
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -81,7 +82,10 @@ class Application:
         self._tokens = [token.encode() for token in tokens]
         self._collector_registry = collector_registry
         self.metrics = RequestMetrics(
-            collector_registry, lambda resource: registry.store.count(resource.store_prefix), registry.gates
+            collector_registry,
+            lambda resource: registry.store.count(resource.store_prefix),
+            registry.gates,
+            registry.definitions.all,
         )
         self.metrics.large_requests.set_function(lambda: registry.workers.under_way)
         collector_registry.register(
@@ -265,9 +269,11 @@ class Application:
             answer = Response(body, content_type=content_type)
         else:
             refuse_container_request(self._registry, path)
-            found = self._documents.find(path, accept, request.headers.get("If-None-Match", ""))
+            documents = self._documents.present()
+            find = partial(documents.find, path, accept, request.headers.get("If-None-Match", ""))
+            found = await self._registry.work(documents.takes_long(path), find)
             if found is None:
-                if self._documents.is_group(path):
+                if documents.is_group(path):
                     raise request_errors.no_such_resource()
                 found = Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
             answer = found

@@ -195,21 +195,30 @@ def check_kind(doc: Doc, resource: Resource) -> None:
     raise BadRequest(_cannot_be_handled(doc, resource.kind, found))
 
 
-def check_custom_kind(doc: Doc, resource: CustomResource, body: bytes) -> None:
-    """Refuse a document of another kind than this endpoint's, or of none: nothing but its text says what it is."""
+def check_custom_kind(doc: Doc, resource: CustomResource, body: bytes, *, is_patched: bool = False) -> None:
+    """Refuse a document of another kind than this endpoint's, or of none: nothing but its text says what it is.
+
+    What a patch made is an object in any case, and refused as one (422).
+    """
     kind, version = doc.get("kind") or "", doc.get("apiVersion") or ""
     for field, found in (("Kind", kind), ("apiVersion", version)):
         if not found:
             told = body.decode(errors="replace")
             raise _unrecognized(body, resource.kind, f"Object '{field}' is missing in '{told}'")
-    if version != resource.api_version:
+    if version != resource.api_version and not is_patched:
         raise BadRequest(
             f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
         )
-    if kind != resource.kind:
+    wanted = {"kind": (kind, resource.kind), "apiVersion": (version, resource.api_version)}
+    errors = [
+        field_errors.invalid(field, found, f"must be {right}")
+        for field, (found, right) in wanted.items()
+        if found != right
+    ]
+    if errors:
         name = dig(doc, "metadata", "name")
-        error = field_errors.invalid("kind", kind, f"must be {resource.kind}")
-        raise api_errors.invalid(resource, name if isinstance(name, str) else "", [error])
+        group = version.rpartition("/")[0]
+        raise field_errors.invalid_object(group, kind, name if isinstance(name, str) else "", errors)
 
 
 def strict_problems(body: bytes, media: str, unknown: Sequence[Path], keys_seen: int) -> list[str]:

@@ -20,7 +20,13 @@ _VERBS = {"create": "POST", "update": "PUT"}
 class RequestMetrics:
     """Counters and histograms of one server. Children are kept by label tuple: looking one up is the hot path."""
 
-    def __init__(self, registry: CollectorRegistry, count_objects: Callable[[Resource], int], gates: Gates) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        count_objects: Callable[[Resource], int],
+        gates: Gates,
+        custom: Callable[[], Iterable[Resource]] = tuple,
+    ) -> None:
         self._total = Counter(
             "apiserver_request",
             "Requests, by what they asked for and the code they got.",
@@ -64,7 +70,7 @@ class RequestMetrics:
         )
         for name, gate in Gates.table().items():
             enabled.labels(name, gate.stage.value if gate.stage is not Stage.GA else "").set(getattr(gates, name))
-        registry.register(_StoredObjects(count_objects))
+        registry.register(_StoredObjects(count_objects, custom))
         self._children: dict[tuple[str, ...], tuple[Histogram, dict[int, Counter]]] = {}
         self.reading = self._inflight.labels("readOnly")
         self.mutating = self._inflight.labels("mutating")
@@ -110,12 +116,15 @@ class RequestMetrics:
 class _StoredObjects(Collector):
     """apiserver_storage_objects, counted when somebody looks."""
 
-    def __init__(self, count: Callable[[Resource], int]) -> None:
+    def __init__(self, count: Callable[[Resource], int], custom: Callable[[], Iterable[Resource]]) -> None:
         self._count = count
+        self._custom = custom
 
     def collect(self) -> Iterable[Metric]:
         family = GaugeMetricFamily("apiserver_storage_objects", "Objects kept, by resource.", labels=("resource",))
-        for row in RESOURCES:
-            if row.stored_as is None:
-                family.add_metric((row.qualified,), self._count(row))
+        counted = {row.qualified: row for row in RESOURCES if row.stored_as is None}
+        for row in self._custom():  # all versions of one have the same objects
+            counted.setdefault(row.qualified, row)
+        for name, row in counted.items():
+            family.add_metric((name,), self._count(row))
         return (family,)

@@ -6,7 +6,7 @@ by ETag; a match is answered 304 without a body.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tonnage.apiserver import discovery, openapi
 from tonnage.apiserver.custom.definitions import Definitions
@@ -28,58 +28,26 @@ class StaticDocuments:
         self._address = address
         self._definitions = definitions
         self._state: object = None
-        self._makers: dict[str, Callable[[], bytes]] = {}
+        self._present = _Documents(address, [])
+
+    def present(self) -> _Documents:
+        """The documents of what is served now: others than before if the definitions are."""
+        if self._definitions is not None and self._definitions.state != self._state:
+            self._state = self._definitions.state
+            custom = self._definitions.all()
+            if self._present.custom != custom:  # and not their conditions alone
+                self._present = _Documents(self._address, custom)
+        return self._present
+
+
+class _Documents:
+    """The documents while the same resources are served. May be asked by a thread: some take long to make."""
+
+    def __init__(self, address: str, custom: list[CustomResource]) -> None:
+        self.custom = custom
         self._made: dict[str, _Made] = {}
-        self._custom: Sequence[CustomResource] = ()
-
-    def is_group(self, path: str) -> bool:
-        """Is this below a group we serve? Then what is missing is a resource, else a page."""
-        self._renew()
-        parts = path.strip("/").split("/")
-        return len(parts) > 1 and (parts[0] == "api" or (parts[0] == "apis" and f"/apis/{parts[1]}" in self._makers))
-
-    def find(self, path: str, accept: str, if_none_match: str) -> Response | None:
-        self._renew()
-        path = path.rstrip("/") or "/"
-        form = discovery.negotiates_aggregated(accept) if path in ("/api", "/apis") else None
-        name = path
-        if form is not None:
-            name = f"{path} {form}"
-        elif path == "/openapi/v2" and "proto" in accept:
-            name = f"{path} protobuf"
-        made = self._made.get(name)
-        if made is None:
-            made = self._make(path, form, name)
-            if made is None:
-                return None
-            self._made[name] = made
-        return _cached(*made, if_none_match)
-
-    def _make(self, path: str, form: str | None, name: str) -> _Made | None:
-        if form is not None:
-            found = discovery.aggregated(path == "/api", form, self._custom)
-            return found.body, found.etag, found.content_type
-        if name == "/openapi/v2 protobuf":
-            body = openapi.openapi_v2_protobuf(self._custom)
-            return body, f'"{openapi.etag(body)}"', "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-        maker = self._makers.get(path)
-        if maker is None:
-            return None
-        body = maker()
-        return body, f'"{openapi.etag(body)}"', "application/json"
-
-    def _renew(self) -> None:
-        """Begin anew if the definitions are not those of the last time."""
-        state = self._definitions.state if self._definitions is not None else ()
-        if state == self._state:
-            return
-        self._state = state
-        custom = self._definitions.all() if self._definitions is not None else []
-        if self._makers and list(self._custom) == custom:  # conditions alone: what is served is the same
-            return
-        self._custom, self._made, self._makers = custom, {}, {}
-        self._makers |= {
-            "/api": lambda: encode(discovery.api_versions(self._address)),
+        self._makers: dict[str, Callable[[], bytes]] = {
+            "/api": lambda: encode(discovery.api_versions(address)),
             "/apis": lambda: encode(discovery.api_group_list(custom)),
             "/version": lambda: encode(discovery.version()),
             "/": lambda: encode({"paths": sorted({*self._makers, *_OTHER_PATHS} - {"/"})}),
@@ -94,6 +62,42 @@ class StaticDocuments:
                 self._makers[f"/openapi/v3/{root}"] = lambda g=group, v=version: openapi.openapi_v3(g, v, custom)  # type: ignore[misc]  # as above
             if group:
                 self._makers[f"/apis/{group}"] = lambda g=group: encode(discovery.api_group(g, custom))  # type: ignore[misc]  # as above
+
+    def is_group(self, path: str) -> bool:
+        """Is this below a group we serve? Then what is missing is a resource, else a page."""
+        parts = path.strip("/").split("/")
+        return len(parts) > 1 and (parts[0] == "api" or (parts[0] == "apis" and f"/apis/{parts[1]}" in self._makers))
+
+    def takes_long(self, path: str) -> bool:
+        """Is this made of all schemas, of which custom resources may bring many?"""
+        return bool(self.custom) and path.startswith("/openapi/")
+
+    def find(self, path: str, accept: str, if_none_match: str) -> Response | None:
+        path = path.rstrip("/") or "/"
+        form = discovery.negotiates_aggregated(accept) if path in ("/api", "/apis") else None
+        name = path
+        if form is not None:
+            name = f"{path} {form}"
+        elif path == "/openapi/v2" and "proto" in accept:
+            name = f"{path} protobuf"
+        made = self._made.get(name) or self._make(path, form, name)
+        if made is None:
+            return None
+        self._made[name] = made
+        return _cached(*made, if_none_match)
+
+    def _make(self, path: str, form: str | None, name: str) -> _Made | None:
+        if form is not None:
+            found = discovery.aggregated(path == "/api", form, self.custom)
+            return found.body, found.etag, found.content_type
+        if name == "/openapi/v2 protobuf":
+            body = openapi.openapi_v2_protobuf(self.custom)
+            return body, f'"{openapi.etag(body)}"', "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+        maker = self._makers.get(path)
+        if maker is None:
+            return None
+        body = maker()
+        return body, f'"{openapi.etag(body)}"', "application/json"
 
 
 def _cached(body: bytes, etag: str, content_type: str, if_none_match: str) -> Response:

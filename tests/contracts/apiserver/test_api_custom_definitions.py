@@ -31,6 +31,7 @@ def test_a_definition_is_completed_and_established(api: Api, group: str) -> None
     assert made["spec"]["names"] == {"plural": "boxes", "singular": "box", "kind": "Box", "listKind": "BoxList"}
     assert made["spec"]["conversion"] == {"strategy": "None"}
     assert (made.meta["generation"], made["status"]["storedVersions"]) == (1, ["v1"])
+    assert made["status"]["acceptedNames"] == {"kind": "", "plural": ""} and not made["status"].get("conditions")
     served(api, doc)
     found = api.get(f"{CRDS}/boxes.{group}")
     assert found["status"]["acceptedNames"] == made["spec"]["names"]

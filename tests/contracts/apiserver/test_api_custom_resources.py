@@ -74,7 +74,13 @@ def test_a_document_says_what_it_is(api: Api, boxes: str, group: str) -> None:
     assert other_version.code == 400
     assert "does not match the expected API version" in other_version.message
     other_kind = api.post(boxes, {**doc, "kind": "Crate"})
-    assert other_kind.code in (400, 422)
+    assert (other_kind.code, other_kind.causes) == (422, [("kind", 'Invalid value: "Crate": must be Box')])
+    api.create(boxes, doc)
+    patched = api.patch(f"{boxes}/a", {"apiVersion": "other/v1"})
+    assert (patched.code, patched.causes) == (
+        422,
+        [("apiVersion", f'Invalid value: "other/v1": must be {group}/v1')],
+    )
 
 
 def test_names_are_generated_and_namespaces_must_exist(api: Api, boxes: str, group: str) -> None:
@@ -163,6 +169,11 @@ def test_scale_reads_and_writes_where_the_definition_says(api: Api, boxes: str, 
     missing = api.get(f"{boxes}/b/scale")
     assert (missing.code, 'the spec replicas field ".spec.replicas" does not exist' in missing.message) == (500, True)
     assert api.patch(f"{boxes}/b/scale", {"spec": {"replicas": 1}})["spec"] == {"replicas": 1}
+    negative = api.patch(f"{boxes}/a/scale", {"spec": {"replicas": -1}})
+    assert (negative.code, negative.causes) == (
+        422,
+        [(".spec.replicas", "Invalid value: -1: should be a non-negative integer")],
+    )
 
 
 def test_lists_are_narrowed_down_and_come_in_pages(api: Api, boxes: str, group: str) -> None:

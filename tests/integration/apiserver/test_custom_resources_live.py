@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tonnage.apiserver.health.stored_problems import stored_problem
 from tonnage.apiserver.server import Server, Settings, serve
 from tonnage.client import Client, Informer
 from tonnage.client.config import kubeconfig
@@ -169,3 +170,16 @@ async def test_a_custom_kind_may_have_the_name_of_another_one(tmp_path: Path) ->
         await client.create_doc(events)
         event = Resource("example.com", "v1", "Event", "events", namespaced=True)
         assert (await client.create_doc({**box(), "kind": "Event"}, kind=event))["spec"] == {"colour": "red"}
+
+
+async def test_a_stored_custom_object_is_judged_as_the_others_are(tmp_path: Path) -> None:
+    async with running(tmp_path) as (server, client):
+        await client.create_doc(definition())
+        await client.create_doc(box(), kind=BOXES)
+        [record] = server.registry.store.list("custom:boxes.example.com/")
+        assert stored_problem(record.key, record.revision, record.document) is None
+        assert stored_problem("custom:boxes.example.com/default/b", record.revision, record.document) == (
+            'it says it is "custom:boxes.example.com/default/a"'
+        )
+        metrics = (await client.raw("GET", "/metrics")).decode()
+        assert 'apiserver_storage_objects{resource="boxes.example.com"} 1.0' in metrics

@@ -131,7 +131,7 @@ def _admit_patched(call: Call, said: Patch, doc: Doc, validation: str) -> None:
     """What a patch made of an object must still be one; upstream answers 422 here, with the whole text."""
     before = encode(doc)
     if isinstance(call.resource, CustomResource):
-        bodies.check_custom_kind(doc, call.resource, before)
+        bodies.check_custom_kind(doc, call.resource, before, is_patched=True)
     elif said.media != STRATEGIC:
         try:
             bodies.check_kind(doc, call.resource)

@@ -27,6 +27,7 @@ _ALWAYS_THERE: dict[str, tuple[str, ...]] = {
     "AllocationResult": ("devices",),
     "Container": ("resources",),
     "ContainerStatus": ("lastState", "state"),
+    "CustomResourceDefinitionStatus": ("acceptedNames", "conditions"),
     "DaemonSetSpec": ("updateStrategy",),
     "DeploymentSpec": ("strategy",),
     "EphemeralContainer": ("resources",),

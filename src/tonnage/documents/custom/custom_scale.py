@@ -11,7 +11,7 @@ from typing import Any
 from tonnage.documents.scale import scale_document
 from tonnage.errors import BadRequest, InternalError
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.field_errors import Errors, invalid, invalid_object
+from tonnage.objects.field_errors import Errors, invalid
 
 _MAX = (1 << 31) - 1
 
@@ -35,12 +35,9 @@ def custom_scale_of(doc: Doc, paths: Doc, *, must_have: bool = True) -> Doc:
 def apply_custom_scale(doc: Doc, scale: Doc, paths: Doc) -> Doc:
     """The document with the replicas a Scale asks for; an absent number is zero. `doc` itself is not touched.
 
-    Raises Invalid for a negative number, BadRequest when there is no place for it.
+    What is wrong with the number, the rules of the object say. Raises BadRequest when there is no place for it.
     """
     replicas = scale.get("spec", {}).get("replicas", 0)
-    if replicas < 0:
-        error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise invalid_object("autoscaling", "Scale", doc["metadata"]["name"], [error])
     scaled: Doc = copy(doc)
     *parents, last = _steps(paths["specReplicasPath"])
     place: Any = scaled

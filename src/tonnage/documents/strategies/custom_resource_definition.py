@@ -31,7 +31,7 @@ class CustomResourceDefinitionStrategy(Strategy):
         default_definition(doc)
 
     def prepare_create(self, doc: Doc) -> None:
-        super().prepare_create(doc)
+        doc["status"] = {"acceptedNames": {"kind": "", "plural": ""}}
         record_stored_version(doc)
 
     def validate(self, doc: Doc) -> Errors:
