@@ -22,6 +22,7 @@ from tonnage.objects.apps_v1 import Deployment, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
+from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.quantity import Quantity
 from tonnage.stories import objects
 from tonnage.stories.objects import claim_spec, deployment, pod_spec
@@ -34,6 +35,7 @@ _SIZES: Final = ("1Gi", "2Gi", "3Gi")
 _CLASSES: Final = ("pools", "pools-2")
 """They draw from the same pools, and say so by their capacity group."""
 _GROWN: Final = ("4Gi", "5Gi")
+_ROOM_TO_GROW: Final = 15 << 30
 _PEOPLE: Final = 3
 _AS_BLOCKS: Final = 0.25
 """The part of bare pods that want their volumes as blocks."""
@@ -196,12 +198,24 @@ class Load:
             await self._patch(Deployment, name, {"spec": {"template": template}})
 
     async def _expand(self) -> None:
+        """Let a claim grow, where every pool of its node has room for that: which of them it is in is not told."""
         claims = [each for each in await self._list(PersistentVolumeClaim, HOME) if each.is_bound]
         if claims:
             chosen, wanted = self._rng.choice(claims), Quantity.parse(self._rng.choice(_GROWN))
-            if chosen.requested is not None and chosen.requested.value() < wanted.value():
+            is_larger = chosen.requested is not None and chosen.requested.value() < wanted.value()
+            if is_larger and chosen.selected_node in await self._roomy_nodes():
                 spec = {"spec": {"resources": {"requests": {"storage": str(wanted)}}}}
                 await self._patch(PersistentVolumeClaim, chosen.name, spec)
+
+    async def _roomy_nodes(self) -> set[str]:
+        """Those whose every pool holds all that is going to be made or to grow there before they are asked again."""
+        found: dict[str, int] = {}
+        for each in await self._list(CSIStorageCapacity):
+            labels = each.node_topology.match_labels if each.node_topology is not None else {}
+            least = min((pool.value() for pool in each.available_capacities), default=0)
+            for node in labels.values():
+                found[node] = min(found.get(node, least), least)
+        return {node for node, least in found.items() if least >= _ROOM_TO_GROW}
 
     async def _lose_a_pod(self) -> None:
         pods = await self._list(Pod, HOME)

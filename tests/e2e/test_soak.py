@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 import tempfile
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -34,10 +35,13 @@ from tonnage.testing.processes import Up, start_up
 MINUTES = float(os.environ.get("SOAK_MINUTES", "1"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
 RESTARTS_OF_EACH = 2
+KEPT = os.environ.get("SOAK_LOGS", "")
+"""A folder for a copy of the logs, to look at afterwards."""
 LOOKS = 240
 BOUNDS = ("--event-ttl", "10m", "--max-log-size", "1Mi")
 """What is kept for a time is kept for less of it, so that an hour is long enough to see it level off."""
-REST_WITHIN_S = 180.0
+REST_WITHIN_S = 420.0
+"""More than the longest pause after failures, which is --retry-interval-max of the provisioner: five minutes."""
 
 
 def test_a_quantity_that_grows_with_time_is_found_and_one_that_levels_off_is_not():
@@ -57,8 +61,10 @@ async def test_what_a_cluster_uses_levels_off():
             async with Client.connect(kubeconfig.load(up.kubeconfig)) as client:
                 restarts = await soak(up, client, meter, lasts_s)
         finally:
+            Console(width=120).print(meter.table(lasts_s))
+            if KEPT:
+                await asyncio.to_thread(shutil.copytree, up.folder / "logs", Path(KEPT), dirs_exist_ok=True)
             await asyncio.to_thread(up.stop)
-    Console(width=120).print(meter.table(lasts_s))
     print(f"{MINUTES:g} minutes, seed {SEED}, {restarts} restarts")
     assert rising(meter.samples, lasts_s) == []
 
