@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import time
 
@@ -11,6 +12,7 @@ from tonnage.scheduling.reason_bits import SEARCH_ENDED
 from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.whatif import explain_report
 from tonnage.whatif.replay import Replay
 
 SIZES = [211, 199, 193, 181, 173, 167, 157, 151, 149, 139, 137, 131, 127]
@@ -54,3 +56,15 @@ def test_tried_again_it_gets_to_the_end() -> None:
         assert len(messages) < 20
     assert len(messages) > 1
     assert messages[-1] == f"0/600 nodes are available: 600 {NOT_ENOUGH_SPACE}."
+
+
+def test_a_hundred_thousand_pools_are_told_in_a_line_that_ends() -> None:
+    """The table had every pool of every claim in it: megabytes, and minutes to lay them out."""
+    pools = [str(10**9 + number) for number in range(100_000)]
+    found = [driver(), storage_class(), node("n0"), capacity(node="n0", pools=pools), claim("c", "5Gi")]
+    replay = Replay([*found, pod_with("x", "c")], default_configuration().profiles)
+    answer = replay.schedule("default/x")
+    out = io.StringIO()
+    explain_report.show(answer, {}, out)
+    assert "and 99,960 more" in out.getvalue() and len(out.getvalue()) < 10_000
+    assert len(answer.document()["volumes"]["n0"][0]["pools"]) == 100_000, "scripts have them all"

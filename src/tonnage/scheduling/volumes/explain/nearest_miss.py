@@ -18,7 +18,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import lru_cache
+from itertools import islice
+from typing import Final, Protocol
 
 from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import CSIStorageCapacity
@@ -31,6 +33,8 @@ from tonnage.scheduling.volumes.reservations.holds import Hold
 
 _NAMED = 2
 """Of those whose claims hold a promise so many are named, the others counted."""
+MOST_AMOUNTS: Final = 40
+"""Sizes of pools that are told one by one; a server may list a hundred thousand."""
 
 
 class Placed(Protocol):
@@ -173,12 +177,18 @@ def placed_badly(pool_policy: str, steps: Sequence[Placed]) -> str:
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=4096)
 def amount(number: int) -> str:
-    """Bytes as a quantity: 80Gi."""
+    """Bytes as a quantity: 80Gi. Pools by the thousand are often alike."""
     return str(Quantity.from_bytes(number))
 
 
 def amounts(numbers: Iterable[int]) -> str:
-    """Several, the largest first, those alike counted: 2×100Gi, 60Gi."""
+    """Several, the largest first, those alike counted: 2×100Gi, 60Gi. Of very many, the first, and how many more."""
     counted = Counter(numbers)
-    return ", ".join(f"{count}×{amount(each)}" if count > 1 else amount(each) for each, count in counted.items())
+    told = [
+        f"{count}×{amount(each)}" if count > 1 else amount(each)
+        for each, count in islice(counted.items(), MOST_AMOUNTS)
+    ]
+    left = counted.total() - sum(islice(counted.values(), MOST_AMOUNTS))
+    return ", ".join([*told, f"and {left:,} more"] if left else told)
