@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from tonnage.gates import Gates
 from tonnage.objects import codec
+from tonnage.objects.core_v1 import Node, Pod, ResourceRequirements
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.quantity import Quantity
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
@@ -100,6 +102,49 @@ def assert_least(remedies: Remedies, remedy: Remedy, sizes: list[int]) -> None:
     # Claims are whole gibibytes, and so is every pool: of a smaller pool each whole one is tried, and one byte less.
     assert not any(fits(each * GI) for each in range(1, remedy.amount // GI))
     assert not fits(remedy.amount - 1)
+
+
+@settings(max_examples=10, deadline=None)
+@given(scenes, st.integers(1, 4))
+def test_nothing_less_than_a_pair_would_let_the_next_one_in(scene: tuple[list[list[int]], list[int], int], cpu: int):
+    """Nodes of one processor and pods of more, with claims: a pair is told where no one change does, and is least."""
+    pools, sizes, _ = scene
+    cluster = FitCluster(cluster_of(pools, 1), PROFILES)
+    wanted = (Replica(with_cpu(each.pod, cpu), each.claims) for each in replicas(sizes))
+    counted = count(cluster, wanted, most=60)
+    if counted.refusal is None or counted.refused is None:
+        return
+    remedies = Remedies(cluster, cluster.replay.pod(counted.refused.pod.key), counted.refusal)
+    found = remedies.found()
+    told = [each for each in found if each.kind == "pair"]
+    singles = [each for each in found if each.kind not in ("pair", "node")]
+    assert not (told and singles)
+    assert told or singles, "a pool for all claims, and processor, let it in on any node"
+    for each in told:
+        pool, more = each.changes
+        assert (pool.kind, more.kind) == ("pool", "resource")
+        assert tried(remedies, cluster, each.node, pool.amount, more.amount)
+        assert not tried(remedies, cluster, each.node, pool.amount - 1, more.amount)
+        assert not tried(remedies, cluster, each.node, pool.amount, more.amount - 1)
+        assert not tried(remedies, cluster, each.node, 0, 1 << 40)
+        assert not tried(remedies, cluster, each.node, 1 << 60, 0)
+
+
+def with_cpu(pod: Pod, cpu: int) -> Pod:
+    container = msgspec.structs.replace(
+        pod.spec.containers[0], resources=ResourceRequirements(requests={"cpu": Quantity.parse(str(cpu))})
+    )
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=(container,)))
+
+
+def tried(remedies: Remedies, cluster: FitCluster, name: str, pool_bytes: int, cpu_milli: int) -> bool:
+    (room,) = remedies.capacities_of(name)
+    found = cluster.replay.objects.get("Node", name)
+    assert isinstance(found, Node)
+    allocatable = {**found.status.allocatable}
+    allocatable["cpu"] = allocatable["cpu"] + Quantity.parse(f"{cpu_milli}m")
+    larger = msgspec.structs.replace(found, status=msgspec.structs.replace(found.status, allocatable=allocatable))
+    return remedies.fits([larger, with_more_room(room, pool_bytes, as_pool=True) if pool_bytes else room])
 
 
 def test_trying_leaves_the_cluster_as_it_was():

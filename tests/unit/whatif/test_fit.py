@@ -166,6 +166,36 @@ def test_what_a_node_lacks_of_a_resource_is_told():
     ]
 
 
+def test_two_changes_at_once_are_told_where_no_single_one_does():
+    """A pod of 120 Gi and 9 CPU: the largest pool has 100 Gi, and a node 8 CPU."""
+    large = DB.replace("cpu: 500m", 'cpu: "9"').replace("60Gi", "120Gi")
+    found = answer(CLUSTER + large, "--workload", "sts/shop/db")
+    assert found["count"] == 0
+    assert found["wouldHelp"][0] == "one more pool of 120Gi of class fast on a and 1 more cpu on a"
+    pairs = [each for each in found["remedies"] if each["kind"] == "pair"]
+    assert [each["node"] for each in pairs] == ["a", "b"]
+    assert [(each["kind"], each["amount"]) for each in pairs[0]["changes"]] == [("pool", 120 << 30), ("resource", 1000)]
+
+
+def test_a_pair_is_not_looked_for_where_one_change_does():
+    found = answer(CLUSTER + DB, "--workload", "sts/shop/db")
+    assert {each["kind"] for each in found["remedies"]} == {"pool", "node"}
+
+
+def test_a_cordoned_node_that_is_too_small_needs_both():
+    closed = CLUSTER.replace("unschedulable: false", "unschedulable: true").replace('cpu: "8"', 'cpu: "1"')
+    found = answer(closed + DB.replace("cpu: 500m", 'cpu: "3"'), "--workload", "sts/shop/db")
+    assert found["wouldHelp"][0] == "2 more cpu on a", "the other needs no second change"
+    alone = closed.replace(
+        "metadata: {name: a,", "spec: {taints: [{key: x, effect: NoSchedule}]}\n  metadata: {name: a,"
+    )
+    found = answer(alone + DB.replace("cpu: 500m", 'cpu: "3"'), "--workload", "sts/shop/db")
+    assert [each["text"] for each in found["remedies"] if each["kind"] == "pair"] == [
+        "uncordon b and 2 more cpu on b",
+        "the taint x:NoSchedule off a and 2 more cpu on a",
+    ]
+
+
 def test_a_template_that_is_not_in_the_cluster_is_counted_with_its_own_claims():
     Path("pod.yaml").write_text(POD)
     assert answer(CLUSTER, "--template", "pod.yaml")["count"] == 3

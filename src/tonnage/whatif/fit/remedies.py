@@ -4,11 +4,11 @@
     2 more attach slots for DRIVER on node-3     the fewest that do
     one more pool of 80Gi on node-7              the smallest that does
     500m more cpu on node-2                      what it lacks
+    one more pool of 80Gi on node-7 and …        two at once, where no single change does (`pairs`)
     one more node like node-3                    empty, with its capacity
 
 What is tried for one node leaves the others as they are. On a large cluster not every node is tried: those that came
-nearest are (`NODES_TRIED`). A remedy that needs two things at once, room and processor say, is not looked for; a node
-like another is the answer then.
+nearest are (`NODES_TRIED`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ import msgspec
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
+from tonnage.objects.taints import UNSCHEDULABLE, Taint
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.capacity.pools import free_bytes
 from tonnage.whatif.fit.counting import FitCluster
+from tonnage.whatif.fit.pairs import NODES_PAIRED, Knob, Pair, least, pairs
 from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, volumes_on, with_more_room, with_more_slots
 
 NODES_TRIED: Final = 64
@@ -48,9 +50,12 @@ class Remedy:
     node: str
     kind: str
     text: str
+    changes: tuple[Remedy, ...] = ()
+    """Of a pair, the two."""
 
     def document(self) -> dict[str, Any]:
-        return {"kind": self.kind, "node": self.node, "amount": self.amount, "text": self.text}
+        told: dict[str, Any] = {"kind": self.kind, "node": self.node, "amount": self.amount, "text": self.text}
+        return {**told, "changes": [each.document() for each in self.changes]} if self.changes else told
 
 
 class Remedies:
@@ -73,8 +78,8 @@ class Remedies:
         tried += self._slots()
         tried += self._pools()
         tried += self._resources()
-        tried += self._another_node()
-        return sorted(tried)
+        tried = sorted(tried) or list(self._pairs())
+        return [*tried, *sorted(self._another_node())]
 
     def _of(self, kind: type[Any]) -> Iterator[Any]:
         return (each for each in self._objects.values() if isinstance(each, kind))
@@ -112,16 +117,7 @@ class Remedies:
 
     def _least(self, most: int, change: Callable[[int], Iterable[Object]]) -> int | None:
         """The smallest amount that does, by halving: more is never worse. None when even the most does not."""
-        if not self.fits(change(most)):
-            return None
-        low, high = 0, most
-        while low + 1 < high:
-            middle = (low + high) // 2
-            if self.fits(change(middle)):
-                high = middle
-            else:
-                low = middle
-        return high
+        return least(most, lambda amount: self.fits(change(amount)))
 
     # -- kinds --------------------------------------------------------------------------------------------------------
 
@@ -151,8 +147,7 @@ class Remedies:
                     continue
                 fewest = self._least(_MOST_SLOTS, lambda more, d=driver.name, f=found: [with_more_slots(f, d, more)])  # type: ignore[misc]
                 if fewest is not None:
-                    slots = "1 more attach slot" if fewest == 1 else f"{fewest} more attach slots"
-                    yield Remedy(2, fewest, node.name, "slots", f"{slots} for {driver.name} on {node.name}")
+                    yield Remedy(2, fewest, node.name, "slots", _told_slots(fewest, driver.name, node.name))
 
     def _pools(self) -> Iterator[Remedy]:
         if not any(self._claims()):
@@ -164,8 +159,7 @@ class Remedies:
                 smallest = self._least(wanted, lambda size, c=capacity: [with_more_room(c, size, as_pool=True)])  # type: ignore[misc]
                 if smallest is None:
                     continue
-                text = f"one more pool of {_size(smallest)} of class {capacity.storage_class_name} on {node.name}"
-                yield Remedy(3, smallest, node.name, "pool", text)
+                yield Remedy(3, smallest, node.name, "pool", _told_pool(smallest, capacity, node.name))
 
     def _resources(self) -> Iterator[Remedy]:
         """What a node lacks of one resource; one that lacks two is not helped by either."""
@@ -175,6 +169,63 @@ class Remedies:
                 least = self._least(most, lambda more, n=name, of=node: [_with_more(of, n, more)])  # type: ignore[misc]
                 if least is not None:
                     yield Remedy(4, least, node.name, "resource", f"{_amount(name, least)} more {name} on {node.name}")
+
+    # -- two at once --------------------------------------------------------------------------------------------------
+
+    def _pairs(self) -> list[Remedy]:
+        """Two changes of one node; the cheapest pair first."""
+        names = [answer.name for answer in self._refusal.nodes if not answer.feasible]
+        nodes = [self._nodes[name] for name in names if name in self._nodes]
+        nearest = sorted(nodes, key=lambda node: (-self._room(node), node.name))[:NODES_PAIRED]
+        found = [(pair, node.name) for node in nearest for pair in pairs(list(self._knobs(node)), self.fits)]
+        found.sort(key=lambda each: (each[0].cost, each[1], each[0].text))
+        return [_of_pair(pair, node) for pair, node in found]
+
+    def _knobs(self, node: Node) -> Iterator[Knob]:
+        name = node.name
+        if node.spec.unschedulable:
+            yield Knob(0, "uncordon", node, lambda of, more: _uncordoned(of), lambda more: f"uncordon {name}")
+        for taint in node.spec.taints:
+            if taint.key != UNSCHEDULABLE:
+                yield Knob(
+                    1,
+                    "taint",
+                    node,
+                    lambda of, more, t=taint: _without_taint(of, t),  # type: ignore[misc]
+                    lambda more, t=taint: f"the taint {t.key}:{t.effect} off {name}",  # type: ignore[misc]
+                )
+        csi_node = self._objects.get((CSINode, name))
+        for driver in csi_node.spec.drivers if isinstance(csi_node, CSINode) else ():
+            if csi_node is not None and driver.allocatable.count is not None:
+                yield Knob(
+                    2,
+                    "slots",
+                    csi_node,
+                    lambda of, more, d=driver.name: with_more_slots(of, d, more),  # type: ignore[misc]
+                    lambda more, d=driver.name: _told_slots(more, d, name),  # type: ignore[misc]
+                    _MOST_SLOTS,
+                )
+        wanted = sum(claim.requested_size.value() for claim in self._of(PersistentVolumeClaim))
+        for capacity in self._capacities(node) if any(self._claims()) else ():
+            yield Knob(
+                3,
+                "pool",
+                capacity,
+                lambda of, more: with_more_room(of, more, as_pool=True),
+                lambda more, c=capacity: _told_pool(more, c, name),  # type: ignore[misc]
+                max(wanted, 1),
+            )
+        asked = {CPU, MEMORY, "pods", *PodInfo(self._pod).requests}
+        for resource, amount in node.status.allocatable.items():
+            if resource in asked:
+                yield Knob(
+                    4,
+                    "resource",
+                    node,
+                    lambda of, more, n=resource: _with_more(of, n, more),  # type: ignore[misc]
+                    lambda more, n=resource: f"{_amount(n, more)} more {n} on {name}",  # type: ignore[misc]
+                    max(amount.milli_value() if resource == CPU else amount.value(), 1) * 2**10,
+                )
 
     def _another_node(self) -> Iterator[Remedy]:
         """A node like one that is there; of equal nodes the first."""
@@ -187,7 +238,7 @@ class Remedies:
                 continue
             seen.add(shape)
             if self.fits(copied):
-                yield Remedy(5, 1, node.name, "node", f"one more node like {node.name}")
+                yield Remedy(6, 1, node.name, "node", f"one more node like {node.name}")
 
     def _capacities(self, node: Node) -> list[CSIStorageCapacity]:
         """Objects that reach the node, of the classes that the pod's claims want."""
@@ -212,6 +263,30 @@ class Remedies:
 
     def _classes(self) -> set[str]:
         return {claim.class_name for claim in self._claims()}
+
+
+def _of_pair(pair: Pair, node: str) -> Remedy:
+    changes = tuple(Remedy(knob.rank, amount, node, knob.kind, knob.told(amount)) for knob, amount in pair.changes)
+    return Remedy(5, len(changes), node, "pair", pair.text, changes)
+
+
+def _uncordoned(node: Node) -> Node:
+    taints = tuple(each for each in node.spec.taints if each.key != UNSCHEDULABLE)
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=False, taints=taints))
+
+
+def _without_taint(node: Node, taint: Taint) -> Node:
+    kept = tuple(each for each in node.spec.taints if each != taint)
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=kept))
+
+
+def _told_slots(number: int, driver: str, node: str) -> str:
+    slots = "1 more attach slot" if number == 1 else f"{number} more attach slots"
+    return f"{slots} for {driver} on {node}"
+
+
+def _told_pool(size_bytes: int, capacity: CSIStorageCapacity, node: str) -> str:
+    return f"one more pool of {_size(size_bytes)} of class {capacity.storage_class_name} on {node}"
 
 
 def _renewed(found: Object) -> Object:
