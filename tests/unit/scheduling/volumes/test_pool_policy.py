@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from tonnage.scheduling.volumes.capacity.pool_policy import pool_policy_of
 from tonnage.scheduling.volumes.packing import PoolPolicy
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.whatif.page import Page
 from tonnage.whatif.replay import Replay
+from tonnage.whatif.volume_report import print_volumes
 
 SURE: dict[str, Any] = {"poolFit": "Guaranteed"}
 
@@ -216,6 +219,17 @@ def test_a_refusal_for_want_of_a_guarantee_says_what_the_driver_would_do():
         "100Gi, 60Gi fit 100Gi, 60Gi only if the driver is asked in the right order: "
         "most-free puts 60Gi into the pool of 100Gi, and 100Gi finds no room (poolFit: Guaranteed)"
     )
+
+
+def test_the_page_for_people_shows_the_policy_and_the_order_that_goes_wrong():
+    out = io.StringIO()
+    accounts = explained("most-free").volumes
+    print_volumes(accounts.items(), Page(out), max_rows=20)
+    page = out.getvalue()
+    assert "POLICY" in page and "most-free" in page
+    assert (
+        "possible only: asked in the wrong order, most-free puts 60Gi into the pool of 100Gi, and 100Gi finds no room (a)"
+    ) in page
 
 
 def test_of_an_unknown_policy_nothing_is_shown():

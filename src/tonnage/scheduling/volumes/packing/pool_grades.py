@@ -106,12 +106,16 @@ def _has_room_to_spare(pools: Ints2D, sizes: Sizes) -> Mask:
 
 def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolPolicy) -> Mask:
     """Which objects cannot shut out any of these claims. None of them has a pool that would hold them all."""
-    if is_played(pools.shape[1], sizes, policy):
-        return always_placed(pools, sizes, policy)
-    if policy.is_known:
-        rows, place = np.unique(pools, axis=0, return_inverse=True)  # nodes are often alike
-        known = [is_guaranteed(row, sizes, search, policy) for row in rows.tolist()]
-        return np.array(known, dtype=np.bool_)[place.reshape(-1)]
+    if policy.is_better_in_every_order:
+        if is_played(len(pools), pools.shape[1], sizes, policy):
+            return always_placed(pools, sizes, policy)
+        # Most find room whatever the driver does; the others are searched, and nodes are often alike.
+        is_sure = _guaranteed(pools, sizes, search, PoolPolicy.UNKNOWN)
+        left_idx = np.flatnonzero(~is_sure)
+        rows, place = np.unique(pools[left_idx], axis=0, return_inverse=True)
+        known = [is_always_placed(row, sizes, policy, search) for row in rows.tolist()]
+        is_sure[left_idx] = np.array(known, dtype=np.bool_)[place.reshape(-1)]
+        return is_sure
     ways_to_shut_out: list[tuple[int, tuple[Sizes, ...]]] = []
     for claim in dict.fromkeys(sizes):
         ways = arrangements(_without(sizes, claim), pools.shape[1], most=MOST_WAYS, partial=True)
@@ -168,14 +172,12 @@ def is_guaranteed(
         return True
     if len(pools) == 1:
         return False
-    # A search that gave up for a policy may still find that it does not matter.
-    if policy.is_known and is_always_placed(pools, sizes, policy, search):
-        return True
-    return not any(
+    is_sure = not any(
         total - claim >= _bytes_to_shut_out(claim, pools)
         and _can_be_shut_out(claim, pools, _without(sizes, claim), search)
         for claim in dict.fromkeys(sizes)
     )
+    return is_sure or (policy.is_better_in_every_order and is_always_placed(pools, sizes, policy, search))
 
 
 def fits_beside_one(

@@ -16,6 +16,11 @@ asked in the right order. Take a packing, and hand out the claims so:
     best-fit     the claims of the smallest pool, then of the next: an earlier one takes a claim only out of what it has
     first-fit    left over; the same, in the order of the pools
 
+And what is *guaranteed* of most-free is what is of any driver. If some placement shuts a claim out (`pool_grades.py`),
+so does most-free, asked in the worst order: always for a claim that the placement has in the pool with most room now.
+It goes there; so each pool gets its own claims only, until the one with most room has too little as well. Knowing of
+most-free helps beside claims that are promised: they go to different pools, and not into one.
+
 `tests/properties/scheduling/test_pool_policies.py` plays all orders against this.
 """
 
@@ -34,14 +39,19 @@ from tonnage.scheduling.cluster.columns import Mask
 from tonnage.scheduling.volumes.packing.pool_fits import Ints2D, Sizes, descending, needing_room
 from tonnage.scheduling.volumes.packing.search import Found, SearchBudget
 
-MOST_STEPS: Final = 20_000
-"""How often one search puts a claim into a pool; then it gives up and expects the worst."""
+MOST_STEPS: Final = 60_000
+"""How many pools one search looks at; then it gives up and expects the worst."""
 
-MOST_PLAYED: Final = 130
-"""So many placements are played for all objects at once: four different claims take 64, four pools of first-fit with
-two claims 96. Beyond, objects are searched one by one."""
+_STEPS_A_STATE: Final = 6
+"""What it takes beside that to note one more state of the pools."""
 
-_MOST_CLAIMS_PLAYED: Final = 5
+FEW_PLAYED: Final = 130
+MOST_PLAYED: Final = 2_000
+MANY_OBJECTS: Final = 64
+"""So many placements are played for all objects at once, the more if they are many: four different claims take 64, six
+1,956, four claims in four pools of first-fit 1,536. Beyond, objects are searched one by one."""
+
+_MOST_CLAIMS_PLAYED: Final = 6
 """More than so many are not even counted."""
 
 MOST_POOLS_IN_ORDER: Final = 6
@@ -61,6 +71,11 @@ class PoolPolicy(StrEnum):
     def is_known(self) -> bool:
         """Whether it says more than that the pool has room."""
         return self not in (PoolPolicy.RANDOM, PoolPolicy.UNKNOWN)
+
+    @property
+    def is_better_in_every_order(self) -> bool:
+        """Whether it places claims in every order that another driver may place badly. Most-free does not."""
+        return self in (PoolPolicy.BEST_FIT, PoolPolicy.FIRST_FIT)
 
 
 class Step(NamedTuple):
@@ -150,7 +165,7 @@ def _failing_order(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: Searc
             if _is_roomy(free, coming):
                 continue
             for size in dict.fromkeys(coming):
-                steps += 1
+                steps += len(free) + _STEPS_A_STATE
                 place = placed_by(policy, free, size)
                 if place is None:
                     search.spend(steps)
@@ -204,7 +219,7 @@ def _left(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) 
                     return None
                 rest = coming.index(size)
                 following.add((_after(policy, free, place, size), coming[:rest] + coming[rest + 1 :]))
-            steps += len(coming)
+                steps += len(free) + _STEPS_A_STATE
         if steps > MOST_STEPS:
             search.spend(steps)
             return None
@@ -216,23 +231,25 @@ def _left(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) 
 # -- all objects ------------------------------------------------------------------------------------------------------
 
 
-def is_played(pool_count: int, sizes: Sizes, policy: PoolPolicy) -> bool:
-    """Whether there are so few orders that `always_placed` plays them; else objects are searched one by one."""
-    if not policy.is_known or len(sizes) > _MOST_CLAIMS_PLAYED:
+def is_played(objects: int, pool_count: int, sizes: Sizes, policy: PoolPolicy) -> bool:
+    """Whether `always_placed` plays the orders, for so many objects; else they are searched one by one."""
+    if len(sizes) > _MOST_CLAIMS_PLAYED or pool_count > MOST_POOLS_IN_ORDER:
         return False
     orders = factorial(pool_count) if policy is PoolPolicy.FIRST_FIT else 1
-    return orders * _placements(sizes) <= MOST_PLAYED
+    return orders * _placements(sizes) <= (MOST_PLAYED if objects >= MANY_OBJECTS else FEW_PLAYED)
 
 
 def always_placed(pools: Ints2D, sizes: Sizes, policy: PoolPolicy) -> Mask:
     """`is_always_placed` of every row, by playing every order; `is_played` says whether to. No claim is empty."""
     columns = np.ascontiguousarray(pools.T)
-    is_sure = np.ones(len(pools), dtype=np.bool_)
     if policy is not PoolPolicy.FIRST_FIT:
-        _play(columns, sizes, policy, is_sure)
-    else:
-        for order in permutations(range(len(columns))):
-            _play(columns[list(order)], sizes, policy, is_sure)
+        return _played(columns, sizes, policy)
+    is_sure = np.ones(len(pools), dtype=np.bool_)
+    for order in permutations(range(len(columns))):
+        left_idx = np.flatnonzero(is_sure)
+        if not left_idx.size:
+            break
+        is_sure[left_idx] = _played(columns[list(order)][:, left_idx], sizes, policy)
     return is_sure
 
 
@@ -242,19 +259,25 @@ def _placements(sizes: Sizes) -> int:
     return sum(len(set(permutations(sizes, count))) for count in range(1, len(sizes) + 1))
 
 
-def _play(columns: Ints2D, coming: Sizes, policy: PoolPolicy, is_sure: Mask) -> None:
-    """Place the claims in every order, for all objects at once; those where one finds no room leave `is_sure`.
+def _played(columns: Ints2D, coming: Sizes, policy: PoolPolicy) -> Mask:
+    """In which objects every order of the claims ends well.
 
-    `columns` is [P, O], for most-free and best-fit descending from column to column.
+    `columns` is [P, O], for most-free and best-fit descending from column to column. An object in which one pool takes
+    all that is to come needs no playing, and one that has failed in one order none in the others.
     """
+    largest = columns.max(axis=0) if policy is PoolPolicy.FIRST_FIT else columns[0]
+    is_sure: Mask = largest >= sum(coming)
+    if len(coming) == 1:
+        return is_sure
+    left_idx = np.flatnonzero(~is_sure & (largest >= coming[0]))
     for size in dict.fromkeys(coming):
-        if policy is PoolPolicy.FIRST_FIT:
-            is_sure &= columns.max(axis=0) >= size
-        else:
-            is_sure &= columns[0] >= size
-        if len(coming) > 1 and is_sure.any():
-            rest = coming.index(size)
-            _play(_placed(columns, size, policy), coming[:rest] + coming[rest + 1 :], policy, is_sure)
+        if not left_idx.size:
+            break
+        rest = coming.index(size)
+        after = _placed(columns[:, left_idx], size, policy)
+        left_idx = left_idx[_played(after, coming[:rest] + coming[rest + 1 :], policy)]
+    is_sure[left_idx] = True
+    return is_sure
 
 
 def _placed(columns: Ints2D, size: int, policy: PoolPolicy) -> Ints2D:
