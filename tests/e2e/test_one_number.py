@@ -86,7 +86,7 @@ def apply_pod(up: Up) -> None:
 
 
 def pod(up: Up) -> dict[str, Any]:
-    found: dict[str, Any] = up.get(f"{NAMESPACE}/pods/db").body
+    found: dict[str, Any] = up.get(f"{NAMESPACE}/pods/two-groups").body
     return found
 
 

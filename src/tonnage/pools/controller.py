@@ -12,7 +12,7 @@ is not in it any more goes. On classes it is not forced: what an admin wrote the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -32,7 +32,7 @@ from tonnage.pools.metrics import PoolsMetrics
 from tonnage.pools.reading import annotations_of, node_of
 from tonnage.pools.settings import PROGRAM, Settings
 from tonnage.pools.told_once import ToldOnce
-from tonnage.pools.wanted import OF_CLASSES, NodeIndex, groups_of, is_kept_by_provisioner, ours_of, wanted_of
+from tonnage.pools.wanted import OF_CLASSES, NodeIndex, Sharing, groups_of, is_kept_by_provisioner, ours_of, wanted_of
 
 _CLASS_PAUSE_S: Final = 2.0
 """Between two looks at all classes."""
@@ -303,7 +303,8 @@ class PoolsController:
             found[name] = self.source.pools_of(storage_class, published)
             self._problems.tell(f"StorageClass {name}", found[name].problems)
         groups = groups_of(classes, found)
-        self._problems.tell("StorageClasses", groups.problems)
+        told = [] if self._settings.sets_groups else _ungrouped(classes, groups)
+        self._problems.tell("StorageClasses", [*groups.problems, *told])
         self._show()
         for name, storage_class in classes.items():
             wanted: dict[str, str] = {}
@@ -372,6 +373,19 @@ class PoolsController:
         for state in self._states.values():
             states[state] = states.get(state, 0) + 1
         self._metrics.show(states, len(self._problems))
+
+
+def _ungrouped(classes: Mapping[str, StorageClass], groups: Sharing) -> list[str]:
+    """Classes that draw from the same disks, and do not say so."""
+    by_group: dict[str, list[str]] = {}
+    for name, group in groups.group_of.items():
+        by_group.setdefault(group, []).append(name)
+    return [
+        f"{', '.join(names)} draw from the same disks, and what is promised of one is not counted in the others: "
+        f"start with --set-capacity-groups, or annotate them with {CAPACITY_GROUP}={group}"
+        for group, names in by_group.items()
+        if any(classes[name].capacity_group != group for name in names)
+    ]
 
 
 def _doc(found: Document) -> Doc:

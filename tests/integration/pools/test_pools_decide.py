@@ -126,7 +126,7 @@ def apply_pod(api: Api) -> None:
 
 
 def message(api: Api) -> str:
-    conditions = api.get(f"{CORE}/pods/db").body.get("status", {}).get("conditions", [])
+    conditions = api.get(f"{CORE}/pods/two-groups").body.get("status", {}).get("conditions", [])
     return next((each.get("message", "") for each in conditions if each["type"] == "PodScheduled"), "")
 
 

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.node_selectors import allows_topology
-from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import (
+    POOLS_SOURCE,
+    POOLS_STALE_SINCE,
+    CSINode,
+    CSIStorageCapacity,
+    StorageClass,
+)
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, problem_with_annotated_pools
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.figures import DriverFigures, Provisioning
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 from tonnage.whatif.page import named
+
+SOURCES_OF_POOLS: Final = {
+    "local.csi.openebs.io": "openebs-lvm",
+    "zfs.csi.openebs.io": "openebs-zfs",
+    "topolvm.io": "topolvm",
+    "topolvm.cybozu.com": "topolvm",
+}
+"""Drivers whose pools `tonnage pools` finds by itself, and the source's name there."""
 
 
 def capacity_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Iterator[Finding]:
@@ -52,6 +67,14 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
             capacity,
             f"its annotation with pools is passed over: {problem}",
             'write quantities with commas between them, such as "100Gi,100Gi"',
+            driver=driver,
+        )
+    elif capacity.has_kept_pools and (since := capacity.metadata.annotations.get(POOLS_STALE_SINCE)):
+        yield CATALOGUE["pools-stale"].about(
+            capacity,
+            f"the source of its pools, {capacity.metadata.annotations[POOLS_SOURCE]}, has been silent since {since}: "
+            "they may be old, and are going to be taken away",
+            "see that the driver runs on the node, and look at the log of tonnage pools",
             driver=driver,
         )
     elif free_bytes(capacity) is None:
@@ -130,7 +153,16 @@ def _sums(told: DriverFigures) -> Iterator[Finding]:
     yield CATALOGUE["capacity-without-pools"].about(
         told.facts.drivers.get(told.driver) or f"CSIDriver {told.driver}",
         f"it tells sums instead of pools{detail}: several claims of a pod are judged by their sum alone",
-        "where the driver has several disks a node, publish them: availableCapacities, or the annotation "
-        "tonnage.dev/available-capacities",
+        _remedy_for_sums(told.driver),
         driver=told.driver,
+    )
+
+
+def _remedy_for_sums(driver: str) -> str:
+    source = SOURCES_OF_POOLS.get(driver)
+    if source is not None:
+        return f"run tonnage pools --source {source}: it reads the pools where this driver tells them"
+    return (
+        "where the driver has several disks a node, publish them: availableCapacities, or the annotation "
+        "tonnage.dev/available-capacities, which tonnage pools keeps (--source nodes or command)"
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from tonnage.objects.storage_v1 import (
     CAPACITY_GROUP,
@@ -19,7 +21,15 @@ from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools, 
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 
-_Figures = tuple[tuple[int, ...], int | None, int | None]
+
+class _Figures(NamedTuple):
+    """What one object of a class says."""
+
+    pools: tuple[int, ...]
+    free: int | None
+    largest_volume: int | None
+    is_kept: bool
+    """By `tonnage pools`."""
 
 
 def class_findings(facts: Facts) -> Iterator[Finding]:
@@ -76,13 +86,24 @@ def _figures(facts: Facts, driver: str, class_name: str) -> Mapping[Topology, _F
 
 
 def _figures_of(capacity: CSIStorageCapacity) -> _Figures:
-    return listed_pools(capacity), free_bytes(capacity), volume_limit(capacity)
+    return _Figures(
+        listed_pools(capacity), free_bytes(capacity), volume_limit(capacity), is_kept=capacity.has_kept_pools
+    )
 
 
 def _are_alike(one: Mapping[Topology, _Figures], other: Mapping[Topology, _Figures]) -> bool:
-    """Equal wherever both tell something, and something more than nothing."""
+    """Equal wherever both tell something, and something more than nothing. Of pools that `tonnage pools` keeps, to the
+    byte, it is enough that those of one are among those of the other: a class may use fewer of them."""
     common = one.keys() & other.keys()
-    return bool(common) and all(one[each] == other[each] for each in common) and any(one[each][1] for each in common)
+    is_something = any(one[each].free and other[each].free for each in common)
+    return is_something and all(_is_same_room(one[each], other[each]) for each in common)
+
+
+def _is_same_room(one: _Figures, other: _Figures) -> bool:
+    if one.is_kept and other.is_kept:
+        few, many = sorted((Counter(one.pools), Counter(other.pools)), key=Counter.total)
+        return few <= many
+    return one == other
 
 
 def _free_name(driver: str, taken: set[str]) -> str:
