@@ -119,18 +119,17 @@ class SchedulerLoop:
             return
         victims = [each for each in found.victims if not each.is_terminating]
         if victims:
-            plugin.preemption_begins(queued.info)
+            engine.preemption_begins(plugin, queued.info)
         nomination = found.nominated_node or None
         if not engine.requeue(queued, self._newest(queued), plugins=plugins, nomination=nomination):
-            plugin.preemption_ends(queued.info)
+            engine.preemption_ends(plugin, queued.info)
             return
-        engine.queue.release(found.nominated_node, below=queued.info.priority)
+        engine.make_way(found.nominated_node, below=queued.info.priority)
 
         def go() -> None:
             for victim in victims:
                 self._world.controllers.replace(victim.pod, "preempted")
-            plugin.preemption_ends(queued.info)
-            engine.queue.gate_opened(queued.pod, plugin.name)
+            engine.preemption_ends(plugin, queued.info, succeeded=True)
 
         self._world.agenda.after(PREEMPTED_AFTER_S if victims else 0.0, go)
 
