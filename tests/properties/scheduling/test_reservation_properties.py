@@ -112,7 +112,11 @@ class LedgerModel:
         for key in {*self.before, *claims}:
             self._look_at(key, self.before.get(key), claims.get(key))
         self.before = claims
-        claimed = {(each.volume, each.node) for each in self.records.values() if each.made_step and each.has_claim}
+        claimed = {
+            (each.volume, each.node)
+            for each in self.records.values()
+            if each.made_step is not None and not each.is_left_behind
+        }
         for key, record in list(self.records.items()):
             if not record.has_claim and (record.volume, record.node) in claimed:
                 del self.records[key]  # somebody has it again: it is one volume
@@ -212,6 +216,9 @@ class LedgerModel:
         if since is None or (made is None and not is_sent):
             return
         now_s, is_resized = self.cluster.clock.monotonic(), record.is_rebuild and made is not None
+        for other, behind in list(self.records.items()):
+            if behind.is_left_behind and (behind.volume, behind.node) == (record.volume, record.node):
+                del self.records[other]
         where = f"still on {record.node}" if is_sent else f"volume {record.volume}"
         self.records[f"{key} ({where})"] = replace(
             record,

@@ -125,7 +125,7 @@ def test_a_bound_claim_that_loses_its_node_leaves_the_volume_where_it_was_made()
     rig.put(made("data", rig, age_s=0), bound("data"))
     rig.put(bound("data", node_name=""))
     assert rig.gibs() == [20]
-    rig.put(bound("data"))
+    rig.reserve(rig.pod("web", "data"))  # as a rebuild that has arrived
     assert rig.gibs() == [20]
 
 

@@ -63,6 +63,8 @@ class Ledger:
         self._waits = Timeouts(self._timeout_of)
         self._unseen_volumes: dict[str, tuple[Key, int]] = {}
         """Volumes that a bound claim named before they came, with that claim and the tick it was met at."""
+        self._made: list[Promise] = []
+        """Whose volumes were made or arrived just now."""
         self._stale_classes: set[str] = set()
         for claim in self._storage.claims:
             self._meet(claim)
@@ -228,13 +230,12 @@ class Ledger:
         if new is not None and promise is not None:
             if new.is_bound and not promise.claim.is_bound:
                 promise.made_tick, promise.made_at = self._objects.tick, self._clock.now()
+                self._made.append(promise)
                 self._waits.begin(new.key, self._clock.monotonic())
             promise.claim = new
             self._settle(promise)
         elif new is not None and (old is None or _is_news(old, new)):
             self._meet(new)
-        if new is not None and new.is_bound:
-            self._claimed_again(new)
         self._tell()
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
@@ -318,6 +319,7 @@ class Ledger:
         if self._has_just_arrived(claim, volume):
             promise = self._open(claim, self._clock.now(), is_rebuild=True)
             promise.made_tick, promise.made_at = tick, self._clock.now()
+            self._made.append(promise)
             self._waits.begin(claim.key, self._clock.monotonic())
             self._settle(promise)
             return
@@ -326,6 +328,7 @@ class Ledger:
             return
         promise = self._open(claim, created_at)
         promise.made_tick, promise.made_at = tick, created_at
+        self._made.append(promise)
         self._waits.begin(claim.key, self._clock.monotonic() - age_s)
         self._settle(promise)
 
@@ -378,9 +381,9 @@ class Ledger:
         if not is_sent and self._storage.volumes.get(promise.claim.spec.volume_name) is None:
             return None
         behind = promise.as_left_behind(self._storage, has_claim=is_sent)
-        before = self._promises.get(behind.key)
-        if before is not None:
-            self._drop(before)
+        for before in self._promises.rebuilds_of(behind.spec.volume_name):
+            if before.is_left_behind and before.node_name == behind.selected_node:
+                self._drop(before)
         left = Promise(behind, promise.since, is_left_behind=True, has_claim=is_sent)
         self._promises.add(left)
         left.made_tick, left.made_at = made
@@ -390,11 +393,11 @@ class Ledger:
         self._waits.begin(left.key, self._clock.monotonic() if began_s is None else began_s)
         return left
 
-    def _claimed_again(self, claim: PersistentVolumeClaim) -> None:
-        """A bound claim that is a promise has the volume that another left behind: it is one volume."""
-        promise = self._promises.get(claim.key)
-        if promise is not None and promise.made_tick is not None:
-            for left in self._promises.rebuilds_of(claim.spec.volume_name):
+    def _count_once(self) -> None:
+        """What a volume takes that was left behind is the same as what a claim takes that has the volume again."""
+        made, self._made = self._made, []
+        for promise in made:
+            for left in self._promises.rebuilds_of(promise.claim.spec.volume_name):
                 if not left.has_claim and left.node_name == promise.node_name:
                     self._drop(left)
 
@@ -436,6 +439,7 @@ class Ledger:
                 self._waits.stop(promise.key)
             elif promise.made_tick is None:
                 promise.made_tick, promise.made_at = promise.arrived = self._objects.tick, self._clock.now()
+                self._made.append(promise)
                 self._waits.begin(promise.key, self._clock.monotonic())
         of_class = self._objects.charged_to(promise)
         objects = [*of_class, *self._objects.shared_with(of_class)]
@@ -469,6 +473,8 @@ class Ledger:
 
     def _tell(self, gone: CSIStorageCapacity | None = None) -> None:
         """Tell of what changed, after the fact; `gone` is an object that was deleted just now."""
+        if self._made:
+            self._count_once()
         told = self._charges.take_changed()
         for uid in told:
             for changed in self.on_change:
