@@ -170,5 +170,7 @@ def test_the_bodies_leave_out_no_field_that_has_a_number() -> None:
 def _package(case: Any) -> str:
     if case["kind"] in ("DeleteOptions", "Status"):
         return "io.k8s.apimachinery.pkg.apis.meta.v1"
+    if case["kind"] == "CustomResourceDefinition":
+        return "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
     group = case["document"]["apiVersion"].rpartition("/")[0].removesuffix(".k8s.io") or "core"
     return f"io.k8s.api.{group}.v1"
