@@ -416,3 +416,44 @@ def test_ctrl_c_ends_it_with_what_is_known(tmp_path, monkeypatch):
     assert done.exit_code == 130
     assert "2 pods wait for 5 cpu" in done.stdout
     assert "note: interrupted: the answer is partial; 2 of 2 pending pods were decided on" in done.stderr
+
+
+# -- two changes at once ----------------------------------------------------------------------------------------------
+
+
+def test_where_no_single_change_helps_two_at_once_are_told():
+    """No slot is left on a, and its pool of 10Gi is too small; another node like it would have neither."""
+    found = [node("a"), csi_node("a", {DRIVER: 0}), capacity(node="a", pools=["10Gi"])]
+    answer = asked(*found, claim("data", "20Gi"), pod_with("db", "data"))
+    both = f"1 more attach slot for {DRIVER} on a, and one more pool of 20Gi of class fast on a"
+    assert helps(answer) == [(1, both)]
+    assert answer.document()[0]["wouldHelp"] == [{"change": both, "pods": 1}]
+    # Either alone does not: the same with one of them there already needs the other alone.
+    with_slot = asked(
+        node("a"),
+        csi_node("a", {DRIVER: 1}),
+        capacity(node="a", pools=["10Gi"]),
+        claim("data", "20Gi"),
+        pod_with("db", "data"),
+    )
+    assert (1, "one more pool of 20Gi of class fast on a") in helps(with_slot)
+    with_pool = asked(
+        node("a"),
+        csi_node("a", {DRIVER: 0}),
+        capacity(node="a", pools=["20Gi"]),
+        claim("data", "20Gi"),
+        pod_with("db", "data"),
+    )
+    assert helps(with_pool) == [(1, f"1 more attach slot for {DRIVER} on a")]
+
+
+def test_a_cordoned_node_without_room_needs_both():
+    answer = asked(
+        node("a", unschedulable=True), capacity(node="a", pools=["10Gi"]), claim("data", "20Gi"), pod_with("db", "data")
+    )
+    assert helps(answer) == [(1, "uncordon a, and one more pool of 20Gi of class fast on a")]
+
+
+def test_pods_that_one_change_helps_are_told_no_pair():
+    answer = asked(node("a"), capacity(node="a", pools=["10Gi"]), claim("data", "20Gi"), pod_with("db", "data"))
+    assert helps(answer) == [(1, "one more pool of 20Gi of class fast on a")]

@@ -42,7 +42,7 @@ from tonnage.whatif.pending.causes import is_wish
 MOST_OF_A_KIND: Final = 4
 """So many places are tried for a change of one kind: those that the most pods were refused at."""
 _MOST_SHAPES: Final = 8
-_UNCORDON, _TAINT, _GATE, _DELETE, _SLOTS, _POOL, _NODE = range(7)
+_UNCORDON, _TAINT, _GATE, _DELETE, _SLOTS, _POOL, ANOTHER_NODE = range(7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class Proposals:
             shape = shape_of(copied)
             if shape not in seen:
                 seen.add(shape)
-                yield _of_no_size(_NODE, f"one more node like {name}", copied)
+                yield _of_no_size(ANOTHER_NODE, f"one more node like {name}", copied)
 
 
 def _slots_change(csi_node: CSINode, name: str, driver: str, sizes: Mapping[Key, int]) -> Change:

@@ -29,7 +29,7 @@ from tonnage.whatif.decision_sequence import DecisionSequence, PodState
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.causes import Cause, Places, Refusals, cause_of
 from tonnage.whatif.pending.changes import Proposals, Waiting
-from tonnage.whatif.pending.trials import Help, Trials
+from tonnage.whatif.pending.trials import MOST_PAIRED, Help, Trials
 from tonnage.whatif.sources import ClusterState
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -196,7 +196,21 @@ class PendingQuestion:
             if found is not None:
                 self._helps.append(found)
             step(1)
+        self._try_pairs(trials, {each.key: each for each in waiting})
         self._is_whole = True
+
+    def _try_pairs(self, trials: Trials, waiting: dict[Key, Waiting]) -> None:
+        """Two changes at once, for a pod of each cause that no single one helps."""
+        helped = {key for found in self._helps for key in found.pods}
+        asked: set[Cause] = set()
+        for each in self._decided:
+            if each.key not in waiting or each.key in helped or each.cause in asked or len(asked) >= MOST_PAIRED:
+                continue
+            asked.add(each.cause)
+            found = trials.tried_in_pairs(waiting[each.key])
+            if found is not None:
+                self._helps.append(found)
+                helped.update(found.pods)
 
     # -- answering ----------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,9 @@
 
 The pods that fit as it is stay where they were sent. The others are tried again in their order, and afterwards
 everything is as before: decisions are taken back, objects put back, and capacity is kept back for whom it was.
+
+A node refuses a pod by the first thing that is in the way. Where no single change helps a pod, what is in the way once
+the first is gone is looked at, and tried beside it: two changes at once, of which each is needed.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,7 +20,15 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.whatif.decision_sequence import DecisionSequence
-from tonnage.whatif.pending.changes import Change
+from tonnage.whatif.pending.changes import ANOTHER_NODE, Change, Proposals, Waiting
+
+MOST_PAIRED: Final = 8
+"""Pods that pairs are tried for: one of each cause, those that came first."""
+MOST_FIRST: Final = 6
+MOST_SECOND: Final = 4
+"""So many changes are tried first, and so many beside each: 24 decisions a pod."""
+PAIR: Final = 100
+"""A pair is dearer than any single change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +62,39 @@ class Trials:
             if len(again) >= len(placed):
                 size, placed = taken, again
         return Help(change.told(size), tuple(placed), change.rank)
+
+    def tried_in_pairs(self, each: Waiting) -> Help | None:
+        """Two changes that let a pod in which no single one does: the first pair, of the cheapest kinds, that does."""
+        alone = Proposals([each], self._replay.objects).all()
+        for first in [change for change in alone if change.rank != ANOTHER_NODE][:MOST_FIRST]:
+            with self._changed(first.objects(first.size), first.deleted):
+                attempt = self._replay.attempt(each.key, explains=True)
+                if attempt.placement is not None:  # by itself after all
+                    self._replay.withdraw(each.key)
+                    continue
+                if attempt.explanation is None:
+                    continue
+                left = Waiting(each.pod, attempt.explanation)
+                for second in Proposals([left], self._replay.objects).all()[:MOST_SECOND]:
+                    if second.rank == ANOTHER_NODE:
+                        continue
+                    placed = self._placed(second, second.size)
+                    if each.key in placed:
+                        break
+                else:
+                    continue
+            return self._pair(first, second, tuple(placed))
+        return None
+
+    def _pair(self, first: Change, second: Change, placed: tuple[Key, ...]) -> Help:
+        """Both, or the second alone where that does: it may be about a place that was not among those tried."""
+        of_first = {(type(each), each.key) for each in first.objects(first.size)}
+        if of_first.isdisjoint((type(each), each.key) for each in second.objects(second.size)):
+            alone = self._placed(second, second.size)
+            if alone:
+                return Help(second.told(second.size), tuple(alone), second.rank)
+        told = f"{first.told(first.size)}, and {second.told(second.size)}"
+        return Help(told, placed, PAIR + first.rank + second.rank)
 
     def _placed(self, change: Change, size: int) -> dict[Key, str]:
         """By pod that fits with the change, its node."""
