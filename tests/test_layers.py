@@ -73,7 +73,8 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "pools": (
         ("class_pools", "reading", "settings", "metrics", "told_once"),
-        ("sources", "wanted"),
+        ("sources", "wanted", "told_objects", "silence", "writing"),
+        ("classes",),
         ("command_runner", "controller"),
         ("program",),
     ),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -20,6 +22,7 @@ from scene import whole_cluster
 
 from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import Up
+from tonnage.testing.programs import spawn
 
 pytestmark = pytest.mark.kubectl
 
@@ -119,6 +122,39 @@ def test_an_example_shows_what_its_readme_shows(up: Up, tmp_path: Path, example:
                 assert missing(step.shown, done.stdout) == "", f"is not printed by\n{commands}\n{done.stdout}"
             else:
                 until_shown(seen, step.shown)
+
+
+def test_one_number_shows_what_its_readme_shows(tmp_path: Path):
+    """Its cluster is its own, and `tonnage pools` is left running in another terminal."""
+    steps = steps_of(ROOT / "examples" / "20-one-number" / "README.md")
+    first, *others = (step for step in steps if step.commands)
+    flags = re.fullmatch(rf"\./tonnage up --data-dir {FOLDER} (.*)\n", first.commands)
+    assert flags
+    with whole_cluster(*shlex.split(flags[1])) as up, ExitStack() as stack:
+        environment = {**os.environ, "KUBECONFIG": str(up.kubeconfig), "HOME": str(tmp_path)}
+        for step in others:
+            commands = re.sub(r"^export .*\n", "", step.commands, flags=re.MULTILINE).replace(FOLDER, str(up.folder))
+            if commands.startswith("./tonnage "):
+                program, *words = shlex.split(commands)
+                assert program == "./tonnage"
+                left = spawn(*words, log=tmp_path / "left-running.log")
+                stack.callback(left.wait)
+                stack.callback(left.send_signal, signal.SIGTERM)
+                continue
+
+            def printed(commands: str = commands) -> str:
+                done = subprocess.run(
+                    ["bash", "-euc", commands], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+                )
+                return done.stdout + done.stderr
+
+            def is_shown(text: str, shown: str = step.shown) -> bool:
+                return missing(shown, text) == ""
+
+            if step.shown:
+                eventually(printed, f"{step.shown}to be printed by {commands}", holds=is_shown, within_s=120.0)
+            else:
+                assert "created" in printed()
 
 
 def until_shown(file: Path, shown: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime
 
 import msgspec
@@ -35,6 +34,11 @@ POOLS_OBSERVED_AT = "tonnage.dev/pools-observed-at"
 
 POOLS_STALE_SINCE = "tonnage.dev/pools-stale-since"
 """Annotation beside it: the source has been silent since then, and the pools are going to be taken away."""
+
+
+POOLS_CHECKED_AT = "tonnage.dev/pools-checked-at"
+"""Annotation beside it: when `tonnage pools` last saw that the source says the same still. It is renewed every few
+minutes; while it is older than a volume, nobody knows whether the pools show that volume."""
 
 
 INCLUDED_CLAIMS = "tonnage.dev/included-claims"
@@ -194,12 +198,23 @@ class CSIStorageCapacity(Object):
 
     @property
     def figures_at(self) -> datetime | None:
-        """When those figures were told: the last write, or, of pools that are kept, when their source told them."""
-        told = self.metadata.annotations.get(POOLS_OBSERVED_AT) if self.has_kept_pools else None
-        if told is not None:
-            with suppress(InvalidTime):
-                return parse_rfc3339(told)
-        return self.metadata.updated_at
+        """When those figures were told: the last write, or, of pools that are kept, when their source told them. That
+        may be by a node's clock, which may be ahead: not later than they were written."""
+        written_at = self.metadata.updated_at
+        told_at = self._annotated_time(POOLS_OBSERVED_AT) if self.has_kept_pools else None
+        return min((each for each in (told_at, written_at) if each is not None), default=None)
+
+    def is_unchecked_since(self, made_at: datetime) -> bool:
+        """Whether its pools are kept by a program that has not looked at their source since a volume was made: it may
+        be gone, and they the old ones."""
+        checked_at = self._annotated_time(POOLS_CHECKED_AT) if self.has_kept_pools else None
+        return checked_at is not None and checked_at <= made_at
+
+    def _annotated_time(self, key: str) -> datetime | None:
+        try:
+            return parse_rfc3339(self.metadata.annotations.get(key, ""))
+        except InvalidTime:
+            return None
 
 
 class VolumeAttachmentSource(Record):

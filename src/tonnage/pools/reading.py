@@ -12,14 +12,20 @@ from tonnage.quantity import InvalidQuantity, Quantity
 
 
 def bytes_of(told: Any) -> int | None:
-    """An amount of bytes, as a quantity or a plain number; None for what is neither, or less than nothing."""
-    if isinstance(told, bool) or not isinstance(told, str | int):
+    """An amount of bytes, as a quantity or a plain number; None for what is neither, or less than nothing.
+
+    Of a part of a byte nothing is left: room that is told is rounded down, as sizes that are asked for are rounded up.
+    """
+    if isinstance(told, bool) or not isinstance(told, str | int | float) or told == "":
         return None
     try:
-        found = Quantity.parse(str(told)).value() if str(told).strip() else -1
-    except InvalidQuantity:
+        found = Quantity.of(told)
+    except (InvalidQuantity, ValueError):
         return None
-    return found if found >= 0 else None
+    whole = found.value()
+    if Quantity.from_bytes(whole) > found:
+        whole -= 1
+    return whole if whole >= 0 else None
 
 
 def number_of(told: Any) -> int:
@@ -80,9 +86,9 @@ def newest_by_node(
     return found
 
 
-def _order(doc: Doc) -> tuple[float, str]:
-    at = written_at(doc)
-    return (at.timestamp() if at is not None else 0.0, text_of(dig(doc, "metadata", "resourceVersion")))
+def _order(doc: Doc) -> tuple[float, int]:
+    at, version = written_at(doc), text_of(dig(doc, "metadata", "resourceVersion"))
+    return (at.timestamp() if at is not None else 0.0, int(version) if version.isdecimal() and len(version) < 20 else 0)
 
 
 def parameters_of(storage_class: StorageClass) -> dict[str, str]:

@@ -11,6 +11,10 @@ from tonnage.quantity import InvalidQuantity, Quantity
 PROGRAM: Final = "tonnage-pools"
 """Its field manager, its user agent, and its lease's name before the source's."""
 
+MOST_UNCHECKED_S: Final = 150.0
+"""What was made since the source was looked at last is held that long at least: not for ever, and not so short that a
+large cluster has to write all the time."""
+
 
 class InvalidKeepFree(TonnageError):
     """Not a part of a pool."""
@@ -65,3 +69,8 @@ class Settings:
     drop_after_s: float = 300.0
     """How long the pools of a silent source are kept, marked, before they are taken away."""
     workers: int = 4
+
+    @property
+    def check_every_s(self) -> float:
+        """How often it is written of each object that its source was looked at, if nothing else is."""
+        return min(self.drop_after_s / 2, MOST_UNCHECKED_S)

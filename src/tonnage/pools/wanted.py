@@ -15,12 +15,14 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from tonnage.clock import InvalidTime, parse_rfc3339
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     CAPACITY_GROUP,
     POOL_POLICY,
+    POOLS_CHECKED_AT,
     POOLS_OBSERVED_AT,
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
@@ -31,7 +33,7 @@ from tonnage.pools.class_pools import ClassPools, NodePools
 from tonnage.pools.settings import KeepFree
 from tonnage.quantity import Quantity
 
-OURS: Final = (AVAILABLE_CAPACITIES, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_STALE_SINCE)
+OURS: Final = (AVAILABLE_CAPACITIES, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHECKED_AT, POOLS_STALE_SINCE)
 """The annotations of a capacity object that this program keeps, all of them or none."""
 OF_CLASSES: Final = (POOL_POLICY, CAPACITY_GROUP)
 MOST_LISTED: Final = 1000
@@ -57,9 +59,15 @@ def wanted_of(
     *,
     source: str,
     keep_free: KeepFree,
+    now: datetime,
+    check_every_s: float,
     stale_since: datetime | None = None,
 ) -> dict[str, str]:
-    """What an object is to have of ours, given the pools of its class on its node; None: they are not known."""
+    """What an object is to have of ours, given the pools of its class on its node; None: they are not known.
+
+    That they were looked at is written with whatever else is, and else every so often. Of a silent source nobody can
+    say that it says the same still.
+    """
     if found is None or capacity.available_capacities or is_kept_by_provisioner(capacity):
         return {}
     pools = [keep_free.of(free) for free in found.free_bytes][:MOST_LISTED]
@@ -69,9 +77,21 @@ def wanted_of(
     }
     if found.observed_at is not None:
         wanted[POOLS_OBSERVED_AT] = _text(found.observed_at)
+    ours = ours_of(capacity)
+    checked_at = ours.pop(POOLS_CHECKED_AT, "")
     if stale_since is not None:
         wanted[POOLS_STALE_SINCE] = _text(stale_since)
-    return wanted
+        return {**wanted, POOLS_CHECKED_AT: checked_at} if checked_at else wanted
+    is_fresh = ours == wanted and _is_within(checked_at, now, check_every_s)
+    return {**wanted, POOLS_CHECKED_AT: checked_at if is_fresh else _text(now)}
+
+
+def _is_within(told: str, now: datetime, seconds: float) -> bool:
+    """Whether a time is not longer ago than that, nor ahead."""
+    try:
+        return 0 <= (now - parse_rfc3339(told)).total_seconds() < seconds
+    except InvalidTime:
+        return False
 
 
 def _text(at: datetime) -> str:
@@ -149,6 +169,11 @@ def shared_disks(found: Mapping[str, ClassPools]) -> list[tuple[str, ...]]:
     for name in sorted(found):
         sets.setdefault(root(name), []).append(name)
     return [tuple(names) for names in sets.values() if len(names) > 1]
+
+
+def partly_shared(found: Mapping[str, ClassPools]) -> set[str]:
+    """Classes that have some of their disks in common with others, and not all."""
+    return {name for names in shared_disks(found) if len({found[each].disks for each in names}) > 1 for name in names}
 
 
 def groups_of(classes: Mapping[str, StorageClass], found: Mapping[str, ClassPools]) -> Sharing:

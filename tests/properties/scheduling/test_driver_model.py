@@ -174,7 +174,7 @@ class Model:
             return
         class_name = self.class_of[name]
         made = volume(f"pv-{name}", f"{size}Gi", on=where, claim=f"default/{name}", class_name=class_name)
-        now = msgspec.structs.replace(made.metadata, creation_timestamp=self.clock.now())
+        now = msgspec.structs.replace(made.metadata, creation_timestamp=self.clock.now().replace(microsecond=0))
         self.storage.put(msgspec.structs.replace(made, metadata=now))
         self.storage.put(self.claim(name, volume=f"pv-{name}", selected_node=where))
         claims = list(pod.claim_names())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -10,6 +10,7 @@ from tonnage.objects.codec import convert
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
+    POOLS_CHECKED_AT,
     POOLS_OBSERVED_AT,
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
@@ -17,7 +18,7 @@ from tonnage.objects.storage_v1 import (
 )
 from tonnage.pools.class_pools import ClassPools, NodePools, Pool
 from tonnage.pools.settings import InvalidKeepFree, KeepFree
-from tonnage.pools.wanted import MOST_LISTED, NodeIndex, groups_of, ours_of, shared_disks, wanted_of
+from tonnage.pools.wanted import MOST_LISTED, NodeIndex, groups_of, ours_of, partly_shared, shared_disks, wanted_of
 from tonnage.testing.storage_builders import storage_class
 
 GI = 1 << 30
@@ -41,8 +42,28 @@ def node_pools(*gibs: float) -> NodePools:
     return NodePools(tuple(Pool(str(number), int(each * GI)) for number, each in enumerate(gibs)), AT)
 
 
-def wanted(found: NodePools | None, to: CSIStorageCapacity | None = None, keep: str = "0", **more: datetime) -> object:
-    return wanted_of(to or capacity(), found, source="openebs-lvm", keep_free=KeepFree.parse(keep), **more)
+NOW = AT + timedelta(minutes=7)
+CHECKED = {POOLS_CHECKED_AT: "2026-09-01T07:17:30Z"}
+
+
+def wanted(
+    found: NodePools | None,
+    to: CSIStorageCapacity | None = None,
+    keep: str = "0",
+    *,
+    stale_since: datetime | None = None,
+    now: datetime = NOW,
+) -> dict[str, str]:
+    keep_free = KeepFree.parse(keep)
+    return wanted_of(
+        to or capacity(),
+        found,
+        source="openebs-lvm",
+        keep_free=keep_free,
+        now=now,
+        check_every_s=150,
+        stale_since=stale_since,
+    )
 
 
 def test_pools_are_listed_largest_first_with_their_source_and_time() -> None:
@@ -50,17 +71,40 @@ def test_pools_are_listed_largest_first_with_their_source_and_time() -> None:
         AVAILABLE_CAPACITIES: "100Gi,20Gi",
         POOLS_SOURCE: "openebs-lvm",
         POOLS_OBSERVED_AT: "2026-09-01T07:10:30Z",
+        **CHECKED,
     }
+
+
+def test_that_the_source_was_looked_at_is_written_now_and_then_and_with_every_other_change() -> None:
+    first = wanted(node_pools(20))
+    has_it = capacity(first)
+    assert wanted(node_pools(20), has_it, now=NOW + timedelta(seconds=149)) == first
+    later = wanted(node_pools(20), has_it, now=NOW + timedelta(seconds=151))
+    assert later[POOLS_CHECKED_AT] == "2026-09-01T07:20:01Z"
+    assert later[AVAILABLE_CAPACITIES] == "20Gi"
+    assert wanted(node_pools(19), has_it, now=NOW + timedelta(seconds=9))[POOLS_CHECKED_AT] == "2026-09-01T07:17:39Z"
+    # What is ahead, or no time, is not believed.
+    for told in ("2027-01-01T00:00:00Z", "soon", ""):
+        assert wanted(node_pools(20), capacity({**first, POOLS_CHECKED_AT: told})) == first
+
+
+def test_nobody_says_of_a_silent_source_that_it_says_the_same_still() -> None:
+    first = wanted(node_pools(20))
+    silent = wanted(node_pools(20), capacity(first), stale_since=AT, now=NOW + timedelta(hours=1))
+    assert silent[POOLS_CHECKED_AT] == first[POOLS_CHECKED_AT]
+    assert POOLS_CHECKED_AT not in wanted(node_pools(20), stale_since=AT)
+    back = wanted(node_pools(20), capacity(silent), now=NOW + timedelta(hours=2))
+    assert back[POOLS_CHECKED_AT] == "2026-09-01T09:17:30Z"
+    assert POOLS_STALE_SINCE not in back
 
 
 def test_a_node_without_a_pool_has_no_room() -> None:
     found = wanted(NodePools(()))
-    assert found == {AVAILABLE_CAPACITIES: "0", POOLS_SOURCE: "openebs-lvm"}
+    assert found == {AVAILABLE_CAPACITIES: "0", POOLS_SOURCE: "openebs-lvm", **CHECKED}
 
 
 def test_a_silent_source_is_marked() -> None:
     found = wanted(node_pools(1), stale_since=AT)
-    assert isinstance(found, dict)
     assert found[POOLS_STALE_SINCE] == "2026-09-01T07:10:30Z"
 
 
@@ -82,7 +126,6 @@ def test_pools_that_a_provisioner_annotated_are_left_alone_and_are_not_ours() ->
 
 def test_of_very_many_pools_the_largest_are_listed() -> None:
     found = wanted(NodePools(tuple(Pool(str(n), n) for n in range(MOST_LISTED + 5))))
-    assert isinstance(found, dict)
     assert len(found[AVAILABLE_CAPACITIES].split(",")) == MOST_LISTED
     assert found[AVAILABLE_CAPACITIES].startswith(f"{MOST_LISTED + 4},")
 
@@ -90,7 +133,6 @@ def test_of_very_many_pools_the_largest_are_listed() -> None:
 @pytest.mark.parametrize(("keep", "left"), [("0", "100Gi,1Gi"), ("1Gi", "99Gi,0"), ("2%", "98Gi,1052266987")])
 def test_something_of_each_pool_may_be_kept_free(keep: str, left: str) -> None:
     found = wanted(node_pools(100, 1), keep=keep)
-    assert isinstance(found, dict)
     # 2% of 1 Gi is 21474836.48 bytes, kept as 21474837.
     assert found[AVAILABLE_CAPACITIES] == left
 
@@ -139,6 +181,11 @@ def test_classes_with_a_disk_in_common_share_it_and_so_do_those_between() -> Non
     found = {"a": on("n", "1", "2"), "b": on("n", "2", "3"), "c": on("n", "3"), "d": on("m", "1"), "e": on("n", "9")}
     assert shared_disks(found) == [("a", "b", "c")]
     assert shared_disks({}) == []
+
+
+def test_classes_that_have_some_disks_in_common_and_not_all_are_told_apart() -> None:
+    assert partly_shared({"a": on("n", "1", "2"), "b": on("n", "1", "2"), "c": on("n", "9")}) == set()
+    assert partly_shared({"a": on("n", "1", "2"), "b": on("n", "2"), "c": on("n", "9")}) == {"a", "b"}
 
 
 def test_a_group_is_named_after_its_first_class_or_as_one_of_them_says_already() -> None:

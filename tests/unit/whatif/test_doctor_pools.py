@@ -6,7 +6,13 @@ from datetime import UTC, datetime
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.meta import Object
-from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, POOLS_SOURCE, POOLS_STALE_SINCE, CSIStorageCapacity
+from tonnage.objects.storage_v1 import (
+    AVAILABLE_CAPACITIES,
+    POOLS_CHECKED_AT,
+    POOLS_SOURCE,
+    POOLS_STALE_SINCE,
+    CSIStorageCapacity,
+)
 from tonnage.pools.sources import OF_DRIVERS
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.testing.builders import node
@@ -52,6 +58,15 @@ def test_pools_of_a_silent_source_are_found() -> None:
     (finding,) = findings("pools-stale", *cluster("fast"), stale)
     assert "openebs-lvm, has been silent since 2026-11-01T11:00:00Z" in finding.message
     assert not findings("pools-stale", *cluster("fast"), kept("fast", "100Gi"))
+
+
+def test_pools_that_nobody_keeps_any_more_are_told() -> None:
+    left = kept("fast", "100Gi", **{POOLS_CHECKED_AT: "2020-01-01T00:00:00Z"})
+    (finding,) = findings("pools-stale", *cluster("fast"), left)
+    assert "tonnage pools has not looked" in finding.message
+    assert "--remove" in finding.remedy
+    fresh = kept("fast", "100Gi", **{POOLS_CHECKED_AT: "2999-01-01T00:00:00Z"})
+    assert not findings("pools-stale", *cluster("fast"), fresh)
 
 
 def test_classes_of_which_one_uses_some_of_the_others_pools_share_disks() -> None:

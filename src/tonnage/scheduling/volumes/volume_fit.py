@@ -35,7 +35,6 @@ from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.groups import GroupName
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.joint_capacity import joint_name, member_of
-from tonnage.scheduling.volumes.capacity.pool_policy import common_policy
 from tonnage.scheduling.volumes.capacity.reading import Policy
 from tonnage.scheduling.volumes.demand import Demand, Group, by_size, counted_bytes
 from tonnage.scheduling.volumes.migrated_affinity import reachable
@@ -130,10 +129,9 @@ class VolumeFit:
                 sizes.append([size])
             if not is_joint:
                 order.append((name, places[-1], of_class.allowed_topologies if of_class is not None else ()))
-        policies = self.index.pool_policies
         units = tuple(
             [
-                Group(joint_name(each), descending(of), common_policy(map(policies.of, each)))
+                Group(joint_name(each), descending(of), self.index.policy_of(each))
                 for each, of in zip(names, sizes, strict=True)
             ]
         )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Final
 
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.node_selectors import allows_topology
 from tonnage.objects.storage_v1 import (
+    POOLS_CHECKED_AT,
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
     CSINode,
@@ -20,6 +22,9 @@ from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.figures import DriverFigures, Provisioning
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 from tonnage.whatif.page import named
+
+_CHECKED_WITHIN: Final = timedelta(minutes=15)
+"""`tonnage pools` looks at its sources much more often than that."""
 
 SOURCES_OF_POOLS: Final = {
     "local.csi.openebs.io": "openebs-lvm",
@@ -75,6 +80,15 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
             f"the source of its pools, {capacity.metadata.annotations[POOLS_SOURCE]}, has been silent since {since}: "
             "they may be old, and are going to be taken away",
             "see that the driver runs on the node, and look at the log of tonnage pools",
+            driver=driver,
+        )
+    elif capacity.is_unchecked_since(facts.now - _CHECKED_WITHIN):
+        yield CATALOGUE["pools-stale"].about(
+            capacity,
+            f"tonnage pools has not looked at the source of its pools, {capacity.metadata.annotations[POOLS_SOURCE]}, "
+            f"since {capacity.metadata.annotations[POOLS_CHECKED_AT]}: what was made since is counted, and what was "
+            "deleted is not seen",
+            "see that tonnage pools runs; if it is not to, take its pools away with tonnage pools --remove",
             driver=driver,
         )
     elif free_bytes(capacity) is None:

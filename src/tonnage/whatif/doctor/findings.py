@@ -104,7 +104,7 @@ CATALOGUE: Final[Mapping[str, FindingKind]] = dict(
             ("pods-pending", "pods that wait, and why"),
             ("pods-would-become-pending", "pods that kube-scheduler would place, and Tonnage would not"),
             ("pool-policy-unreadable", "the annotation that says how a driver picks pools is none of those there are"),
-            ("pools-stale", "pools kept by tonnage pools, whose source has fallen silent"),
+            ("pools-stale", "pools kept by tonnage pools, whose source has fallen silent, or that nobody keeps"),
             ("rebuild-stuck", "a volume on its way to a node where it does not arrive"),
             ("rebuilding-needs-gate", "a driver that rebuilds volumes, on a server that lets none leave its node"),
             ("selected-node-gone", "a claim that waits for a volume on a node that is gone"),

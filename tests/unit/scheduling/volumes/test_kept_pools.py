@@ -11,6 +11,7 @@ from tonnage.clock import VirtualClock, rfc3339
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     INCLUDED_CLAIMS,
+    POOLS_CHECKED_AT,
     POOLS_OBSERVED_AT,
     POOLS_SOURCE,
     CSIStorageCapacity,
@@ -153,6 +154,65 @@ def test_five_pods_that_come_together_are_not_all_sent_to_the_same_pool() -> Non
     assert sum(rig.ledger.promised("kube-system-fast-node-1")) == 100 * GI
 
 
+# -- a program that is gone -------------------------------------------------------------------------------------------
+
+
+def checked(rig: Rig, at_s: float) -> dict[str, str]:
+    start = rig.clock.now() - timedelta(seconds=rig.clock.monotonic())
+    return {POOLS_CHECKED_AT: rfc3339(start + timedelta(seconds=at_s))}
+
+
+def test_the_clock_ends_nothing_while_nobody_looks_at_the_source_of_the_pools(rig: Rig) -> None:
+    """The program that keeps them was killed: they would show the room of the volume for ever."""
+    rig.put(kept("100Gi", "100Gi,100Gi", 0, rig, **checked(rig, 40)))
+    for _ in range(5):
+        rig.wait(70)
+        assert rig.gibs() == [20]
+    # It is back, and its source says what it said: a thin volume.
+    rig.put(kept("100Gi", "100Gi,100Gi", 0, rig, **checked(rig, rig.clock.monotonic())))
+    rig.wait(70)
+    assert rig.gibs() == []
+
+
+def test_a_scheduler_that_starts_while_nobody_looks_at_the_source_counts_what_was_made_since() -> None:
+    rig = Rig(is_down=True)
+    rig.put(kept("100Gi", "100Gi,100Gi", 0, rig, **checked(rig, 10)))
+    rig.clock.advance(400)
+    rig.put(made("old", rig, 395), bound("old"), made("late", rig, 200), bound("late"))
+    assert rig.gibs() == [20]
+
+
+def test_a_timeout_of_nothing_does_not_look_without_a_pause(rig: Rig) -> None:
+    rig.put(kept("100Gi", "100Gi,100Gi", 0, rig, **checked(rig, 40)))
+    rig.ledger.reserve(rig.storage.capacities["kube-system/fast-node-1"], rig.pod("web", "data"), [], 0.0)
+    rig.wait(70)
+    next_s = rig.ledger.next_expiry_at()
+    assert next_s is not None
+    assert next_s > rig.clock.monotonic()
+
+
+def test_a_time_that_is_ahead_of_the_server_is_when_it_was_written(rig: Rig) -> None:
+    """A program on a node whose clock is an hour ahead: what it told before the volume is not told after it."""
+    before = rig.clock.now() - timedelta(seconds=5)
+    told = {
+        AVAILABLE_CAPACITIES: "100Gi,80Gi",
+        POOLS_SOURCE: "command",
+        POOLS_OBSERVED_AT: rfc3339(before + timedelta(hours=1)),
+    }
+    meta = {"annotations": told, "managedFields": [{"time": rfc3339(before)}]}
+    rig.put(capacity("fast", "node-1", "100Gi", metadata=meta))
+    assert rig.gibs() == [20]
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01T00:00:00Z"])
+def test_a_time_that_is_none_is_when_it_was_written(text: str) -> None:
+    written_at = [{"time": "2026-09-01T07:10:00Z"}]
+    told = {AVAILABLE_CAPACITIES: "1Gi", POOLS_SOURCE: "nodes", POOLS_OBSERVED_AT: text, POOLS_CHECKED_AT: text}
+    found = capacity("fast", "node-1", "1Gi", metadata={"annotations": told, "managedFields": written_at})
+    assert found.figures_at == found.metadata.updated_at
+    assert not found.is_unchecked_since(found.metadata.updated_at or pytest.fail("it was written"))
+
+
 # -- mode Object ------------------------------------------------------------------------------------------------------
 
 
@@ -176,3 +236,73 @@ def test_an_object_stays_reserved_while_its_pools_are_the_same() -> None:
     assert is_reserved()
     cluster.storage.put(kept("80Gi", "100Gi,80Gi", 5))
     assert not is_reserved()
+
+
+class ObjectRig(Rig):
+    """The same cluster, in mode Object, and a pod with two claims of 20Gi on its way to node-1."""
+
+    def __init__(self) -> None:
+        super().__init__(is_down=True)
+        self.put(kept("100Gi", "100Gi,100Gi", 0, self))
+        self.reservations = add_indexes(self.cluster).index(Reservations)
+        self.clock.advance(50)
+        pod = self.pod("web", "data", "logs")
+        planned = [self.claim(key) for key in pod.claim_keys]
+        for each in planned:
+            self.storage.claims.assume(asking_for(each, "node-1"))
+        self.reservations.reserve(self.storage.capacities["kube-system/fast-node-1"], pod, planned)
+        self.put(written("data"), written("logs"))
+
+    @property
+    def is_reserved(self) -> bool:
+        return self.reservations.is_reserved(self.storage.capacities["kube-system/fast-node-1"])
+
+    def make(self, name: str) -> None:
+        self.clock.advance(10)
+        self.put(made(name, self, 0), bound(name))
+
+
+def test_pools_that_show_one_of_two_volumes_do_not_set_an_object_free() -> None:
+    rig = ObjectRig()
+    rig.make("data")
+    rig.put(kept("80Gi", "100Gi,80Gi", 62, rig))
+    assert rig.is_reserved
+    rig.make("logs")
+    rig.put(kept("80Gi", "100Gi,80Gi", 65, rig))  # told before it was made
+    assert rig.is_reserved
+    rig.put(kept("80Gi", "80Gi,80Gi", 72, rig))
+    assert not rig.is_reserved
+
+
+def test_pools_told_after_all_volumes_set_an_object_free_whatever_they_say() -> None:
+    rig = ObjectRig()
+    rig.make("data")
+    rig.make("logs")
+    rig.clock.advance(5)
+    rig.put(kept("80Gi", "100Gi,100Gi", 72, rig))
+    assert not rig.is_reserved
+
+
+def test_pools_that_come_or_go_do_not_set_an_object_free() -> None:
+    rig = ObjectRig()
+    rig.make("data")
+    metadata = {"managedFields": [{"time": rfc3339(rig.clock.now())}]}
+    rig.put(capacity("fast", "node-1", "60Gi", metadata=metadata))
+    assert rig.is_reserved
+    rig.put(capacity("fast", "node-1", "59Gi", metadata=metadata))
+    assert not rig.is_reserved  # as the KEP has it
+
+
+def test_the_clock_sets_no_object_free_while_nobody_looks_at_its_source() -> None:
+    rig = ObjectRig()
+    rig.put(kept("100Gi", "100Gi,100Gi", 0, rig, **checked(rig, 40)))
+    rig.make("data")
+    rig.make("logs")
+    for _ in range(3):
+        rig.clock.advance(70)
+        rig.reservations.expire(rig.clock.monotonic())
+        assert rig.is_reserved
+    rig.put(kept("100Gi", "100Gi,100Gi", 0, rig, **checked(rig, rig.clock.monotonic())))
+    rig.clock.advance(70)
+    rig.reservations.expire(rig.clock.monotonic())
+    assert not rig.is_reserved

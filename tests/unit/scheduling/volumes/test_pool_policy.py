@@ -167,6 +167,27 @@ def test_classes_of_a_group_are_judged_by_the_policy_that_they_have_in_common(ot
     assert made.nodes(pod_with("web", "f", "s")) == ["a"]
 
 
+def test_what_is_promised_to_a_class_of_another_policy_may_be_anywhere_in_the_pools_that_it_shares():
+    # Best-fit would have put the 40 of "slow" into the 60; whatever its own driver does may have put it into the 100.
+    made = Rig(
+        node("a"),
+        storage_class("fast", group="disks", pool_policy="best-fit"),
+        storage_class("slow", group="disks", pool_policy="random"),
+        *(capacity(name, "a", pools=["100Gi", "60Gi"]) for name in ("fast", "slow")),
+        reservation="Ledger",
+        poolFit="Guaranteed",
+    )
+    made.put(claim("s", "40Gi", class_name="slow"))
+    assert made.place(pod_with("one", "s")) == "a"
+    assert made.nodes(made.pod("two", "100Gi")) == []
+    made.put(storage_class("slow", group="disks", pool_policy="best-fit"))
+    assert made.nodes(made.pod("three", "100Gi")) == ["a"]
+    made.put(storage_class("slow", group="others", pool_policy="random"))
+    assert made.nodes(made.pod("four", "100Gi")) == ["a"]
+    made.put(storage_class("slow", group="disks", pool_policy="random"))
+    assert made.nodes(made.pod("five", "100Gi")) == []
+
+
 # -- what is told -----------------------------------------------------------------------------------------------------
 
 CONFIG = """

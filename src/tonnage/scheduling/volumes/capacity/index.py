@@ -14,7 +14,7 @@ No `nodeTopology` reaches no node, an empty selector all of them. Objects of all
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ from tonnage.scheduling.volumes.capacity.class_capacity import ClassCapacity, En
 from tonnage.scheduling.volumes.capacity.groups import CapacityGroups
 from tonnage.scheduling.volumes.capacity.joint_capacity import JointCapacity, class_names_in
 from tonnage.scheduling.volumes.capacity.pool_policy import PoolPolicies, common_policy
-from tonnage.scheduling.volumes.packing import SearchBudget
+from tonnage.scheduling.volumes.packing import PoolPolicy, SearchBudget
 
 _Anchor = tuple[str, str]
 _NO_ROWS: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
@@ -51,6 +51,7 @@ class CapacityIndex:
         self.pool_policies = PoolPolicies(cluster.storage)
         """Which pool the driver of each class takes."""
         self.pool_policies.on_change.append(self._policies_changed)
+        self.groups.on_change.append(self._policies_changed)
         self._joint: dict[str, JointCapacity] = {}
         """Objects of several classes of a group, by the classes' names (`joint_name`)."""
         self._anchored: dict[_Anchor, dict[Key, Entry]] = {}
@@ -71,9 +72,7 @@ class CapacityIndex:
             names = class_names_in(class_name)
             if len(names) > 1:
                 return self._joint_of(class_name, names)
-            found = self._classes[class_name] = ClassCapacity(
-                self._cluster, self.search, self.pool_policies.of(class_name)
-            )
+            found = self._classes[class_name] = ClassCapacity(self._cluster, self.search, self.policy_of([class_name]))
         return found
 
     def _joint_of(self, name: str, class_names: list[str]) -> JointCapacity:
@@ -82,10 +81,16 @@ class CapacityIndex:
             found = self._joint[name] = JointCapacity(
                 self._cluster, [self.of(each) for each in class_names], self.search
             )
-            found.choose_by(common_policy(map(self.pool_policies.of, class_names)))
+            found.choose_by(self.policy_of(class_names))
         if found.is_stale:
             found.follow()
         return found
+
+    def policy_of(self, class_names: Iterable[str]) -> PoolPolicy:
+        """Which pool is taken for claims of these classes, and for those of the classes that share their pools: what is
+        promised to them is there too, and is placed before."""
+        sharing = (each for name in class_names for each in self.groups.classes_with(name))
+        return common_policy(map(self.pool_policies.of, sharing))
 
     def objects_at(self, class_name: str, node_name: str) -> tuple[CSIStorageCapacity, ...]:
         """The objects of a class that reach a node, in order of their keys; none for a node that is not there."""
@@ -158,14 +163,14 @@ class CapacityIndex:
 
     def _policies_changed(self, class_names: Collection[str]) -> None:
         """Drivers take other pools than was thought: whatever rests on that is looked at again."""
-        for name in class_names:
+        for name in {each for changed in class_names for each in self.groups.classes_with(changed)}:
             of_class = self._classes.get(name)
             if of_class is not None:
-                of_class.choose_by(self.pool_policies.of(name))
+                of_class.choose_by(self.policy_of([name]))
                 for entry in of_class.live():
                     self._cluster.note_rows(entry.rows)
         for name, joint in self._joint.items():
-            joint.choose_by(common_policy(map(self.pool_policies.of, class_names_in(name))))
+            joint.choose_by(self.policy_of(class_names_in(name)))
 
     def _join_again(self) -> None:
         for joint in self._joint.values():

@@ -21,6 +21,9 @@ from tonnage.scheduling.cluster.storage import Storage
 DEFAULT_TIMEOUT_S = 60.0
 """`reservationTimeoutSeconds` where nobody says otherwise."""
 
+AGAIN_S = 5.0
+"""What the clock may not end yet is looked at again after this, and the timeout."""
+
 WAITS_FOR_REFRESH = "bound; waits for the object to be refreshed"
 
 

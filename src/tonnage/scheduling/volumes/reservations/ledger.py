@@ -37,7 +37,7 @@ from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import largest_volume
 from tonnage.scheduling.volumes.demand import counted_bytes
 from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way
-from tonnage.scheduling.volumes.reservations.holds import Hold, LongestTimeout, Timeouts, as_assumed
+from tonnage.scheduling.volumes.reservations.holds import AGAIN_S, Hold, LongestTimeout, Timeouts, as_assumed
 from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
 from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_still, left_claim
 
@@ -194,9 +194,11 @@ class Ledger:
     def expire(self, now_s: float) -> None:
         """End what is overdue at this time of the monotonic clock."""
         self.catch_up()
-        for key in self._waits.ended(now_s):
+        for key in list(self._waits.ended(now_s)):
             promise = self._promises.get(key)
-            if promise is not None:
+            if promise is not None and self._objects.is_unchecked(promise):
+                self._waits.begin(key, now_s + AGAIN_S)  # it may be that nobody keeps the pools that are to show it
+            elif promise is not None:
                 self._drop(promise)
         self._tell()
 
@@ -324,9 +326,12 @@ class Ledger:
             self._settle(promise)
             return
         created_at, age_s = volume.metadata.creation_timestamp, self._age_s(volume)
-        if created_at is None or age_s >= self._longest.timeout_s or not claim.selected_node:
+        if created_at is None or not claim.selected_node:
             return
-        promise = self._open(claim, created_at)
+        promise = Promise(claim, created_at)
+        if age_s >= self._longest.timeout_s and not self._objects.is_unchecked(promise):
+            return
+        self._promises.add(promise)
         promise.made_tick, promise.made_at = tick, created_at
         self._made.append(promise)
         self._waits.begin(claim.key, self._clock.monotonic() - age_s)

@@ -6,11 +6,13 @@ Until then the object is out of bounds: nobody can tell what is left of it.
               reserve                 refresh │ failure │ deletion │ timeout
     free ───────────────► reserved ──────────────────────────────────────────► free; pods turned away may try again
 
-    refresh    the object was published again, whatever it says now
+    refresh    the object was published again, whatever it says now; where `tonnage pools` keeps its pools, only if they
+               show the volumes: of a pod's two, one may be made, and shown, long before the other
     failure    the pod's attempt failed, or the provisioner gave its claims back (removed their selected-node)
     deletion   the object, the pod or all of the claims are gone
     timeout    all claims have been bound for the profile's timeout. Upstream's provisioner writes no unchanged figure,
-               so that the object of a thin-provisioning driver might never be refreshed
+               so that the object of a thin-provisioning driver might never be refreshed. Not while the program that
+               keeps its pools has not looked at them since
 
 Where classes share their pools (`capacity/groups.py`), the objects of the other classes for the same topology are held
 with it, each until it is refreshed itself.
@@ -30,6 +32,7 @@ mode (`ledger.py`) finds all its promises again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
@@ -39,10 +42,11 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.capacity.pools import largest_volume
+from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
 from tonnage.scheduling.volumes.demand import size_to_make
 from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way, progress_of
 from tonnage.scheduling.volumes.reservations.holds import (
+    AGAIN_S,
     Hold,
     LongestTimeout,
     Timeouts,
@@ -154,7 +158,7 @@ class Reservations:
                 assumed += [each for each in before.claims if each.key in before.waited and each.key not in named]
             self._forget(before)
         version, taken_bytes = known.figures_version, self._taken(assumed)
-        self._record(ReservedObject(capacity, version, pods, assumed, since, taken_bytes, timeout_s))
+        self._record(ReservedObject(known, version, pods, assumed, since, taken_bytes, timeout_s))
         self.reservations_total += 1
 
     def _find_rebuilds(self) -> None:
@@ -208,8 +212,13 @@ class Reservations:
 
     def expire(self, now_s: float) -> None:
         """End what is overdue at this time of the monotonic clock."""
-        for uid in self._bound.ended(now_s):
-            self._end(self._by_object[uid], TIMEOUT)
+        for uid in list(self._bound.ended(now_s)):
+            held = self._by_object[uid]
+            now = self._storage.capacities.get(held.capacity.key)
+            if now is not None and held.bound_at is not None and now.is_unchecked_since(held.bound_at):
+                self._bound.begin(uid, now_s + AGAIN_S)  # it may be that nobody keeps the pools that are to show them
+            else:
+                self._end(held, TIMEOUT)
 
     # -- what storage tells -------------------------------------------------------------------------------------------
 
@@ -221,7 +230,7 @@ class Reservations:
         if new is not None:
             held = self._by_object.get(identity(new))
             if held is not None and is_refresh(held.version, new):
-                if held.is_under_way:
+                if held.is_under_way or not self._is_shown(held, new):
                     held.version = new.figures_version
                     self._tell_changed(held.uid)
                     self._judge(held)
@@ -230,6 +239,30 @@ class Reservations:
             if old is None or _is_elsewhere(old, new):
                 for sibling in self._groups.siblings(new):
                     self._hold_siblings(sibling)
+
+    def _is_shown(self, held: ReservedObject, new: CSIStorageCapacity) -> bool:
+        """Whether a refresh of an object tells what it is held for. Any does where its provisioner publishes it, as the
+        KEP has it. Pools that another keeps do by having fallen by all of it since, or if they were told after all of
+        the volumes were made; and when they come or go, what is left says nothing about before."""
+        if new.has_kept_pools != held.capacity.has_kept_pools:
+            held.capacity = new
+            return False
+        if not new.has_kept_pools:
+            return True
+        told_at, before, now = new.figures_at, free_bytes(held.capacity), free_bytes(new)
+        if told_at is None or before is None or now is None:
+            return False
+        is_since = told_at >= held.since.replace(microsecond=0)  # as servers write times
+        if is_since and before - now >= held.taken_bytes:
+            return True
+        return held.is_bound and all(self._is_older(key, told_at) for key in held.waited)
+
+    def _is_older(self, key: Key, told_at: datetime) -> bool:
+        """Whether a claim's volume was made before something was told."""
+        claim = self._storage.claims.get(key)
+        volume = self._storage.volumes.get(claim.spec.volume_name) if claim is not None else None
+        created_at = volume.metadata.creation_timestamp if volume is not None else None
+        return created_at is not None and created_at < told_at
 
     def _groups_changed(self, class_names: Collection[str]) -> None:
         """Classes share their pools with others than before: what is held of one is held of its siblings of now."""
@@ -308,6 +341,7 @@ class Reservations:
         is_bound = all((self._storage.claims.get(key) or claims[key]).is_bound for key in held.waited)
         is_bound = is_bound and not under_way
         if is_bound and not held.is_bound:
+            held.bound_at = self._clock.now()
             self._bound.begin(held.uid, self._clock.monotonic())
         elif held.is_bound and not is_bound:
             self._bound.stop(held.uid)

@@ -183,6 +183,10 @@ class PromisedObjects:
             return False
         return created_at is not None and created_at > made_at
 
+    def is_unchecked(self, promise: Promise) -> bool:
+        """Whether nobody has looked, since its volume was made, at the source of pools that are to show it."""
+        return any(each.is_unchecked_since(promise.made_at) for each in self.charged_to(promise))
+
     def includes(self, capacity: CSIStorageCapacity, claim_uid: str) -> bool:
         """Whether whoever publishes an object says that its figures include this claim's volume."""
         told = capacity.metadata.annotations.get(INCLUDED_CLAIMS, "")

@@ -20,6 +20,7 @@ class ReservedObject:
     """One object, held for some claims by a pod, or by several that share one of them."""
 
     __slots__ = (
+        "bound_at",
         "capacity",
         "claims",
         "is_bound",
@@ -46,6 +47,7 @@ class ReservedObject:
         timeout_s: float | None = None,
     ) -> None:
         self.capacity = capacity
+        """As it was reserved; as it is since its pools are kept by another than before."""
         self.taken_bytes = taken_bytes
         self.uid = identity(capacity)
         self.version = version
@@ -61,6 +63,8 @@ class ReservedObject:
         self.node_of = {each.key: each.selected_node or any_node for each in claims}
         """Where each claim is going to be made. An object may reach several nodes, and be held for claims on them."""
         self.is_bound = False
+        self.bound_at: datetime | None = None
+        """When the last of its claims was seen bound."""
         self.rebuilds = {each.key for each in claims if each.is_bound}
         self.is_under_way = False
         """A volume that is rebuilt has not arrived."""

@@ -1,0 +1,100 @@
+"""Keeps the annotations of StorageClasses: which policy their driver has, and with which others they share disks.
+
+They are applied without force: what an admin wrote there stays, and is told.
+
+Classes that share some of their disks, and not all, have the policy `unknown`, whatever their driver does: what is
+promised of one of them is placed by the policy among the pools of the other, and some of those are not where it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tonnage.errors import Conflict, Forbidden, NotFound
+from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY, StorageClass
+from tonnage.pools.class_pools import ClassPools, Published, Source
+from tonnage.pools.settings import Settings
+from tonnage.pools.told_once import ToldOnce
+from tonnage.pools.wanted import OF_CLASSES, Sharing, groups_of, partly_shared
+from tonnage.pools.writing import Writer
+
+_UNKNOWN = "unknown"
+
+
+class ClassKeeper:
+    """The classes of a program's drivers."""
+
+    def __init__(self, writer: Writer, settings: Settings, problems: ToldOnce) -> None:
+        self._writer = writer
+        self._settings = settings
+        self._problems = problems
+        self._sent: dict[str, tuple[object, ...]] = {}
+        """By class, what was found and what was sent last."""
+
+    def is_kept(self, storage_class: StorageClass | None) -> bool:
+        """Whether it is a class of these drivers."""
+        return storage_class is not None and storage_class.provisioner in self._settings.drivers
+
+    async def keep(self, all_classes: Iterable[StorageClass], source: Source, published: Published) -> None:
+        """Look at every class once. Raises TonnageError when the server cannot be written."""
+        classes = {each.name: each for each in all_classes if self.is_kept(each)}
+        found = {name: source.pools_of(each, published) for name, each in classes.items()}
+        for name, pools in found.items():
+            self._problems.tell(f"StorageClass {name}", pools.problems)
+        groups, partly = groups_of(classes, found), partly_shared(found)
+        told = [] if self._settings.sets_groups else _ungrouped(classes, groups)
+        self._problems.tell("StorageClasses", [*groups.problems, *told])
+        for name, storage_class in classes.items():
+            wanted: dict[str, str] = {}
+            if self._settings.sets_policy and (policy := self._policy(found[name])):
+                wanted[POOL_POLICY] = _UNKNOWN if name in partly else policy
+            if self._settings.sets_groups and name in groups.group_of:
+                wanted[CAPACITY_GROUP] = groups.group_of[name]
+            await self._apply(storage_class, wanted)
+
+    async def remove(self, all_classes: Iterable[StorageClass]) -> None:
+        """Take away what this program wrote."""
+        for each in list(all_classes):
+            if self.is_kept(each):
+                await self._apply(each, {})
+
+    def _policy(self, found: ClassPools) -> str:
+        return self._settings.policy or found.policy
+
+    async def _apply(self, storage_class: StorageClass, wanted: dict[str, str]) -> None:
+        found = {key: text for key, text in storage_class.metadata.annotations.items() if key in OF_CLASSES}
+        # What stands there and is not ours stays, so that one look at it cannot tell whether anything is left to do:
+        # the same is not sent twice.
+        sent = (storage_class.uid, tuple(sorted(found.items())), tuple(sorted(wanted.items())))
+        if found == wanted or self._sent.get(storage_class.name) == sent:
+            return
+        thing, problems = f"StorageClass {storage_class.name} annotations", []
+        try:
+            try:
+                await self._writer.apply(storage_class, wanted, force=False)
+            except Conflict:
+                theirs = [key for key, text in wanted.items() if found.get(key, text) != text]
+                if not theirs:
+                    raise
+                problems = [f"{key} is {found[key]}, which somebody else wrote: it is left so" for key in theirs]
+                ours = {key: wanted[key] for key in wanted.keys() - theirs}
+                await self._writer.apply(storage_class, ours, force=False)
+        except NotFound:
+            return
+        except Forbidden as exc:
+            problems = [f"may not be written: {exc.message}; allow it, or start with --no-set-pool-policy"]
+        self._sent[storage_class.name] = sent
+        self._problems.tell(thing, problems)
+
+
+def _ungrouped(classes: Mapping[str, StorageClass], groups: Sharing) -> list[str]:
+    """Classes that draw from the same disks, and do not say so."""
+    by_group: dict[str, list[str]] = {}
+    for name, group in groups.group_of.items():
+        by_group.setdefault(group, []).append(name)
+    return [
+        f"{', '.join(names)} draw from the same disks, and what is promised of one is not counted in the others: "
+        f"start with --set-capacity-groups, or annotate them with {CAPACITY_GROUP}={group}"
+        for group, names in by_group.items()
+        if any(classes[name].capacity_group != group for name in names)
+    ]

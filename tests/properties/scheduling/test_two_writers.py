@@ -1,0 +1,116 @@
+"""The promise where an object has two writers: the driver's provisioner keeps `capacity`, `tonnage pools` the pools.
+
+The model of test_driver_model.py, with a driver that tells its pools elsewhere, when they changed, and one number to
+its provisioner. What is told is copied late; volumes are made between; the provisioner writes its number whenever it
+likes; times are whole seconds, as servers write them, and much happens within one. With `poolFit: Guaranteed` no volume
+is ever refused, whichever way the driver picks pools, in mode Ledger and in mode Object.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_driver_model import Model
+
+from tonnage.clock import rfc3339
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, POOLS_CHECKED_AT, POOLS_OBSERVED_AT, POOLS_SOURCE
+from tonnage.testing.storage_builders import CLASS, capacity
+
+STEPS = 150
+PAUSES_S = (0.0, 0.0, 0.2, 0.7, 1.0, 3.0)
+
+
+class TwoWriters(Model):
+    """Pools are told by node, copied by class, and the number is written by class."""
+
+    def __init__(self, seed: int, reservation: str, policy: str, classes: tuple[str, ...] = (CLASS,)) -> None:
+        self.versions = count(1)
+        self.told: dict[str, tuple[list[int], str]] = {}
+        """By node, what the driver's object says, and since when."""
+        self.copied: dict[tuple[str, str], tuple[list[int], str]] = {}
+        self.number: dict[tuple[str, str], int] = {}
+        super().__init__(seed, reservation, "Guaranteed", classes, "disks" if len(classes) > 1 else "", policy=policy)
+
+    def run(self) -> Counter[str]:
+        doings: list[tuple[Callable[[], None], int]] = [
+            (self.pod_comes, 6),
+            (self.driver_works, 5),
+            (self.driver_tells, 4),
+            (self.pools_are_copied, 4),
+            (self.number_is_written, 3),
+            (self.pod_goes, 1),
+        ]
+        steps, weights = zip(*doings, strict=True)
+        for _ in range(STEPS):
+            self.clock.advance(self.rng.choice(PAUSES_S))
+            self.rng.choices(steps, weights)[0]()
+        return self.seen
+
+    def now(self) -> str:
+        return rfc3339(self.clock.now().replace(microsecond=0))
+
+    def driver_tells(self) -> None:
+        name = self.rng.choice(sorted(self.driver.free))
+        if self.told[name][0] != self.driver.free[name]:
+            self.told[name] = (list(self.driver.free[name]), self.now())
+
+    def pools_are_copied(self) -> None:
+        name, class_name = self.any_object()
+        self.copied[name, class_name] = self.told[name]
+        self.write(name, class_name)
+
+    def number_is_written(self) -> None:
+        name, class_name = self.any_object()
+        self.number[name, class_name] = max(self.driver.free[name])
+        self.write(name, class_name)
+
+    def publish(self, name: str, class_name: str) -> None:
+        """At the start all is known."""
+        self.told[name] = (list(self.driver.free[name]), self.now())
+        self.copied[name, class_name] = self.told[name]
+        self.number[name, class_name] = max(self.driver.free[name])
+        self.write(name, class_name)
+
+    def any_object(self) -> tuple[str, str]:
+        return self.rng.choice(sorted(self.copied))
+
+    def write(self, name: str, class_name: str) -> None:
+        free, at = self.copied[name, class_name]
+        annotations = {
+            AVAILABLE_CAPACITIES: ",".join(f"{each}Gi" for each in free),
+            POOLS_SOURCE: "openebs-lvm",
+            POOLS_OBSERVED_AT: at,
+            POOLS_CHECKED_AT: self.now(),
+        }
+        metadata: dict[str, Any] = {
+            "annotations": annotations,
+            "resourceVersion": str(next(self.versions)),
+            "managedFields": [{"time": self.now()}],
+        }
+        self.storage.put(capacity(class_name, name, f"{self.number[name, class_name]}Gi", metadata=metadata))
+
+
+@pytest.mark.parametrize("reservation", ["Ledger", "Object"])
+@pytest.mark.parametrize("policy", ["most-free", "best-fit", "first-fit", "random"])
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 100_000))
+def test_no_volume_is_refused_however_late_either_writer_is(reservation: str, policy: str, seed: int) -> None:
+    assert TwoWriters(seed, reservation, policy).run()["refused"] == 0
+
+
+@pytest.mark.parametrize("reservation", ["Ledger", "Object"])
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 100_000))
+def test_nor_where_two_classes_share_the_pools(reservation: str, seed: int) -> None:
+    assert TwoWriters(seed, reservation, "most-free", (CLASS, "slow")).run()["refused"] == 0
+
+
+@pytest.mark.parametrize("reservation", ["Ledger", "Object"])
+def test_and_pods_are_placed(reservation: str) -> None:
+    assert sum(TwoWriters(seed, reservation, "most-free").run()["placed"] for seed in range(3)) > 10

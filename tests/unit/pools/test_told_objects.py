@@ -1,0 +1,77 @@
+"""What a driver's objects are about, and amounts as strangers write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tonnage.client.custom_resources import document_class
+from tonnage.objects.codec import convert
+from tonnage.objects.meta import Document
+from tonnage.pools.reading import bytes_of, newest_by_node
+from tonnage.pools.sources.openebs_zfs import ZFS_NODES
+from tonnage.pools.told_objects import ToldObjects
+
+
+def zfs_node(name: str, owner: str = "", **metadata: Any) -> Document:
+    owners = [{"apiVersion": "v1", "kind": "Node", "name": owner, "uid": "u"}] if owner else []
+    meta = {"name": name, "namespace": "openebs", "ownerReferences": owners, **metadata}
+    return convert(document_class(ZFS_NODES), {"apiVersion": "zfs.openebs.io/v1", "kind": "ZFSNode", "metadata": meta})
+
+
+def names(told: ToldObjects, *about: str) -> list[str]:
+    return [doc["metadata"]["name"] for doc in told.about(about)]
+
+
+def test_an_object_is_in_one_place_also_when_its_owner_is_set_later() -> None:
+    told = ToldObjects([zfs_node("id-1")])
+    assert names(told, "node-1", "id-1") == ["id-1"]
+    told.put(zfs_node("id-1", "node-1"))
+    assert names(told, "node-1", "id-1") == ["id-1"]
+    assert names(told, "id-1") == []
+    assert told.name_of(zfs_node("id-1")) == "node-1"
+    told.remove(zfs_node("id-1"))  # as it was before
+    assert list(told) == []
+    told.remove(zfs_node("id-1"))
+
+
+def test_of_two_objects_written_in_one_second_the_later_version_is_newer() -> None:
+    at = [{"manager": "agent", "time": "2026-09-01T07:10:00Z"}]
+    versions = ("999", "1000", "998")
+    docs = [
+        dict(zfs_node(f"of-{version}", "node-1", managedFields=at, resourceVersion=version).doc) for version in versions
+    ]
+    assert newest_by_node(docs, [])["node-1"]["metadata"]["resourceVersion"] == "1000"
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ("1020Gi", 1020 << 30),
+        ("1095216660480", 1020 << 30),
+        (1095216660480, 1020 << 30),
+        ("1e12", 10**12),
+        (1e12, 10**12),
+        ("1.5", 1),  # a byte that is not whole is not there
+        ("100Gi ", 100 << 30),
+        (0, 0),
+        ("0", 0),
+        ("9999999999E", (1 << 63) - 1),
+        (10**30, (1 << 63) - 1),
+        ("-1", None),
+        ("-1m", None),
+        (-1, None),
+        ("", None),
+        (" ", None),
+        ("much", None),
+        (True, None),
+        (None, None),
+        ([], None),
+        (float("nan"), None),
+        (float("inf"), None),
+        ("1" * 5000, None),
+    ],
+)
+def test_amounts_are_read_as_they_are_meant_or_not_at_all(told: object, found: int | None) -> None:
+    assert bytes_of(told) == found
