@@ -30,6 +30,7 @@ from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.objects.texts.decode_budget import MAX_REQUEST_BYTES, REQUEST, Budget, BudgetExceeded
 from tonnage.objects.texts.json_text import NumberOutOfRange, read_json
+from tonnage.objects.texts.yaml_duplicates import duplicate_keys
 from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, documents
 
 MAX_BODY_BYTES = MAX_REQUEST_BYTES
@@ -88,16 +89,26 @@ def read_object(body: bytes, content_type: str, resource: Resource, validation: 
     else:
         doc = read_document(body, media, must_be=resource.kind)
         check_kind(doc, resource)
+    twice = duplicate_keys(body.decode(errors="replace"), doc) if media in YAML_TYPES and validation != "Ignore" else []
     try:
         findings = admit_as(resource, doc)
     except Malformed as exc:
         raise BadRequest(_cannot_be_handled(doc, resource.kind, exc.message)) from exc
     if validation != "Ignore":
         problems = strict_problems(body, media, findings.unknown_paths, findings.keys)
+        if twice and validation == "Strict":
+            problems = [unmarshal_errors(twice), *problems]
+        else:
+            warnings.extend(twice)
         if problems and validation == "Strict":
             raise BadRequest(_cannot_be_handled(doc, resource.kind, f"strict decoding error: {', '.join(problems)}"))
         warnings.extend(problems)
     return doc
+
+
+def unmarshal_errors(told: Sequence[str]) -> str:
+    """Several sentences of the YAML reader as one."""
+    return "\n  ".join(("yaml: unmarshal errors:", *told))
 
 
 def read_document(body: bytes, media: str, *, must_be: str) -> Doc:
@@ -201,10 +212,11 @@ def check_custom_kind(doc: Doc, resource: CustomResource, body: bytes, *, is_pat
     What a patch made is an object in any case, and refused as one (422).
     """
     kind, version = doc.get("kind") or "", doc.get("apiVersion") or ""
-    for field, found in (("Kind", kind), ("apiVersion", version)):
-        if not found:
-            told = body.decode(errors="replace")
-            raise _unrecognized(body, resource.kind, f"Object '{field}' is missing in '{told}'")
+    if not kind:
+        told = f"Object 'Kind' is missing in '{body.decode(errors='replace')}'"
+        if is_patched:
+            raise field_errors.invalid_object("", "", "", [field_errors.invalid("patch", body.decode(), told)])
+        raise _unrecognized(body, resource.kind, told)
     if version != resource.api_version and not is_patched:
         raise BadRequest(
             f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"

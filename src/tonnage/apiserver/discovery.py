@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from tonnage import KUBERNETES_VERSION
 from tonnage.apiserver.negotiation import accepted, quality
 from tonnage.documents.custom.version_order import version_preference
+from tonnage.documents.schema import ShapedResource
 from tonnage.objects.api_verbs import NOT_STORED, subresource_named, verbs_of
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import RESOURCES, Resource
@@ -175,7 +176,7 @@ def _aggregated_group(name: str, custom: Custom) -> Doc:
 def _aggregated_resource(resource: Resource) -> Doc:
     row: Doc = {
         "resource": resource.plural,
-        "responseKind": {"group": "", "version": "", "kind": resource.kind},
+        "responseKind": _response_kind(resource),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(verbs_of(resource)),
@@ -186,8 +187,17 @@ def _aggregated_resource(resource: Resource) -> Doc:
     return row
 
 
+def _response_kind(resource: Resource) -> Doc:
+    """What upstream's groups leave out, because it is that of the path, definitions say."""
+    is_custom = isinstance(resource, ShapedResource)
+    group, version = (resource.group, resource.version) if is_custom else ("", "")
+    return {"group": group, "version": version, "kind": resource.kind}
+
+
 def _aggregated_subresource(resource: Resource, name: str) -> Doc:
     kind = _subresource_kind(resource, name)
+    if not kind["group"]:
+        kind = {**_response_kind(resource), "kind": kind["kind"]}
     return {"subresource": name, "responseKind": kind, "verbs": list(verbs_of(resource, name))}
 
 

@@ -13,6 +13,7 @@ from tonnage.errors import (
     Timeout,
 )
 from tonnage.objects.field_errors import Errors, invalid_object
+from tonnage.objects.resources import Resource
 
 
 def no_such_resource() -> NotFound:
@@ -21,6 +22,16 @@ def no_such_resource() -> NotFound:
 
 def method_not_allowed() -> MethodNotAllowed:
     return MethodNotAllowed("the server does not allow this method on the requested resource")
+
+
+def verb_not_supported(resource: Resource, method: str) -> MethodNotAllowed:
+    """The same of a custom resource, whose server knows what was asked for."""
+    verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(method, method.lower())
+    return MethodNotAllowed(
+        f'{verb} is not supported on resources of kind "{resource.qualified}"',
+        group=resource.group,
+        kind=resource.plural,
+    )
 
 
 def invalid_options(kind: str, errors: Errors) -> Invalid:

@@ -42,7 +42,8 @@ def _details(error: ApiError) -> Doc:
         details["uid"] = error.uid
     if error.causes:
         details["causes"] = [
-            {"reason": c.reason, "message": c.message} | ({"field": c.field} if c.field else {}) for c in error.causes
+            {name: said for name in ("reason", "message", "field") if (said := getattr(c, name)) or name == "message"}
+            for c in error.causes
         ]
     if error.retry_after_s:
         details["retryAfterSeconds"] = error.retry_after_s

@@ -33,8 +33,14 @@ _MAX_STEP_CHARS = 256
 """How much of a name is told: a key may be megabytes, and a hundred thousand fields may lie below it."""
 
 
+class Key(str):
+    """A key of a map, as a step of a path."""
+
+    __slots__ = ()
+
+
 class Path(tuple[Any, ...]):
-    """Where the walk is: (parent, step), step a field name or an index. Text is made only when something is wrong."""
+    """Where the walk is: (parent, step): a field, a map's key or an index. Text is made when something is wrong."""
 
     __slots__ = ()
 
@@ -51,7 +57,12 @@ class Path(tuple[Any, ...]):
 
     def fields(self) -> str:
         """As Go's decoder tells a path: field names only, without indices or map keys."""
-        return re.sub(r"\[[^]]*\]", "", self.text())
+        if not self:
+            return ""
+        parent, step = self
+        if isinstance(step, (int, Key)):
+            return str(parent.fields())
+        return Path((Path((ROOT, before)) if (before := parent.fields()) else ROOT, step)).text()
 
 
 ROOT = Path()
@@ -165,7 +176,7 @@ def _list_check(kind: ListOf) -> Check:
 
 def _map_check(kind: MapOf) -> Check:
     check_item, go_type = compile_check(kind.item), _go_type(kind)
-    is_string = _is_string(kind.item)
+    is_string, is_scalar = _is_string(kind.item), isinstance(kind.item, Scalar)
 
     def check(value: Any, path: Path, around: str, findings: Findings) -> Any:
         if type(value) is not dict:
@@ -176,7 +187,8 @@ def _map_check(kind: MapOf) -> Check:
                 continue
             if item is None:
                 item = value[key] = _zero(kind.item)
-            admitted = check_item(item, path, around, findings)
+            where = path if is_scalar else Path((path, Key(key)))
+            admitted = check_item(item, where, around, findings)
             if admitted is not item:
                 value[key] = admitted
         return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from tonnage.documents.schema import ShapedResource
 from tonnage.errors import (
     AlreadyExists,
     ApiError,
@@ -74,7 +75,9 @@ def precondition_failed(
     resource: Resource, namespace: str, name: str, *, field: str, asked: str, found: str
 ) -> Conflict:
     """The writer means another object of that name, or another version. The sentence is upstream's storage layer's."""
-    key = f"/registry/{resource.plural}/{namespace}/{name}" if namespace else f"/registry/{resource.plural}/{name}"
+    # Upstream keeps custom resources under their group, and of the others most under none.
+    place = f"{resource.group}/{resource.plural}" if isinstance(resource, ShapedResource) else resource.plural
+    key = f"/registry/{place}/{namespace}/{name}" if namespace else f"/registry/{place}/{name}"
     return conflict(
         resource,
         name,

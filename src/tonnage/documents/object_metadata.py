@@ -11,6 +11,7 @@ from collections.abc import Collection
 from tonnage.documents import api_errors
 from tonnage.documents.apply.managed_fields import reset_fields_of, track_update
 from tonnage.documents.custom.custom_resource import CustomResource
+from tonnage.documents.custom.merging import is_typed
 from tonnage.documents.event_conversion import from_stored
 from tonnage.documents.schema import schema_of_resource
 from tonnage.objects import field_errors
@@ -66,9 +67,17 @@ def track_managed_fields(
     resource: Resource, *, old: Doc | None, new: Doc, manager: str, subresource: str = "", now: str
 ) -> None:
     """Write into `new` who owns what. Fields have the names of the API that was used, whatever the stored shape."""
+    struct = schema_of_resource(resource)
+    if isinstance(resource, CustomResource):
+        meta = new.setdefault("metadata", {})
+        if meta.get("managedFields") == []:
+            del meta["managedFields"]  # `[{}]` forgets all owners, and of these kinds nothing else does
+        if not is_typed(struct, new) or not is_typed(struct, old):
+            meta.pop("managedFields", None)
+            return
     converted = from_stored(resource, new)
     track_update(
-        schema_of_resource(resource),
+        struct,
         old=None if old is None else from_stored(resource, old),
         new=converted,
         manager=manager,

@@ -101,7 +101,10 @@ def forbidden(field: str, detail: str) -> FieldError:
 def too_long(field: str, max_length: int) -> FieldError:
     """The value is never repeated: it may be megabytes."""
     return FieldError(
-        "FieldValueTooLong", field, "", f"may not be more than {max_length} bytes" if max_length >= 0 else ""
+        "FieldValueTooLong",
+        field,
+        "",
+        f"may not be more than {max_length} byte{'s' * (max_length != 1)}" if max_length >= 0 else "",
     )
 
 

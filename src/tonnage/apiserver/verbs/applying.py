@@ -22,6 +22,7 @@ from tonnage.documents.patches.json_patch import PatchFailed
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import BadRequest, NotFound
 from tonnage.objects.document import Doc
+from tonnage.objects.texts.yaml_duplicates import duplicate_keys
 
 APPLY = "application/apply-patch+yaml"
 
@@ -29,7 +30,7 @@ APPLY = "application/apply-patch+yaml"
 async def applied(registry: Registry, call: Call, options: WriteOptions) -> Written:
     """The object after the call's configuration. Raises Conflict, and the rest."""
     resource, is_large = call.resource, bodies.is_large(call.body, APPLY)
-    config = await registry.work(is_large, lambda: _configuration(call))
+    config = await registry.work(is_large, lambda: _configuration(call, options.field_validation))
 
     def applied_to(live: Doc | None) -> Doc:
         doc = apply(
@@ -78,10 +79,16 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
         return await registry.create(resource, call.namespace, doc, options, is_tracked=False, is_large=is_large)
 
 
-def _configuration(call: Call) -> Doc:
+def _configuration(call: Call, validation: str) -> Doc:
     if call.body.strip() in (b"", b"null"):
         return {}  # refused soon, for it names no kind
     try:
-        return bodies.read_document(call.body, APPLY, must_be=call.resource.kind)
+        config = bodies.read_document(call.body, APPLY, must_be=call.resource.kind)
     except BadRequest as exc:
         raise BadRequest(f"error decoding YAML: {exc.message.rpartition('version/kind; ')[2]}") from exc
+    if validation != "Ignore" and (twice := duplicate_keys(call.body.decode(errors="replace"), config)):
+        if validation == "Strict":
+            told = bodies.unmarshal_errors(twice)
+            raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {told}")
+        call.warnings.extend(twice)
+    return config

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tonnage.documents.go_text import plain
 from tonnage.documents.scale import scale_document
-from tonnage.errors import BadRequest, InternalError
+from tonnage.errors import BadRequest, Cause, InternalError
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, invalid
 
@@ -24,12 +25,14 @@ def custom_scale_of(doc: Doc, paths: Doc, *, must_have: bool = True) -> Doc:
     if not isinstance(selector, (str, type(None))):
         also_wrong = _mismatch(paths["labelSelectorPath"], selector, "string")
     if wrong or also_wrong:
-        raise InternalError(f"Internal error occurred: {wrong or also_wrong}")
+        raise _internal_error(wrong or also_wrong)
     if replicas is None and must_have:
-        raise InternalError(
-            f'Internal error occurred: the spec replicas field "{paths["specReplicasPath"]}" does not exist'
-        )
+        raise _internal_error(f'the spec replicas field "{paths["specReplicasPath"]}" does not exist')
     return scale_document(doc, replicas or 0, present or 0, selector or "")
+
+
+def _internal_error(told: str) -> InternalError:
+    return InternalError(f"Internal error occurred: {told}", causes=(Cause("", told),))
 
 
 def apply_custom_scale(doc: Doc, scale: Doc, paths: Doc) -> Doc:
@@ -96,5 +99,5 @@ def _integer(doc: Doc, path: str) -> tuple[int | None, str]:
 
 def _mismatch(path: str, value: Any, wanted: str) -> str:
     found = {str: "string", bool: "bool", float: "float64", list: "[]interface {}", dict: "map[string]interface {}"}
-    told = f"{value} is of the type {found.get(type(value), 'int64')}, expected {wanted}"
+    told = f"{plain(value)} is of the type {found.get(type(value), 'int64')}, expected {wanted}"
     return f"{path} accessor error: {told}"

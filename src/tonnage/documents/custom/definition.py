@@ -41,7 +41,7 @@ def default_definition(definition: Doc) -> None:
         named["singular"] = kind.lower()
     if not named.get("listKind") and kind:
         named["listKind"] = f"{kind}List"
-    if not spec.get("conversion"):
+    if spec.get("conversion") is None:
         spec["conversion"] = {"strategy": "None"}
 
 
@@ -80,20 +80,13 @@ def definition_warnings(new: Doc, old: Doc | None) -> list[str]:
 
 def _warnings(definition: Doc) -> list[str]:
     formats: dict[str, None] = {}
-    sets: set[str] = set()
     rules = 0
     for version in dig(definition, "spec", "versions") or ():
         for schema, _ in walk_schema(dig(version, "schema", "openAPIV3Schema") or {}, ""):
             if not _is_known_format(schema):
                 formats[f'unrecognized format "{schema["format"]}"'] = None
-            item_type = dig(schema, "items", "type") if isinstance(schema.get("items"), dict) else None
-            if schema.get("x-kubernetes-list-type") == "set" and item_type in ("object", "array"):
-                sets.add(
-                    f'x-kubernetes-list-type: set for items of type "{item_type}" is not supported by server-side '
-                    "apply or CEL validation rules"
-                )
             rules += len(schema.get("x-kubernetes-validations") or ())
-    told = [*formats, *sorted(sets)]
+    told = [*formats]
     if rules:
         told.append("x-kubernetes-validations: this server stores CEL rules and does not evaluate them")
     return told
@@ -113,10 +106,13 @@ def _is_known_format(schema: Doc) -> bool:
 
 def _name_errors(definition: Doc) -> Errors:
     name: str = dig(definition, "metadata", "name") or ""
+    prefix: str = dig(definition, "metadata", "generateName") or ""
     wanted = f"{dig(definition, 'spec', 'names', 'plural') or ''}.{dig(definition, 'spec', 'group') or ''}"
-    if name == wanted:
-        return []
-    return [invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
+    told = 'must be spec.names.plural+"."+spec.group'
+    errors = [invalid("metadata.generateName", prefix, told)] if prefix else []
+    if name and name != wanted:
+        errors.append(invalid("metadata.name", name, told))
+    return errors
 
 
 def _names_errors(named: Doc, path: str) -> Errors:
@@ -187,7 +183,7 @@ def _preserve_errors(new: Doc, old: Doc | None) -> Errors:
 def _stored_version_errors(definition: Doc) -> Errors:
     path, stored = "status.storedVersions", dig(definition, "status", "storedVersions") or []
     if not stored:
-        return [invalid(path, stored, "must have at least one stored version")]
+        return [invalid(path, None, "must have at least one stored version")]
     errors: Errors = []
     storage = storage_version(definition)
     if storage is not None and storage not in stored:
@@ -220,13 +216,16 @@ def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:
 
     versions: list[Doc] = spec.get("versions") or []
     for index, version in enumerate(versions):
-        if not dig(version, "schema", "openAPIV3Schema"):
+        if dig(version, "schema", "openAPIV3Schema") is None:
             errors.append(required(f"spec.versions[{index}].schema.openAPIV3Schema"))
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         if wrong := names.dns1035_label(version.get("name") or ""):
             errors.append(invalid(f"{path}.name", version.get("name") or "", ",".join(wrong)))
         errors += deprecation_errors(version, path)
+    # The first version is told once more under the field that held the only one there was, before there were several.
+    if versions and versions[0].get("name") and (wrong := names.dns1035_label(versions[0]["name"])):
+        errors.append(invalid("spec.version", versions[0]["name"], ",".join(wrong)))
     for field, internal, judge in (
         ("schema", "validation", schema_errors),
         ("subresources", "subresources", subresource_errors),
@@ -243,7 +242,7 @@ def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:
         errors.append(invalid("spec.versions", versions, "must contain unique version names"))
     if sum(1 for version in versions if version.get("storage")) != 1:
         told = "must have exactly one version marked as storage version"
-        errors.append(invalid("spec.versions", versions, told))
+        errors.append(invalid("spec.versions", spec.get("versions"), told))
     named = spec.get("names") or {}
     errors += [
         required(f"spec.names.{field}") for field in ("plural", "singular", "kind", "listKind") if not named.get(field)

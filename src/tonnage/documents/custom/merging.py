@@ -10,6 +10,8 @@ required.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tonnage.documents.custom.structural import META_FIELDS, Structural
 from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
 
@@ -31,6 +33,38 @@ def struct_of(schema: Structural, *, group: str, version: str, kind: str) -> Str
     struct.fields["kind"] = Field("kind", _STRING)
     struct.fields["metadata"] = Field("metadata", schema_of("meta", "v1", "ObjectMeta"))
     return struct
+
+
+def is_typed(shape: Type, value: Any) -> bool:
+    """Has a value the types of its schema? What has not cannot be owned field by field: nobody knows its fields.
+
+    Null is of every type, but an item of a list that has keys, or is a set, has to say which one it is.
+    """
+    if value is None:
+        return True
+    if isinstance(shape, Struct):
+        fields, others = shape.fields, shape.others
+        return isinstance(value, dict) and all(
+            is_typed(fields[name].type if name in fields else others or _DEDUCED, item) for name, item in value.items()
+        )
+    if isinstance(shape, MapOf):
+        return isinstance(value, dict) and all(is_typed(shape.item, item) for item in value.values())
+    if isinstance(shape, ListOf):
+        if not isinstance(value, list) or (shape.keys and not all(isinstance(item, dict) for item in value)):
+            return False
+        if shape.is_set and any(item is None or isinstance(item, (dict, list)) for item in value):
+            return False
+        return all(is_typed(shape.item, item) for item in value)
+    return type(value) in _PYTHON_TYPES.get(shape.name, _ANY)
+
+
+_ANY = frozenset({str, bool, int, float, dict, list})
+_PYTHON_TYPES = {
+    "string": frozenset({str}),
+    "number": frozenset({int, float}),
+    "bool": frozenset({bool}),
+    "IntOrString": _ANY - {dict, list},
+}
 
 
 def _field(name: str, schema: Structural, preserves: bool) -> Field:

@@ -17,9 +17,9 @@ _COMBINING = ("allOf", "anyOf", "oneOf", "not")
 _PRESERVE, _EMBEDDED = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _ABOUT = {
-    "apiVersion": "Group and version of this object's schema, such as storage.k8s.io/v1.",
-    "kind": "What this object is.",
-    "metadata": "Name, labels, owners and what the server keeps about every object.",
+    "apiVersion": "APIVersion defines group and version of this object's schema, such as storage.k8s.io/v1.",
+    "kind": "Kind is the name of what this object is.",
+    "metadata": "Standard object's metadata: name, labels, owners and what the server keeps about every object.",
 }
 
 

@@ -113,8 +113,16 @@ def _admit_meta(doc: Doc, path: Path, findings: Findings) -> None:
     if doc["metadata"] is None:
         del doc["metadata"]
         return
-    seen = Findings()
-    doc["metadata"] = _metadata_check()(doc["metadata"], Path((path, "metadata")), "ObjectMeta", seen)
+    seen, where = Findings(), Path((path, "metadata"))
+    try:
+        doc["metadata"] = _metadata_check()(doc["metadata"], where, "ObjectMeta", seen)
+    except Malformed as exc:
+        # Upstream reads metadata by itself: its errors tell the way from there on.
+        told = exc.message.replace(f"ObjectMeta.{where.fields()}.", "ObjectMeta.")
+        told = told.replace(f"Go struct field ObjectMeta.{where.fields()} of", "Go value of")
+        if path != ROOT:
+            told = f"{where.text()}: Invalid value: {go_value(doc['metadata'])}: {told}"
+        raise Malformed(told) from exc
     findings.unknown_paths += seen.unknown_paths
 
 

@@ -97,17 +97,23 @@ def null_check(types: tuple[str, ...], nullable: bool) -> Check:
     return check
 
 
+_INT64 = 2**63
+
+
 def type_check(types: tuple[str, ...], word: str) -> Check:
     asked = ",".join(types)
+    is_wide = "number" in types or "integer" not in types
     taken = {_PYTHON_TYPES[each] for each in types} | ({int} if "number" in types else set())
 
     def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
         outcome.matches += 1
-        if type(value) in taken:
+        if type(value) in taken and (is_wide or type(value) is not int or -_INT64 <= value < _INT64):
             outcome.matches += 1
             return
         found = type_of(value)
-        if found == "number" and "integer" in types and math.isfinite(value) and value == int(value):
+        if found == "integer" and not -_INT64 <= value < _INT64:
+            found = "number"  # upstream reads it as a float
+        if found == "number" and "integer" in types and abs(value) < _INT64 and value == int(value):
             outcome.matches += 1
         elif word and found not in ("string", "array"):
             outcome.errors.append(_wrong_type(path, base, word, _GO_FORMATS.get(found, "")))
@@ -177,7 +183,7 @@ def number_check(schema: Doc, types: tuple[str, ...]) -> Check:
     above, below = bool(schema.get("exclusiveMinimum")), bool(schema.get("exclusiveMaximum"))
 
     def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
-        if limit is not None and not -limit <= value < limit:
+        if limit is not None and not (-limit <= value < limit and value == int(value)):
             named = f"with format {word}" if word else "(default format)"
             told = f"Checked value must be of type {kind} {named} in {path}"
             outcome.errors.append(invalid(base or NOWHERE, "", told))

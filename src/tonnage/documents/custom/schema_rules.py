@@ -35,10 +35,10 @@ def openapi_schema_errors(schema: Doc, path: str) -> Errors:
     errors: Errors = []
     if schema.get("nullable"):
         errors.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
-    structure = structural_errors(schema, path)
-    errors += structure
-    if not structure:
-        errors += default_errors(schema, path)
+    # A schema with words that are not supported has no structure to speak of.
+    if not any(_has_unsupported(each) for each, _ in walk_schema(schema, path)):
+        structure = structural_errors(schema, path)
+        errors += structure or default_errors(schema, path)
     errors += _keyword_errors(schema, path, _Context(is_root=True))
     if not errors:
         errors += [
@@ -48,6 +48,10 @@ def openapi_schema_errors(schema: Doc, path: str) -> Errors:
             if word in each
         ][:1]
     return errors
+
+
+def _has_unsupported(schema: Doc) -> bool:
+    return isinstance(schema.get("items"), list) or any(word in schema for word in _UNSUPPORTED)
 
 
 @dataclass(frozen=True, slots=True)

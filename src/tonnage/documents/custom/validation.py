@@ -104,7 +104,10 @@ def _metadata_errors(metadata: Any, path: str) -> Errors:
         return [invalid(path, metadata, exc.message)]
     readable.setdefault("name", "fakename")  # to avoid the error that there is none
     found = validate_object_meta(
-        {"metadata": readable}, namespaced=bool(readable.get("namespace")), name_rule=names.path_segment
+        {"metadata": readable},
+        namespaced=bool(readable.get("namespace")),
+        name_rule=names.path_segment,
+        are_finalizers_qualified=False,
     )
     return [
         type(error)(error.reason, path + error.field.removeprefix("metadata"), error.value, error.detail)

@@ -45,7 +45,7 @@ def deprecation_errors(version: Doc, path: str) -> Errors:
 
 def schema_errors(version: Doc, path: str, old: Doc | None) -> Errors:
     schema = dig(version, "schema", "openAPIV3Schema")
-    if not schema:
+    if schema is None:
         return []
     path, errors = f"{path}.openAPIV3Schema", []
     if "status" in (version.get("subresources") or {}):

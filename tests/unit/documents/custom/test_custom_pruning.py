@@ -80,8 +80,8 @@ def test_metadata_of_the_resource_itself_is_not_the_schemas_to_prune() -> None:
 @pytest.mark.parametrize(
     ("doc", "told"),
     [
-        (widget({}, metadata={"labels": {"a": 1}}), "cannot unmarshal number into Go struct field ObjectMeta.metadata"),
-        (widget({}, metadata="w"), "cannot unmarshal string into Go struct field ObjectMeta.metadata"),
+        (widget({}, metadata={"labels": {"a": 1}}), "cannot unmarshal number into Go struct field ObjectMeta.labels"),
+        (widget({}, metadata="w"), "cannot unmarshal string into Go value of type v1.ObjectMeta"),
         (widget({"kind": 5}), "spec.kind: Invalid value: 5: must be a string"),
     ],
 )

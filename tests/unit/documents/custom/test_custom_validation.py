@@ -40,7 +40,10 @@ def test_values_of_the_right_type(kind: str, value: Any) -> None:
 )  # fmt: skip
 def test_values_of_a_wrong_type(kind: str, value: Any, found: str) -> None:
     schema = {"type": kind, "items": {"type": "string"}}
-    assert told(schema, value) == wrong(f'must be of type {kind}: "{found}"', f'"{found}"')
+    errors = wrong(f'must be of type {kind}: "{found}"', f'"{found}"')
+    if (kind, found) == ("integer", "number"):
+        errors.append('<nil>: Invalid value: "": Checked value must be of type integer (default format) in spec.x')
+    assert told(schema, value) == errors
 
 
 def test_a_wrong_type_is_a_cause_of_its_own() -> None:
