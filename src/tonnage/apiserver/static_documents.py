@@ -64,9 +64,11 @@ class _Documents:
                 self._makers[f"/apis/{group}"] = lambda g=group: encode(discovery.api_group(g, custom))  # type: ignore[misc]  # as above
 
     def is_group(self, path: str) -> bool:
-        """Is this below a group we serve? Then what is missing is a resource, else a page."""
+        """Is this below a group of the table? Then what is missing is a resource; elsewhere, as upstream, a page."""
         parts = path.strip("/").split("/")
-        return len(parts) > 1 and (parts[0] == "api" or (parts[0] == "apis" and f"/apis/{parts[1]}" in self._makers))
+        if len(parts) < 2 or (parts[0] == "apis" and any(parts[1] == row.group for row in self.custom)):
+            return False
+        return parts[0] == "api" or (parts[0] == "apis" and f"/apis/{parts[1]}" in self._makers)
 
     def takes_long(self, path: str) -> bool:
         """Is this made of all schemas, of which custom resources may bring many?"""

@@ -9,6 +9,7 @@ import pytest
 from custom_documents import CRDS, box, definition, establish, new_group, version
 
 from tonnage.testing.api_servers import Api
+from tonnage.testing.eventually import eventually
 from tonnage.testing.http import PATCH_TYPES
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -125,6 +126,12 @@ def test_a_document_without_its_kind_or_version(api: Api, boxes: str, group: str
     assert (patched.code, [field for field, _ in patched.causes]) == (422, ["patch"])
 
 
+def test_what_a_custom_group_has_not_is_a_page(api: Api, group: str) -> None:
+    for path in (f"/apis/{group}/v9", f"/apis/{group}/v1/crates", f"/apis/{group}/v1/boxes/a/b/c"):
+        missing = api.get(path)
+        assert (missing.code, missing.body) == (404, "404 page not found\n")
+
+
 def test_methods_that_a_subresource_has_not(api: Api, boxes: str, group: str) -> None:
     refused = api.delete(f"{boxes}/a/status")
     told = f'delete is not supported on resources of kind "boxes.{group}"'
@@ -210,6 +217,32 @@ def test_definitions_that_leave_out_what_they_need(api: Api) -> None:
     ]
     bad = api.post(f"{CRDS}?dryRun=All", definition(group, version("V1")))
     assert {"spec.versions[0].name", "spec.version"} == {field for field, _ in bad.causes}
+
+
+def test_a_definition_always_has_a_stored_version(api: Api) -> None:
+    name = new_group()
+    establish(api, definition(name))
+    path = f"{CRDS}/boxes.{name}/status"
+    written = api.patch(f"{path}?dryRun=All", {"status": {"storedVersions": []}})
+    assert (written.code, written["status"]["storedVersions"]) == (200, ["v1"])
+
+
+def test_an_apply_to_an_object_of_other_types_is_told_so(api: Api) -> None:
+    name = new_group()
+    path = f"{establish(api, definition(name, version(schema=schema()), scope='Cluster'))}/v1/boxes"
+    api.create(path, box(name, spec={"i": 1}))
+    changed = api.get(f"{CRDS}/boxes.{name}").body
+    now = {"type": "object", "properties": {"n": {"type": "string"}}}
+    changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["i"] = now
+    assert api.put(f"{CRDS}/boxes.{name}", changed).code == 200
+    config = box(name, spec={"i": {"n": "a"}})
+
+    def is_refused() -> bool:
+        """Upstream takes a moment to follow the new schema."""
+        found = api.apply(f"{path}/a", config, "me", query="&force=true")
+        return found.code == 500 and found.message.startswith("failed to create typed live object (")
+
+    eventually(is_refused, "the new schema to be followed")
 
 
 def test_sets_of_objects_are_no_matter_of_warnings(api: Api) -> None:

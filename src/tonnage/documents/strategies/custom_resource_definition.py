@@ -44,6 +44,11 @@ class CustomResourceDefinitionStrategy(Strategy):
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         return validate_definition_update(new, old)
 
+    def prepare_status(self, new: Doc, old: Doc) -> None:
+        super().prepare_status(new, old)
+        if not new["status"].get("storedVersions"):
+            record_stored_version(new)
+
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         return validate_definition_status(new, old)
 
