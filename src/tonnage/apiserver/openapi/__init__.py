@@ -60,10 +60,12 @@ def _openapi_v3(group: str, version: str, custom: tuple[CustomResource, ...]) ->
         for operation in operations(resource):
             item = paths[operation.path]
             item[operation.method] = _operation_v3(operation, resource)
-            item["parameters"] = [
+            in_path = [
                 {**parameter, "schema": {"type": "string", "uniqueItems": True}}
                 for parameter in _in_path(operation.path)
             ]
+            if in_path:  # an empty list does not survive being read and written again by Go
+                item["parameters"] = in_path
     return encode(
         {
             "openapi": "3.0.0",
@@ -142,10 +144,11 @@ _PHRASES = {200: "OK", 201: "Created", 202: "Accepted"}
 def _operation_v3(operation: Operation, resource: Resource) -> Doc:
     answer = types.V3.ref(operation.result.full_name)
     made = _common(operation, resource)
-    made["parameters"] = [
-        {"name": name, "in": "query", "description": QUERY[name][1], "schema": {"type": QUERY[name][0]}}
-        for name in operation.parameters
-    ]
+    if operation.parameters:
+        made["parameters"] = [
+            {"name": name, "in": "query", "description": QUERY[name][1], "schema": {"type": QUERY[name][0]}}
+            for name in operation.parameters
+        ]
     if operation.method == "patch":
         body = types.V3.ref(types.PATCH)
         content = {kind: {"schema": body} for kind in patch_types(resource)}
