@@ -60,6 +60,7 @@ INNER_ROWS: dict[str, Rows] = {
     "driver_check": (
         ("verdicts", "catalogue", "answers"),
         ("contracts", "settings", "made", "results"),
+        ("controller_calls",),
         ("conversation",),
         ("checks",),
         ("examination",),

@@ -23,7 +23,8 @@ from tonnage.csi.errors import Code, CsiError
 from tonnage.driver_check.answers import NodeInfo, Refused
 from tonnage.driver_check.catalogue import CATALOGUE
 from tonnage.driver_check.checks import capacity, limits, rebuilding, volumes
-from tonnage.driver_check.conversation import Conversation, Node, tried
+from tonnage.driver_check.controller_calls import Node, tried
+from tonnage.driver_check.conversation import Conversation
 from tonnage.driver_check.results import Results
 from tonnage.driver_check.settings import Settings
 from tonnage.driver_check.verdicts import PASSED, Verdict, failed

@@ -85,6 +85,10 @@ class Source(Protocol):
         """Whether what it reads is kept by the driver's own program on each node, so that it falls silent with it."""
 
     @property
+    def only_node(self) -> str:
+        """The one node that it knows of, where a copy of this program runs on each; empty: it knows of all."""
+
+    @property
     def silent_since(self) -> datetime | None:
         """Since when nothing new can be had from it, as far as it knows that itself."""
 

@@ -1,6 +1,7 @@
 """Keeps the annotations of StorageClasses: which policy their driver has, and with which others they share disks.
 
-They are applied without force: what an admin wrote there stays, and is told.
+They are applied without force: what an admin wrote there stays, and is told. Where a copy of this program runs on each
+node, each says what it knows of its node: what one of them says stays as long as it does.
 
 Classes that share some of their disks, and not all, have the policy `unknown`, whatever their driver does: what is
 promised of one of them is placed by the policy among the pools of the other, and some of those are not where it goes.
@@ -50,18 +51,18 @@ class ClassKeeper:
                 wanted[POOL_POLICY] = _UNKNOWN if name in partly else policy
             if self._settings.sets_groups and name in groups.group_of:
                 wanted[CAPACITY_GROUP] = groups.group_of[name]
-            await self._apply(storage_class, wanted)
+            await self._apply(storage_class, wanted, source.only_node)
 
-    async def remove(self, all_classes: Iterable[StorageClass]) -> None:
+    async def remove(self, all_classes: Iterable[StorageClass], source: Source) -> None:
         """Take away what this program wrote."""
         for each in list(all_classes):
             if self.is_kept(each):
-                await self._apply(each, {})
+                await self._apply(each, {}, source.only_node)
 
     def _policy(self, found: ClassPools) -> str:
         return self._settings.policy or found.policy
 
-    async def _apply(self, storage_class: StorageClass, wanted: dict[str, str]) -> None:
+    async def _apply(self, storage_class: StorageClass, wanted: dict[str, str], node: str) -> None:
         found = {key: text for key, text in storage_class.metadata.annotations.items() if key in OF_CLASSES}
         # What stands there and is not ours stays, so that one look at it cannot tell whether anything is left to do:
         # the same is not sent twice.
@@ -71,14 +72,14 @@ class ClassKeeper:
         thing, problems = f"StorageClass {storage_class.name} annotations", []
         try:
             try:
-                await self._writer.apply(storage_class, wanted, force=False)
+                await self._writer.apply(storage_class, wanted, force=False, on_behalf_of=node)
             except Conflict:
                 theirs = [key for key, text in wanted.items() if found.get(key, text) != text]
                 if not theirs:
                     raise
                 problems = [f"{key} is {found[key]}, which somebody else wrote: it is left so" for key in theirs]
                 ours = {key: wanted[key] for key in wanted.keys() - theirs}
-                await self._writer.apply(storage_class, ours, force=False)
+                await self._writer.apply(storage_class, ours, force=False, on_behalf_of=node)
         except NotFound:
             return
         except Forbidden as exc:

@@ -98,7 +98,7 @@ class PoolsController:
                 with suppress(NotFound):
                     await self._writer.apply(capacity, {}, force=True)
                 removed += 1
-        await self._class_keeper.remove(self._classes)
+        await self._class_keeper.remove(self._classes, self.source)
         return removed
 
     def look_again(self) -> None:
@@ -188,7 +188,10 @@ class PoolsController:
             if storage_class is None and self._is_of_this_source(capacity):
                 await self._apply(capacity, {})
             return None
+        before = self._node_of.get(key, "")
         found, problems = self._pools_of(capacity, storage_class)
+        if self.source.only_node and self.source.only_node not in (before, self._node_of.get(key, "")):
+            return None  # the copy of this program that runs there keeps it
         if is_kept_by_provisioner(capacity):
             problems = ["its pools are written by another program, its driver's provisioner: they are left alone"]
         stale_since = self._silence.since(self._node_of.get(key, ""), self.source) if found is not None else None

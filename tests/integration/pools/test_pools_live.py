@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +229,40 @@ def test_a_program_on_the_node_is_asked_again_and_again(cluster: Cluster) -> Non
     assert annotations_at(cluster, f"{CAPACITIES}/of-node-2") == {}
     log = (cluster.folder / "pools.log").read_text()
     assert log.count("the output is no list of pools") == 1
+
+
+def test_programs_on_several_nodes_keep_to_their_own_objects_and_take_nothing_away_from_one_another(
+    cluster: Cluster,
+) -> None:
+    """As a DaemonSet runs them: node-1 has two pools, and both classes on them, node-2 one pool a class."""
+    told = {
+        "node-1": {"pools": [{"name": "a", "free": "10Gi"}, {"name": "b", "free": "20Gi"}], "policy": "most-free"},
+        "node-2": {"classes": {"fast": ["5Gi"], "slow": [{"name": "c", "free": "6Gi"}]}},
+    }
+    add_class(cluster, "fast")
+    add_class(cluster, "slow")
+    with ExitStack() as running:
+        for name, output in told.items():
+            add_node(cluster, name, {})
+            add_capacity(cluster, f"of-{name}", name)
+            file = cluster.folder / f"{name}.json"
+            file.write_text(json.dumps(output))
+            command = f'{sys.executable} -c "import sys; print(open(sys.argv[1]).read())" {file}'
+            flags = ("--source", "command", "--driver", DRIVER, "--node-name", name, "--command", command)
+            running.enter_context(pools(cluster, *flags, "--interval", "1s", "--set-capacity-groups"))
+            becomes(cluster, f"of-{name}", {"node-1": "20Gi,10Gi", "node-2": "5Gi"}[name])
+        # Each has run again since, and seen what the other wrote.
+        add_capacity(cluster, "slow-of-node-1", "node-1", "slow")
+        add_capacity(cluster, "slow-of-node-2", "node-2", "slow")
+        becomes(cluster, "slow-of-node-1", "20Gi,10Gi")
+        becomes(cluster, "slow-of-node-2", "6Gi")
+        becomes(cluster, "of-node-1", "20Gi,10Gi")
+        becomes(cluster, "of-node-2", "5Gi")
+        kept = {POOL_POLICY: "most-free", CAPACITY_GROUP: "shared-fast"}
+        eventually(lambda: annotations_at(cluster, f"{CLASSES}/slow") == kept, "what node-1 says of the class")
+        eventually(lambda: annotations_at(cluster, f"{CLASSES}/fast") == kept, "what node-1 says of the other")
+    log = (cluster.folder / "pools.log").read_text()
+    assert '"Annotations taken away" object="CSIStorageCapacity' not in log
 
 
 def test_a_driver_that_is_not_installed_is_waited_for_and_told_once(cluster: Cluster) -> None:

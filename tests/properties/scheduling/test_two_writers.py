@@ -20,6 +20,8 @@ from test_driver_model import Model
 
 from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, POOLS_CHECKED_AT, POOLS_OBSERVED_AT, POOLS_SOURCE
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
+from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.storage_builders import CLASS, capacity
 
 STEPS = 150
@@ -30,14 +32,17 @@ class TwoWriters(Model):
     """Pools are told by node, copied by class, and the number is written by class."""
 
     def __init__(self, seed: int, reservation: str, policy: str, classes: tuple[str, ...] = (CLASS,)) -> None:
+        self.reservation = reservation
         self.versions = count(1)
         self.told: dict[str, tuple[list[int], str]] = {}
         """By node, what the driver's object says, and since when."""
         self.copied: dict[tuple[str, str], tuple[list[int], str]] = {}
+        self.checked: dict[tuple[str, str], str] = {}
         self.number: dict[tuple[str, str], int] = {}
+        self.has_program = True
         super().__init__(seed, reservation, "Guaranteed", classes, "disks" if len(classes) > 1 else "", policy=policy)
 
-    def run(self) -> Counter[str]:
+    def run(self, *, with_deaths: bool = False) -> Counter[str]:
         doings: list[tuple[Callable[[], None], int]] = [
             (self.pod_comes, 6),
             (self.driver_works, 5),
@@ -45,12 +50,27 @@ class TwoWriters(Model):
             (self.pools_are_copied, 4),
             (self.number_is_written, 3),
             (self.pod_goes, 1),
+            (self.time_passes, 2 if with_deaths else 0),
         ]
         steps, weights = zip(*doings, strict=True)
         for _ in range(STEPS):
             self.clock.advance(self.rng.choice(PAUSES_S))
             self.rng.choices(steps, weights)[0]()
         return self.seen
+
+    def time_passes(self) -> None:
+        """More than a minute, after which the clock ends what it may. The driver has told all by then, and the program
+        that copies it has done so, unless it is gone; from now on it may be."""
+        for name, free in self.driver.free.items():
+            if self.told[name][0] != free:
+                self.told[name] = (list(free), self.now())
+        if self.has_program:
+            for key in sorted(self.copied):
+                self.copy(*key)
+        self.clock.advance(70)
+        kept = self.cluster.index(Ledger) if self.reservation == "Ledger" else self.cluster.index(Reservations)
+        kept.expire(self.clock.monotonic())
+        self.has_program = self.rng.random() < 0.5
 
     def now(self) -> str:
         return rfc3339(self.clock.now().replace(microsecond=0))
@@ -62,7 +82,11 @@ class TwoWriters(Model):
 
     def pools_are_copied(self) -> None:
         name, class_name = self.any_object()
-        self.copied[name, class_name] = self.told[name]
+        if self.has_program:
+            self.copy(name, class_name)
+
+    def copy(self, name: str, class_name: str) -> None:
+        self.copied[name, class_name], self.checked[name, class_name] = self.told[name], self.now()
         self.write(name, class_name)
 
     def number_is_written(self) -> None:
@@ -73,9 +97,8 @@ class TwoWriters(Model):
     def publish(self, name: str, class_name: str) -> None:
         """At the start all is known."""
         self.told[name] = (list(self.driver.free[name]), self.now())
-        self.copied[name, class_name] = self.told[name]
         self.number[name, class_name] = max(self.driver.free[name])
-        self.write(name, class_name)
+        self.copy(name, class_name)
 
     def any_object(self) -> tuple[str, str]:
         return self.rng.choice(sorted(self.copied))
@@ -86,7 +109,7 @@ class TwoWriters(Model):
             AVAILABLE_CAPACITIES: ",".join(f"{each}Gi" for each in free),
             POOLS_SOURCE: "openebs-lvm",
             POOLS_OBSERVED_AT: at,
-            POOLS_CHECKED_AT: self.now(),
+            POOLS_CHECKED_AT: self.checked[name, class_name],
         }
         metadata: dict[str, Any] = {
             "annotations": annotations,
@@ -109,6 +132,13 @@ def test_no_volume_is_refused_however_late_either_writer_is(reservation: str, po
 @given(seed=st.integers(0, 100_000))
 def test_nor_where_two_classes_share_the_pools(reservation: str, seed: int) -> None:
     assert TwoWriters(seed, reservation, "most-free", (CLASS, "slow")).run()["refused"] == 0
+
+
+@pytest.mark.parametrize("reservation", ["Ledger", "Object"])
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 100_000))
+def test_nor_while_the_program_that_keeps_the_pools_is_gone(reservation: str, seed: int) -> None:
+    assert TwoWriters(seed, reservation, "most-free").run(with_deaths=True)["refused"] == 0
 
 
 @pytest.mark.parametrize("reservation", ["Ledger", "Object"])

@@ -384,6 +384,7 @@ KEPT = {
     AVAILABLE_CAPACITIES: "1Gi,1Gi",
     "tonnage.dev/pools-source": "openebs-lvm",
     "tonnage.dev/pools-observed-at": "x",
+    "tonnage.dev/pools-checked-at": "x",
 }
 
 

@@ -6,7 +6,8 @@ from tonnage.csi.errors import Code
 from tonnage.driver_check.answers import NodeInfo, Refused, Volume
 from tonnage.driver_check.contracts import limits as contract
 from tonnage.driver_check.contracts import volumes as publishing
-from tonnage.driver_check.conversation import Conversation, Node, tried
+from tonnage.driver_check.controller_calls import Node, tried
+from tonnage.driver_check.conversation import Conversation
 from tonnage.driver_check.results import Results
 from tonnage.driver_check.verdicts import Verdict, failed, skipped
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from tonnage.driver_check.answers import Capacity, Refused, Volume
 from tonnage.driver_check.contracts import capacity as figures
 from tonnage.driver_check.contracts import rebuilding as contract
-from tonnage.driver_check.conversation import Conversation, Node
+from tonnage.driver_check.controller_calls import Node
+from tonnage.driver_check.conversation import Conversation
 from tonnage.driver_check.results import Results
 from tonnage.driver_check.verdicts import Outcome, Verdict, failed, skipped
 

@@ -62,6 +62,10 @@ class CommandPools:
     kind: Resource | None = None
     has_agent: bool = False
 
+    @property
+    def only_node(self) -> str:
+        return self.node_name
+
     def names_of(self, node: Doc) -> tuple[str, ...]:
         return (name_of(node),)
 

@@ -31,6 +31,7 @@ class NodeTexts:
     name: str = "nodes"
     kind: Resource | None = None
     has_agent: bool = False
+    only_node: str = ""
     silent_since: datetime | None = None
 
     def names_of(self, node: Doc) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ class OpenEbsLvm:
     drivers = (DRIVER,)
     kind = LVM_NODES
     has_agent = True
+    only_node = ""
     silent_since: datetime | None = None
 
     def names_of(self, node: Doc) -> tuple[str, ...]:

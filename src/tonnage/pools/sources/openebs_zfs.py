@@ -46,6 +46,7 @@ class OpenEbsZfs:
     drivers = (DRIVER,)
     kind = ZFS_NODES
     has_agent = True
+    only_node = ""
     silent_since: datetime | None = None
 
     def names_of(self, node: Doc) -> tuple[str, ...]:

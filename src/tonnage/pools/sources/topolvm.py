@@ -35,6 +35,7 @@ class TopoLvm:
     drivers = DRIVERS
     kind: Resource | None = None
     has_agent = True
+    only_node = ""
     silent_since: datetime | None = None
 
     def names_of(self, node: Doc) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     INCLUDED_CLAIMS,
+    POOLS_CHECKED_AT,
     POOLS_OBSERVED_AT,
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
@@ -49,7 +50,7 @@ MANAGED_BY: Final = "csi.storage.k8s.io/managed-by"
 MANAGER: Final = "external-provisioner"
 NAME_PREFIX: Final = "csisc-"
 
-_KEPT: Final = (POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_STALE_SINCE)
+_KEPT: Final = (POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHECKED_AT, POOLS_STALE_SINCE)
 """Annotations by which `tonnage pools` says that it keeps an object's pools."""
 _MAX_LABEL: Final = 63
 _MOST_BYTES: Final = (1 << 63) - 1
