@@ -155,7 +155,7 @@ class Application:
         verb = verb_of(request.method, at, boolean(query, "watch") or False)
         if not verb or verb not in verbs_of(at.resource, at.subresource):
             if isinstance(at.resource, CustomResource):
-                raise request_errors.verb_not_supported(at.resource, request.method)
+                raise request_errors.verb_not_supported(at.resource, request.method, is_collection=not at.name)
             raise request_errors.method_not_allowed()
         call = Call(verb, at, query, request.headers)
         if isinstance(at.resource, CustomResource) and at.resource.custom.deprecation_warning is not None:

@@ -24,8 +24,10 @@ def method_not_allowed() -> MethodNotAllowed:
     return MethodNotAllowed("the server does not allow this method on the requested resource")
 
 
-def verb_not_supported(resource: Resource, method: str) -> MethodNotAllowed:
+def verb_not_supported(resource: Resource, method: str, *, is_collection: bool) -> ApiError:
     """The same of a custom resource, whose server knows what was asked for."""
+    if is_collection and method in ("PUT", "PATCH"):
+        return BadRequest("name must be provided")
     verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(method, method.lower())
     return MethodNotAllowed(
         f'{verb} is not supported on resources of kind "{resource.qualified}"',

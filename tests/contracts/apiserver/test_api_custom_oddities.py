@@ -138,6 +138,8 @@ def test_methods_that_a_subresource_has_not(api: Api, boxes: str, group: str) ->
     assert (refused.code, refused.message) == (405, told)
     assert refused["details"] == {"group": group, "kind": "boxes"}
     assert api.post(f"{boxes}/a/scale", {}).message == told.replace("delete", "create")
+    for unnamed in (api.put(boxes, box(group)), api.patch(boxes, {})):
+        assert (unnamed.code, unnamed.message) == (400, "name must be provided")
 
 
 def test_a_scale_without_its_number_says_which(api: Api, boxes: str, group: str) -> None:
