@@ -22,6 +22,10 @@ _SCALARS: dict[str, Any] = {
     "MicroTime": "2030-01-01T00:00:00.000000Z",
     "bytes": "aGVsbG8=",
     "any": {},
+    "JSON": {"type": "string"},
+    "JSONSchemaPropsOrArray": {"type": "string"},
+    "JSONSchemaPropsOrBool": {"type": "string"},
+    "JSONSchemaPropsOrStringArray": ["n0"],
 }
 _CHOICES = {
     "operation": "Update",
