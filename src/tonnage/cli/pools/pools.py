@@ -140,11 +140,12 @@ class Flags(TypedDict):
 )
 @logging_options
 def pools(**flags: Unpack[Flags]) -> None:
-    """Keep the annotation tonnage.dev/available-capacities true for drivers that report one number.
+    """Tell the pools of drivers that report one number, for as long as it runs.
 
-    Reads what a driver with several pools on a node publishes elsewhere, and writes it to the CSIStorageCapacity
-    objects of its classes, beside what the driver's provisioner writes. Prints "ready" once the cluster is known;
-    SIGTERM and Ctrl-C stop it, and what it wrote stays: --remove takes it away.
+    Reads what a driver with several pools on a node publishes elsewhere, and keeps it true as the annotation
+    tonnage.dev/available-capacities on the CSIStorageCapacity objects of its classes, beside what the driver's
+    provisioner writes. Prints "ready" once the cluster is known; SIGTERM and Ctrl-C stop it, and what it wrote stays:
+    --remove takes it away.
     """
     start_logging(flags["logging_format"], flags["verbosity"])
     source, settings, command = told_by(flags)
