@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl
 
+import fuzz_targets_storage as storage
 import msgspec
 import yaml
 from google.protobuf import json_format
@@ -48,6 +49,7 @@ from tonnage.objects.core_v1 import ConfigMap, Node, Pod
 from tonnage.objects.document import Doc, copy, encode
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.selectors import FieldSelector, LabelSelector
+from tonnage.pools.sources.command import read_output
 from tonnage.quantity import InvalidQuantity, Quantity
 from tonnage.scheduling.configuration import configuration
 from tonnage.testing import driver_builders
@@ -154,6 +156,13 @@ def read_protobuf_body(data: bytes) -> None:
 def protobuf_seeds() -> list[bytes]:
     cases = json.loads((PARITY / "protobuf_1_36.json").read_text())
     return [base64.b64decode(case["body"]) for case in cases if case["kind"] == "Pod"]
+
+
+# -- what storage wrote ---------------------------------------------------------------------------------------------
+
+
+def read_record(data: bytes) -> None:
+    storage.read_record_in(scratch() / "records", data)
 
 
 # -- patches ----------------------------------------------------------------------------------------------------------
@@ -592,4 +601,13 @@ TARGETS: tuple[Target, ...] = (
         (ApiError,),
     ),
     Target("times", read_time, [b"2026-11-15T02:29:13.123456Z", b"2026-11-15T02:29:13+05:30", b"1h2m3.5s"]),
+    Target("definition", storage.read_definition, blocks(storage.definitions())),
+    Target("custom-object", storage.read_custom_object, blocks([*storage.recorded("lvmnodes"), CLAIM])),
+    Target("published-pools", storage.read_published, storage.published_seeds()),
+    Target(
+        "pools-command",
+        read_output,
+        [b'{"pools": ["10Gi", 5], "policy": "best-fit"}', b'{"classes": {"fast": [{"name": "a", "free": "1Gi"}]}}'],
+    ),
+    Target("driver-record", read_record, [msgspec.json.encode(each) for each in storage.RECORDS]),
 )

@@ -1,0 +1,161 @@
+"""Decoders of what storage writes: definitions of custom resources and their objects, what drivers publish, records.
+
+A definition comes from a driver's installation, its objects from the driver's agents, a record from a disk that may
+have been half-written: none of them may do more than be refused.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from tonnage.apiserver import bodies
+from tonnage.documents.custom.custom_kind import CustomKind
+from tonnage.documents.custom.definition import default_definition, definition_warnings, validate_definition
+from tonnage.driver.state.record_files import read_records, record_path
+from tonnage.driver.state.records import Capability, Publication, SnapshotRecord, Source, Target, VolumeRecord
+from tonnage.objects.codec import convert
+from tonnage.objects.document import Doc, copy, encode
+from tonnage.objects.resources import BY_KIND
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.pools.class_pools import Published
+from tonnage.pools.class_pools import Source as PoolSource
+from tonnage.pools.sources.openebs_lvm import OpenEbsLvm
+from tonnage.pools.sources.openebs_zfs import OpenEbsZfs
+from tonnage.pools.sources.topolvm import TopoLvm
+
+CRDS = BY_KIND["apiextensions.k8s.io/v1", "CustomResourceDefinition"]
+UNIT = Path(__file__).parent.parent / "unit"
+
+
+@cache
+def definitions() -> list[Doc]:
+    folder = UNIT / "documents" / "custom" / "definitions"
+    return [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))]
+
+
+def read_definition(data: bytes) -> None:
+    """What is let in can be served: compiled, told in OpenAPI and as a table, and an empty object judged by it."""
+    doc = bodies.read_object(data, "application/json", CRDS, "Warn", [])
+    default_definition(doc)
+    definition_warnings(doc, None)
+    if validate_definition(doc):
+        return
+    for version in doc["spec"]["versions"]:
+        kind = CustomKind(doc, version["name"])
+        kind.openapi_definition(is_v3=True)
+        kind.column_definitions()
+        judge(kind, {"metadata": {"name": "x"}, "spec": {}, "status": []})
+
+
+def read_custom_object(data: bytes) -> None:
+    """What was pruned and filled stays so, whatever the object; errors are told, not raised."""
+    doc = bodies.read_document(data, "application/json", must_be="an object")
+    for kind in kinds():
+        judge(kind, copy(doc))
+
+
+@cache
+def kinds() -> list[CustomKind]:
+    return [CustomKind(each, each["spec"]["versions"][0]["name"]) for each in definitions()]
+
+
+def judge(kind: CustomKind, doc: Doc) -> None:
+    kind.admit(doc)
+    once = copy(doc)
+    kind.admit(doc)
+    assert doc == once, "a second reading reads otherwise"
+    kind.validate(doc)
+    kind.validate_update(doc, once)
+    kind.cells(doc, lambda at: at)
+
+
+def read_published(data: bytes) -> None:
+    """Objects of drivers and classes' parameters, as JSON: pools or a problem, never less than nothing free."""
+    told = bodies.read_document(data, "application/json", must_be="an object")
+    parameters, objects = told.get("parameters"), told.get("objects")
+    doc = {"metadata": {"name": "fast"}, "provisioner": "p", "parameters": parameters}
+    storage_class = convert(StorageClass, doc)
+    published = Published(nodes=(NODE,), objects=[each for each in as_list(objects) if isinstance(each, dict)])
+    for source in SOURCES:
+        found = source.pools_of(storage_class, published)
+        assert all(size >= 0 for node in found.by_node.values() for size in node.free_bytes)
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+NODE: Doc = {
+    "metadata": {
+        "name": "node-1",
+        "annotations": {"capacity.topolvm.io/00default": "5368709120", "capacity.topolvm.io/ssd": "1073741824"},
+    }
+}
+SOURCES: tuple[PoolSource, ...] = (OpenEbsLvm(), OpenEbsZfs(), TopoLvm())
+
+
+@cache
+def recorded(name: str) -> list[Doc]:
+    found: list[Doc] = yaml.safe_load((UNIT / "pools" / "recorded" / f"{name}.yaml").read_text())
+    return found
+
+
+@cache
+def published_seeds() -> list[bytes]:
+    lvm, zfs = recorded("lvmnodes"), recorded("zfsnodes")
+    return [
+        encode({"parameters": {"vgpattern": "^data-[0-9]+$", "thinProvision": "no"}, "objects": lvm}),
+        encode({"parameters": {"poolname": "tank/child"}, "objects": zfs}),
+        encode({"parameters": {"topolvm.io/device-class": "ssd"}, "objects": []}),
+    ]
+
+
+RECORDS: tuple[VolumeRecord | SnapshotRecord, ...] = (
+    VolumeRecord(
+        volume_id="vol-" + "0" * 32,
+        name="pvc-1",
+        order=1,
+        node="node-1",
+        pool=0,
+        capacity_bytes=1 << 30,
+        access_type="mount",
+        parameters={"k": "v"},
+        source=Source("snapshot", "snap-" + "1" * 32),
+        published={"node-1": Publication(Capability("mount", 1))},
+        targets=(Target("node-1", "/target", Capability("mount", 1)),),
+    ),
+    SnapshotRecord(
+        snapshot_id="snap-" + "1" * 32,
+        name="s",
+        order=2,
+        source_volume_id="vol-" + "0" * 32,
+        node="node-1",
+        pool=0,
+        size_bytes=1 << 30,
+        access_type="mount",
+        created_at_ns=1,
+    ),
+)
+
+
+def read_record_in(folder: Path, data: bytes) -> None:
+    """A record that is read leads to its own contents, and is written as it was read."""
+    record = RECORDS[b"snapshot_id" in data]
+    path = record_path(folder, record)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_bytes(data)
+    path.chmod(0o600)
+    try:
+        if isinstance(record, VolumeRecord):
+            found: list[Any] = list(read_records(folder, VolumeRecord))
+        else:
+            found = list(read_records(folder, SnapshotRecord))
+    finally:
+        path.unlink()
+    assert [each.id for each in found] == [record.id]
+    assert msgspec.json.decode(msgspec.json.encode(found[0]), type=type(record)) == found[0]
