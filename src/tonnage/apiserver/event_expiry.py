@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from tonnage.apiserver.event_loop.background import in_background
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import Clock, parse_rfc3339
@@ -100,13 +101,8 @@ def _last_time(data: bytes, now: datetime) -> datetime:
 @asynccontextmanager
 async def events_expired(registry: Registry, clock: Clock, ttl_s: float) -> AsyncIterator[None]:
     """See to it inside the block."""
-    task = asyncio.create_task(_run(EventExpiry(registry, clock, ttl_s), clock))
-    try:
+    async with in_background(_run(EventExpiry(registry, clock, ttl_s), clock), "expiry of events"):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _run(expiry: EventExpiry, clock: Clock) -> None:

@@ -168,11 +168,14 @@ def schema_of(group: str, version: str, name: str) -> Struct:
 
 
 class ShapedResource(Resource):
-    """A resource that brings its shape along, because no file has it: a custom one."""
+    """A resource that brings its shape along, because no file has it: a custom one.
+
+    The kind of such a resource is compiled higher up (`documents/custom`), so that only the seam is here.
+    """
 
     @property
     def struct(self) -> Struct:
-        raise NotImplementedError
+        raise NotImplementedError("a custom resource has a shape of its own")
 
 
 def schema_of_resource(resource: Resource) -> Struct:

@@ -123,7 +123,11 @@ def _shared_out(pools: Sequence[int], promised: Mapping[Key, int]) -> list[tuple
 
 
 class _Known:
-    """Objects that stay as they are, for a storage model that nothing is asked of."""
+    """Objects that stay as they are, for a storage model that nothing is asked of.
+
+    The model writes when a claim is decided on or a clock moves, and here neither happens: a write would be a mistake
+    of ours, and is not to pass unseen.
+    """
 
     def __init__(self, objects: Iterable[Object]) -> None:
         self.by_key: dict[tuple[str, Key], Object] = {(type(each).__name__, each.key): each for each in objects}

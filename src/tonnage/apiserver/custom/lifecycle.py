@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from tonnage.apiserver.custom.definitions import CRDS
+from tonnage.apiserver.event_loop.background import in_background
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
 from tonnage.backoff import Backoff
@@ -180,13 +181,10 @@ async def definitions_followed(
     """Settle what is there before the block begins, and inside it whatever changes."""
     after = registry.store.revision
     await lifecycle.try_to_settle()
-    task = asyncio.create_task(_follow(lifecycle, registry, after, rng), name="definitions of custom resources")
     try:
-        yield
+        async with in_background(_follow(lifecycle, registry, after, rng), "definitions of custom resources"):
+            yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
         await lifecycle.close()
 
 

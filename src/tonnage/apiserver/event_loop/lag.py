@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
+
+from tonnage.apiserver.event_loop.background import in_background
 
 _EVERY_S: Final = 0.1
 _WORTH_TELLING_S: Final = 0.25
@@ -23,13 +25,8 @@ _log = logging.getLogger(__name__)
 @asynccontextmanager
 async def lag_measured(observe: Callable[[float], None]) -> AsyncIterator[None]:
     """Tell `observe` how late the loop is, in seconds, inside the block."""
-    task = asyncio.create_task(_measure(observe))
-    try:
+    async with in_background(_measure(observe), "lag of the event loop"):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _measure(observe: Callable[[float], None]) -> None:
