@@ -1,0 +1,50 @@
+"""What one request wants, in the words that an authorizer judges: upstream's attributes record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tonnage.documents.access.user import User
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """A verb on a resource, or on a path that is no resource (then `path` is set and `resource` is empty)."""
+
+    user: User
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    @property
+    def resource_path(self) -> str:
+        """`pods/status`, as rules spell it."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Yes or no, and which rule said so, or why none could be asked."""
+
+    allowed: bool
+    reason: str = ""
+    evaluation_error: str = ""
+
+
+class Authorizer(Protocol):
+    """Whoever says yes or no."""
+
+    def authorize(self, attributes: Attributes) -> Decision: ...
+
+
+class AllowAll:
+    """Everybody may do everything: a server without rules."""
+
+    def authorize(self, attributes: Attributes) -> Decision:
+        return Decision(True)
