@@ -8,11 +8,16 @@ from __future__ import annotations
 import base64
 import secrets
 from pathlib import Path
+from typing import Final
 
 import yaml
 
+from tonnage.documents.access.user import AUTHENTICATED, MASTERS, User
 from tonnage.errors import TonnageError
 from tonnage.private_files import read_given, read_own, write_private
+
+ADMIN: Final = User("admin", groups=(MASTERS, AUTHENTICATED))
+"""Whoever holds a token without a name."""
 
 
 def ensure_token(path: Path) -> str:

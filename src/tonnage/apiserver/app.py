@@ -1,13 +1,13 @@
-"""HTTP at the front of the registry: who asks, what for, and the answer, whatever happens.
+"""HTTP at the front of the registry: who asks, what for, may they, and the answer, whatever happens.
 
-One handler takes every request. It authenticates, tells resource paths from the rest (discovery, OpenAPI, health,
-metrics), runs the verb, and turns every error into a Status. Nothing below this file knows of HTTP.
+One handler takes every request. It authenticates, lets whoever may speak for another, asks the authorizer, tells
+resource paths from the rest (discovery, OpenAPI, health, metrics), runs the verb, and turns every error into a Status.
+Nothing below this file knows of HTTP.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
 from tonnage.apiserver import leader_fence, request_errors, responses, status
+from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.body_reading import Bodies
 from tonnage.apiserver.container_requests import refuse_container_request
 from tonnage.apiserver.custom.definitions import CRDS
@@ -27,11 +28,15 @@ from tonnage.apiserver.health.store_metrics import StoreMetrics
 from tonnage.apiserver.metrics import RequestMetrics
 from tonnage.apiserver.options import boolean
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.requests import Call, Location, Response, locate, verb_of
+from tonnage.apiserver.requests import Call, Location, Response, is_about, locate, verb_of
 from tonnage.apiserver.static_documents import StaticDocuments
 from tonnage.apiserver.verbs import access_reviews, deleting, patching, reading, subresources, writing
 from tonnage.apiserver.verbs.watching import Watching
 from tonnage.apiserver.warning_headers import warning_headers
+from tonnage.documents.access.attributes import Attributes
+from tonnage.documents.access.refusals import forbidden
+from tonnage.documents.access.request_attributes import attributes_of
+from tonnage.documents.access.user import NOBODY, User
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
@@ -73,13 +78,15 @@ class Application:
         self,
         registry: Registry,
         *,
-        tokens: Sequence[str],
+        authenticator: Authenticator,
+        anonymous_auth: bool = False,
         collector_registry: CollectorRegistry,
         rng: random.Random,
         address: str = "",
     ) -> None:
         self._registry = registry
-        self._tokens = [token.encode() for token in tokens]
+        self._authenticator = authenticator
+        self._anonymous_auth = anonymous_auth
         self._collector_registry = collector_registry
         self.metrics = RequestMetrics(
             collector_registry,
@@ -130,34 +137,42 @@ class Application:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
-        if self._knows(request):
+        user = self._authenticator.authenticate(request.headers)
+        if user is not None:
             connection = connection_of(request)
             if connection is not None and not connection.let_in():
                 raise TooManyRequests("Too many connections, please try again later.", retry_after_s=1)
-        elif _first_step(path) not in _OPEN_TO_ALL:
+        elif not self._anonymous_auth and _first_step(path) not in _OPEN_TO_ALL:
             raise Unauthorized("Unauthorized")
         if not request.raw_path.isascii() or not path.isprintable():
             raise BadRequest("the URL has bytes in it that are neither ASCII nor percent-encoded text")
+        if user is None and not self._anonymous_auth:
+            return await self._other(request, NOBODY)  # probes need no credentials, and no rule for those without
+        asked = self._authorized(attributes_of(user or NOBODY, request.method, path, request.query))
         at = locate(path, self._registry.definitions.find)
         if at is None:
-            return await self._other(request)
-        return await self._about_resource(request, at)
+            return await self._other(request, asked.user)
+        return await self._about_resource(request, at, asked)
 
-    def _knows(self, request: web.BaseRequest) -> bool:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        given = token.strip().encode(errors="surrogateescape")  # a header may hold any bytes
-        return scheme.lower() == "bearer" and any(hmac.compare_digest(given, known) for known in self._tokens)
+    def _authorized(self, asked: Attributes) -> Attributes:
+        """What is asked, if it may be. Raises Forbidden."""
+        decision = self._registry.authorizer.authorize(asked)
+        if not decision.allowed:
+            raise forbidden(asked, decision.reason)
+        return asked
 
     # -- resources ----------------------------------------------------------------------------------------------------
 
-    async def _about_resource(self, request: web.BaseRequest, at: Location) -> web.StreamResponse:
+    async def _about_resource(self, request: web.BaseRequest, at: Location, asked: Attributes) -> web.StreamResponse:
         query = request.query
         verb = verb_of(request.method, at, boolean(query, "watch") or False)
         if not verb or verb not in verbs_of(at.resource, at.subresource):
             if isinstance(at.resource, CustomResource):
                 raise request_errors.verb_not_supported(at.resource, request.method, is_collection=not at.name)
             raise request_errors.method_not_allowed()
-        call = Call(verb, at, query, request.headers)
+        if not is_about(asked, verb, at):
+            raise request_errors.no_such_resource()  # what would be done is not what was judged
+        call = Call(verb, at, query, request.headers, user=asked.user)
         if isinstance(at.resource, CustomResource) and at.resource.custom.deprecation_warning is not None:
             call.warnings.append(at.resource.custom.deprecation_warning)
         responses.negotiated(call)  # refuses what nobody could read before anything happens
@@ -261,11 +276,11 @@ class Application:
 
     # -- everything else ----------------------------------------------------------------------------------------------
 
-    async def _other(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _other(self, request: web.BaseRequest, user: User) -> web.StreamResponse:
         path, accept = request.path, request.headers.get("Accept", "")
         step = _first_step(path)
         if step in _OPEN_TO_ALL:
-            answer = await self._health(request)
+            answer = await self._health(request, user)
         elif path == "/metrics":
             body, content_type = metrics.exposition(self._collector_registry)
             answer = Response(body, content_type=content_type)
@@ -284,11 +299,11 @@ class Application:
         self.metrics.other(f"/{step}" if step in _STEPS else "", request.method, answer.code)
         return self._respond(answer)
 
-    async def _health(self, request: web.BaseRequest) -> Response:
+    async def _health(self, request: web.BaseRequest, user: User) -> Response:
         kind, _, asked = request.path.strip("/").partition("/")
         checks = await health_checks.checks_of(kind, self._registry.store, stopping=self.stopping)
         exclude = request.query.getall("exclude", [])
-        known = self._knows(request)
+        known = user is not NOBODY
         verbose = "verbose" in request.query
         return health_checks.answer(kind, asked, checks, verbose=verbose, exclude=exclude, known=known)
 

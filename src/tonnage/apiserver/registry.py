@@ -27,6 +27,7 @@ from tonnage.apiserver.quota_admission import Charge, QuotaAdmission
 from tonnage.apiserver.stored_documents import encoder, is_stored_as_today
 from tonnage.clock import Clock, rfc3339
 from tonnage.documents import api_errors
+from tonnage.documents.access.attributes import AllowAll, Authorizer
 from tonnage.documents.admission import Admission, objects_read_for
 from tonnage.documents.compilation import compile_schemas
 from tonnage.documents.creation import Creator
@@ -78,13 +79,21 @@ class Registry:
     """Every kind's strategy over one store."""
 
     def __init__(
-        self, store: Store, *, gates: Gates, clock: Clock, rng: random.Random, workers: Workers | None = None
+        self,
+        store: Store,
+        *,
+        gates: Gates,
+        clock: Clock,
+        rng: random.Random,
+        workers: Workers | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         compile_schemas()  # before there are threads
         self.store = store
         self.workers = workers or Workers()
         self.gates = gates
         self.clock = clock
+        self.authorizer: Authorizer = authorizer or AllowAll()
         self.definitions = Definitions(store)
         self._names = NameGenerator(rng)
         self._admission = Admission(_StoreLister(store))

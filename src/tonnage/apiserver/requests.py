@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tonnage.objects.api_verbs import ACCESS_REVIEWS, verbs_of
+from tonnage.documents.access.attributes import Attributes
+from tonnage.documents.access.user import NOBODY, User
+from tonnage.objects.api_verbs import ACCESS_REVIEWS, BINDINGS, verbs_of
 from tonnage.objects.resources import BY_PATH, Resource
 
 _PODS = BY_PATH["", "v1", "pods"]
@@ -50,11 +52,7 @@ def locate(path: str, find: Find = lambda group, version, plural: None) -> Locat
     if watch:
         rest = rest[1:]
     namespace = ""
-    if (
-        rest[0] == "namespaces"
-        and len(rest) > 2
-        and not (group == "" and rest[2] in _NAMESPACES.subresources and len(rest) == 3)
-    ):
+    if rest[0] == "namespaces" and len(rest) > 2 and not (rest[2] in _NAMESPACES.subresources and len(rest) == 3):
         namespace, rest = rest[1], rest[2:]
     if (group, version, rest) == ("", "v1", ["bindings"]) and namespace:
         return Location(_PODS, namespace, subresource="binding")  # an older way to pods/{name}/binding
@@ -81,6 +79,8 @@ def verb_of(method: str, location: Location, watch_asked: bool) -> str:
     one = bool(location.name)
     if location.subresource:
         return _subresource_verb(method, location)
+    if location.watch and method != "GET":
+        return ""
     if method == "GET":
         if location.watch or (watch_asked and not one):
             return "watch"
@@ -100,9 +100,21 @@ def _subresource_verb(method: str, location: Location) -> str:
     return verb if verb in verbs_of(location.resource, location.subresource) else ""
 
 
+def is_about(asked: Attributes, verb: str, at: Location) -> bool:
+    """Is what was judged what would be done? Two readers of one URL must not differ, whatever somebody puts into it."""
+    if at.resource is _PODS and at.subresource == "binding" and not at.name:
+        return (asked.verb, asked.resource, asked.namespace) == (verb, BINDINGS.plural, at.namespace)
+    resource = at.resource
+    namespace = at.name if resource is _NAMESPACES else at.namespace
+    return (
+        (asked.verb, asked.group, asked.resource, asked.subresource, asked.namespace)
+        == (verb, resource.group, resource.plural, at.subresource, namespace)
+    ) and (asked.name == at.name or verb in ("list", "watch"))  # which a field selector may have narrowed to one
+
+
 @dataclass(slots=True)
 class Call:
-    """One request about a resource. `warnings` collects what the answer's Warning headers will say."""
+    """One request about a resource, and whose it is. `warnings` collects what the answer's Warning headers will say."""
 
     verb: str
     at: Location
@@ -110,6 +122,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
+    user: User = NOBODY
 
     @property
     def resource(self) -> Resource:

@@ -16,8 +16,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tonnage.apiserver.admin_credentials import ensure_token, read_tokens, write_kubeconfig
+from tonnage.apiserver.admin_credentials import ADMIN, ensure_token, read_tokens, write_kubeconfig
 from tonnage.apiserver.app import Application
+from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.bootstrap import bootstrap, publish_address
 from tonnage.apiserver.custom.lifecycle import definitions_followed
 from tonnage.apiserver.event_expiry import EVENT_TTL_S, events_expired
@@ -48,6 +49,7 @@ class Settings:
     bind: str = "127.0.0.1"
     port: int = 6443
     token_file: Path | None = None
+    anonymous_auth: bool = False
     gates: Gates = field(default_factory=Gates)
     keep_revisions: int = KEEP_REVISIONS
     keep_bytes: int = KEEP_BYTES
@@ -91,7 +93,13 @@ async def serve(
         with _files_of(folder):
             certificate = ServingCertificate(folder / "pki", hosts, clock)
             tokens = read_tokens(settings.token_file) if settings.token_file else [ensure_token(folder / "token")]
-        application = Application(registry, tokens=tokens, collector_registry=new_registry(), rng=rng)
+        application = Application(
+            registry,
+            authenticator=Authenticator(dict.fromkeys(tokens, ADMIN)),
+            anonymous_auth=settings.anonymous_auth,
+            collector_registry=new_registry(),
+            rng=rng,
+        )
         async with AsyncExitStack() as stack:
             stack.callback(registry.workers.close)
             await stack.enter_async_context(lag_measured(application.metrics.loop_lag.observe))

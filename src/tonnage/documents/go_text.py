@@ -56,3 +56,25 @@ def type_name(value: Any) -> str:
         return "<nil>"
     names = {dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool", int: "int64"}
     return names.get(type(value), "float64")
+
+
+_SHORT_ESCAPES = {
+    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+    '"': '\\"', "\\": "\\\\",
+}  # fmt: skip
+
+
+def quoted(text: str) -> str:
+    """As %q prints it. Bytes that are no text, which HTTP libraries hand on as half surrogate pairs, show as bytes."""
+    return '"' + "".join(map(_quoted, text)) + '"'
+
+
+def _quoted(char: str) -> str:
+    if char in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[char]
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x20 or code == 0x7F or 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code & 0xFF:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -10,7 +10,7 @@ from tonnage.apiserver import bodies
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Call
-from tonnage.apiserver.verbs.writing import check_name, merge_owners
+from tonnage.apiserver.verbs.writing import authorize_create, check_name, merge_owners
 from tonnage.documents import api_errors
 from tonnage.documents.admit import Malformed
 from tonnage.documents.apply.managed_fields import reset_fields_of
@@ -79,6 +79,7 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
     except NotFound:
         if call.subresource:
             raise
+        authorize_create(registry, call)
         doc = await registry.work(is_large, lambda: to_stored(resource, applied_to(None)))
         doc["metadata"].pop("resourceVersion", None)
         return await registry.create(resource, call.namespace, doc, options, is_tracked=False, is_large=is_large)

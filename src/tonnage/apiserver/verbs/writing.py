@@ -9,6 +9,8 @@ from tonnage.apiserver.event_loop import workers
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
+from tonnage.documents.access.attributes import Attributes
+from tonnage.documents.access.refusals import forbidden
 from tonnage.documents.event_conversion import to_stored
 from tonnage.errors import NotFound
 from tonnage.objects.document import Doc, copy, encode
@@ -53,10 +55,29 @@ async def update(registry: Registry, call: Call) -> Response:
     except NotFound:
         if not strategy.create_on_update or call.subresource:
             raise
+        authorize_create(registry, call)
         doc["metadata"].pop("resourceVersion", None)
         written = await registry.create(call.resource, call.namespace, doc, options, is_large=is_large)
     call.warnings.extend(written.warnings)
     return await respond(registry, call, written.document, code=201 if written.created else 200)
+
+
+def authorize_create(registry: Registry, call: Call) -> None:
+    """A write that turns out to create needs the right to create, too. Raises Forbidden."""
+    at = call.at
+    asked = Attributes(
+        call.user,
+        "create",
+        at.resource.group,
+        at.resource.version,
+        at.resource.plural,
+        at.subresource,
+        at.namespace,
+        at.name,
+    )
+    decision = registry.authorizer.authorize(asked)
+    if not decision.allowed:
+        raise forbidden(asked, decision.reason)
 
 
 async def respond(registry: Registry, call: Call, document: bytes, *, code: int = 200) -> Response:
