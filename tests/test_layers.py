@@ -26,7 +26,7 @@ ROWS: Rows = (
         "logs", "metrics", "printable", "private_files", "quantity", "serving_certificate", "suggestions",
     ),
     ("objects",),
-    ("store", "documents", "client", "scheduling", "csi"),
+    ("store", "documents", "client", "scheduling", "csi", "roles"),
     (
         "apiserver", "scheduler", "controllers", "provisioner", "pools", "node", "driver", "driver_check", "nodescaler",
         "whatif",
