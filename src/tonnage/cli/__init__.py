@@ -5,62 +5,32 @@ Data goes to stdout, talk to stderr. Exit 0 when the job was done, 1 when it fai
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import sys
 import traceback
-from importlib import import_module
-from typing import Final
+from itertools import chain
+from typing import Final, NoReturn
 
 import click
 
 from tonnage import __version__
+from tonnage.cli.completion import shells
+from tonnage.cli.help.commands import GROUPS
+from tonnage.cli.help.groups import HintedUsageError, LazyCommands
 from tonnage.errors import TonnageError
 from tonnage.printable import printable, printable_lines
+from tonnage.suggestions import closest
 
 COMMANDS: Final = {
-    "apiserver": "tonnage.cli.apiserver:apiserver",
-    "controllers": "tonnage.cli.controllers:controllers",
-    "csi-driver": "tonnage.cli.driver.csi_driver:csi_driver",
-    "csi-driver-quarantine": "tonnage.cli.driver.csi_driver_quarantine:csi_driver_quarantine",
-    "demo": "tonnage.cli.demo:demo",
-    "doctor": "tonnage.cli.doctor:doctor",
-    "drain-preview": "tonnage.cli.drain_preview:drain_preview",
-    "driver-check": "tonnage.cli.driver.driver_check:driver_check",
-    "explain": "tonnage.cli.explain:explain",
-    "fault": "tonnage.cli.fault:fault",
-    "fit": "tonnage.cli.fit:fit",
-    "node": "tonnage.cli.node:node",
-    "node-scaler": "tonnage.cli.node_scaler:node_scaler",
-    "pools": "tonnage.cli.pools.pools:pools",
-    "provisioner": "tonnage.cli.provisioning.provisioner:provisioner",
-    "replay": "tonnage.cli.replay:replay",
-    "scheduler": "tonnage.cli.scheduler:scheduler",
-    "shadow": "tonnage.cli.shadow:shadow",
-    "simulate": "tonnage.cli.simulate:simulate",
-    "status": "tonnage.cli.status:status",
-    "up": "tonnage.cli.up:up",
-    "version": "tonnage.cli.version:version",
+    name: f"tonnage.cli.{entry.where}" for name, entry in sorted(chain(*(group.items() for group in GROUPS.values())))
 }
 """Every command, and where it is. A command is loaded when it is asked for: the API server needs no scheduler in its
 memory, and a cluster of seven processes starts in a fraction of the time."""
 
-INTERNAL_COMMANDS: Final = {"forkserver": "tonnage.cli.forkserver:forkserver"}
-"""Commands that our own programs start. No help lists them."""
 
-
-class _Commands(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        where = COMMANDS.get(cmd_name) or INTERNAL_COMMANDS.get(cmd_name)
-        if where is None:
-            return None
-        module, _, name = where.partition(":")
-        command: click.Command = getattr(import_module(module), name)
-        return command
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name=None, version=__version__, prog_name="tonnage")
 def cli() -> None:
     """Storage-aware scheduling for Kubernetes: no pod is sent to a node that cannot hold its volumes."""
@@ -74,14 +44,41 @@ def _complain(message: str, hint: str | None, *, has_lines: bool = False) -> Non
 
 def main() -> None:
     """Run the command line and exit; every failure is told in our two lines."""
+    _run("tonnage")
+
+
+def kubectl_main() -> None:
+    """The same as a plugin of kubectl: `kubectl tonnage explain …` runs `kubectl-tonnage explain …`."""
+    _run("kubectl tonnage")
+
+
+def kubectl_complete() -> None:
+    """What kubectl asks on TAB: `kubectl_complete-tonnage WORD…`. Where something is wrong there are no values."""
+    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
+        click.echo(shells.answer_kubectl(cli, sys.argv[1:]))
+
+
+def _complete(program: str) -> NoReturn:
+    """Answer a shell's TAB, or say nothing: a line that is being typed is no place for an error."""
+    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
+        shells.register()
+        cli.main(prog_name=program, complete_var=shells.COMPLETE_VARIABLE)
+    sys.exit(0)
+
+
+def _run(program: str) -> NoReturn:
+    if shells.COMPLETE_VARIABLE in os.environ:
+        _complete(program)
     try:
-        code = cli.main(prog_name="tonnage", standalone_mode=False)
+        code = cli.main(prog_name=program, standalone_mode=False, complete_var=shells.COMPLETE_VARIABLE)
     except TonnageError as exc:
         _complain(exc.message, exc.hint, has_lines=exc.has_lines)
         code = 1
+    except click.exceptions.NoArgsIsHelpError as exc:  # nothing was asked: that is a question, not a mistake
+        click.echo(exc.ctx.get_help() if exc.ctx is not None else "")
+        code = 0
     except click.UsageError as exc:
-        command = exc.ctx.command_path if exc.ctx is not None else "tonnage"
-        _complain(exc.format_message(), f"'{command} --help' lists what there is")
+        _complain(*_told(exc, program))
         code = 2
     except click.ClickException as exc:
         _complain(exc.format_message(), None)
@@ -92,3 +89,21 @@ def main() -> None:
         click.echo(printable_lines(traceback.format_exc()), err=True, nl=False)
         code = 1
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _told(exc: click.UsageError, program: str) -> tuple[str, str]:
+    """What was wrong about the question, and what to do: what was probably meant, else where to read."""
+    if isinstance(exc, HintedUsageError):
+        return exc.message, exc.hint
+    if isinstance(exc, click.NoSuchOption):
+        named = exc.ctx.command.params if exc.ctx is not None else []
+        near = closest(exc.option_name, [name for each in named for name in (*each.opts, *each.secondary_opts)])
+        if near:
+            return exc.message, f"did you mean '{near[0]}'?"
+        return exc.message, _see_help(exc, program)
+    return exc.format_message(), _see_help(exc, program)
+
+
+def _see_help(exc: click.UsageError, program: str) -> str:
+    command = exc.ctx.command_path if exc.ctx is not None else program
+    return f"'{command} --help' lists what there is"

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tonnage.cli.completion.values import contexts, files, namespaces
 from tonnage.cli.options import feature_gates
 from tonnage.cli.output import say
 from tonnage.client.config import kubeconfig
@@ -134,7 +135,13 @@ def say_about(state: ClusterState) -> None:
 
 _OPTIONS = (
     click.option(
-        "-f", "--filename", "files", multiple=True, metavar="FILE", help="Manifests: files, folders, - for stdin."
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        metavar="FILE",
+        shell_complete=files,
+        help="Manifests: files, folders, - for stdin.",
     ),
     click.option(
         "--kubeconfig",
@@ -142,8 +149,22 @@ _OPTIONS = (
         type=click.Path(path_type=Path, dir_okay=False),
         help="Ask a live cluster; with -f too, the manifests are laid over it.",
     ),
-    click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig; its current one."),
-    click.option("-n", "--namespace", "given_namespace", default="", metavar="NS", help="Where none is written."),
+    click.option(
+        "--context",
+        default="",
+        metavar="NAME",
+        shell_complete=contexts,
+        help="The context of the kubeconfig; its current one.",
+    ),
+    click.option(
+        "-n",
+        "--namespace",
+        "given_namespace",
+        default="",
+        metavar="NS",
+        shell_complete=namespaces,
+        help="Where none is written.",
+    ),
     click.option(
         "--scheduler-endpoint",
         metavar="URL",

@@ -9,6 +9,7 @@ from functools import partial
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
+from tonnage.cli.completion.values import files
 from tonnage.cli.output import written, written_html, written_json
 from tonnage.cli.progress import INTERRUPTED, progress
 from tonnage.whatif.doctor import doctor_report
@@ -21,7 +22,7 @@ _USER_AGENT = "tonnage-doctor"
 
 @click.command()
 @cluster_options
-@click.argument("more_files", nargs=-1, metavar="[FILE]...")
+@click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
 @click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True)
 def doctor(cluster: ClusterQuestion, output: str) -> None:
     """Tell what of a cluster Tonnage can use, what it would change, and what to set.

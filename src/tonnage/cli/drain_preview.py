@@ -7,6 +7,7 @@ import sys
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
+from tonnage.cli.completion.values import nodes as node_values
 from tonnage.cli.output import written, written_html, written_json
 from tonnage.cli.progress import INTERRUPTED, progress
 from tonnage.whatif.drain import report
@@ -16,7 +17,7 @@ from tonnage.whatif.drain.rehearsal import Scene
 
 @click.command(name="drain-preview")
 @cluster_options
-@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=node_values)
 @click.option("--one-by-one", is_flag=True, help="A rolling upgrade: each node comes back before the next is drained.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True)
 def drain_preview(cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: bool, output: str) -> None:

@@ -18,6 +18,7 @@ from functools import partial
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
+from tonnage.cli.completion.values import files, pods, workloads
 from tonnage.cli.output import say, written, written_json
 from tonnage.cli.progress import INTERRUPTED, progress
 from tonnage.errors import TonnageError
@@ -43,13 +44,21 @@ _WHAT = "--pod NS/NAME, --workload KIND/NS/NAME or --pending"
 
 @click.command()
 @cluster_options
-@click.argument("more_files", nargs=-1, metavar="[FILE]...")
-@click.option("--pod", "pod_keys", multiple=True, metavar="NS/NAME", help="A pod to explain; may be repeated.")
+@click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
+@click.option(
+    "--pod",
+    "pod_keys",
+    multiple=True,
+    metavar="NS/NAME",
+    shell_complete=pods,
+    help="A pod to explain; may be repeated.",
+)
 @click.option(
     "--workload",
     "workload_names",
     multiple=True,
     metavar="KIND/NS/NAME",
+    shell_complete=workloads,
     help="A workload whose pods, present and to come, are decided one after the other; may be repeated.",
 )
 @click.option("--pending", is_flag=True, help="Every pod that waits, grouped by cause, with what would help most.")

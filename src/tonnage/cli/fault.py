@@ -8,11 +8,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
+from tonnage.cli.completion.values import cluster_nodes
+from tonnage.cli.help.groups import HintedUsageError, SuggestingGroup
 from tonnage.cli.output import echo
 from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, InvalidFault, kind_of
+from tonnage.plane.settings import nodes_of
 from tonnage.printable import printable, printable_json
+from tonnage.suggestions import closest
 
 
 def _kinds() -> str:
@@ -29,8 +34,14 @@ class _Kind(click.ParamType[str]):
         try:
             kind_of(str(value))
         except InvalidFault as exc:
-            self.fail(f"{exc.message}; {exc.hint}", param, ctx)
+            told = click.BadParameter(f"{exc.message}; {exc.hint}", ctx, param)
+            if not (near := closest(str(value), KINDS)):
+                raise told from exc
+            raise HintedUsageError(told.format_message(), f"did you mean '{near[0]}'?", ctx) from exc
         return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name, help=kind.meaning) for name, kind in KINDS.items() if name.startswith(incomplete)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +61,20 @@ class _Where:
             raise TonnageError(f"there is no folder {self.data_dir}", hint="name the --data-dir of `tonnage up`")
         return FaultFile(self.data_dir / FAULT_FILE_NAME)
 
+    def require_node(self, node: str) -> None:
+        """Raises UsageError for a node that the cluster of this folder does not have, once it was started."""
+        known = nodes_of(self.faults().path.parent)
+        if node and known and node not in known:
+            near = closest(node, known)
+            have = f"{known[0]} to {known[-1]}" if len(known) > 1 else known[0]
+            raise HintedUsageError(
+                f'this cluster has no node "{node}"',
+                f"did you mean '{near[0]}'? It has {have}" if near else f"it has {have}",
+                click.get_current_context(),
+            )
 
-@click.group(epilog=_kinds())
+
+@click.group(cls=SuggestingGroup, epilog=_kinds())
 @click.option(
     "--data-dir", type=click.Path(path_type=Path, file_okay=False), help="The folder of a `tonnage up` cluster."
 )
@@ -64,7 +87,7 @@ def fault(ctx: click.Context, data_dir: Path | None, file: Path | None) -> None:
 
 @fault.command("set")
 @click.argument("kind", type=_Kind())
-@click.option("--node", default="", help="The node it is for; without one it is for all.")
+@click.option("--node", default="", shell_complete=cluster_nodes, help="The node it is for; without one it is for all.")
 @click.option("--value", type=float, help="How much, for the kinds that ask.")
 @click.pass_obj
 def set_fault(where: _Where, kind: str, node: str, value: float | None) -> None:
@@ -76,16 +99,19 @@ def set_fault(where: _Where, kind: str, node: str, value: float | None) -> None:
         wanted = Fault(kind, node, value or 0.0)
     except InvalidFault as exc:
         raise click.UsageError(exc.message) from exc
+    where.require_node(node)
     where.faults().put(wanted)
     echo(f"fault {_told(wanted)} set", err=True)
 
 
 @fault.command()
 @click.argument("kind", type=_Kind(), required=False)
-@click.option("--node", default="", help="Only what is for this node.")
+@click.option("--node", default="", shell_complete=cluster_nodes, help="Only what is for this node.")
 @click.pass_obj
 def clear(where: _Where, kind: str | None, node: str) -> None:
     """End the faults of KIND, or all of them."""
+    if not any(each.node == node for each in where.faults().all()):  # one that is gone may still have left a fault
+        where.require_node(node)
     ended = where.faults().clear(kind or "", node)
     for each in ended:
         echo(f"fault {_told(each)} cleared", err=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
+from tonnage.cli.completion.values import workloads
 from tonnage.cli.output import say, written, written_html, written_json
 from tonnage.cli.progress import INTERRUPTED, progress
 from tonnage.whatif.disk_documents import disks_of_objects
@@ -26,7 +27,12 @@ from tonnage.whatif.sources import ClusterState
 
 @click.command()
 @cluster_options
-@click.option("--workload", metavar="KIND/NS/NAME", help="A workload of the cluster: StatefulSet/shop/db.")
+@click.option(
+    "--workload",
+    metavar="KIND/NS/NAME",
+    shell_complete=workloads,
+    help="A workload of the cluster: StatefulSet/shop/db.",
+)
 @click.option(
     "--template",
     "template_file",

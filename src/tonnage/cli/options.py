@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from tonnage import logs
 from tonnage.gates import GateError, Gates
@@ -26,6 +27,18 @@ class GatesType(click.ParamType[Gates]):
             return Gates.parse(str(value))
         except GateError as exc:
             self.fail(f"{exc.message}; {exc.hint}" if exc.hint else exc.message, param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Each gate with the value that changes something first; after a comma those that are not named yet."""
+        before, comma, last = incomplete.rpartition(",")
+        named = {each.partition("=")[0] for each in before.split(",")}
+        values = [
+            (f"{name}={value}", gate.meaning)
+            for name, gate in Gates.table().items()
+            if name not in named
+            for value in (("false", "true") if gate.default else ("true", "false"))
+        ]
+        return [CompletionItem(before + comma + text, help=told) for text, told in values if text.startswith(last)]
 
 
 class BytesType(click.ParamType[int]):

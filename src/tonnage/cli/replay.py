@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from tonnage.cli.cluster_options import say_about
+from tonnage.cli.completion.values import files
 from tonnage.cli.options import feature_gates
 from tonnage.cli.output import say, written, written_json
 from tonnage.gates import Gates
@@ -30,7 +31,7 @@ from tonnage.whatif.sources import from_files
 @click.option(
     "-f", "--filename", "files", multiple=True, metavar="FILE", help="Manifests: files, folders, - for stdin."
 )
-@click.argument("more_files", nargs=-1, metavar="[FILE]...")
+@click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
 @click.option(
     "--steps",
     "steps_file",

@@ -24,9 +24,10 @@ from tonnage.quantity import Quantity
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def status(data_dir: Path, output: str) -> None:
-    """Show a running `tonnage up` cluster: its programs and where they serve health, metrics and debug pages, its
-    nodes, the free room of their pools, contents in those that no record names, and what is made to go wrong.
+    """Show a running `tonnage up` cluster: its programs, its nodes, their pools, and what is made to go wrong.
 
+    Of programs also where they serve health, metrics and debug pages; of pools the free room, and contents that no
+    record names.
     Where programs serve is also in DIR/endpoints.json. Fails when no cluster runs on the folder.
     """
     found = asyncio.run(status_of(data_dir.absolute(), clock=SystemClock()))

@@ -112,3 +112,14 @@ class PlaneSettings:
             return wanted
         short = hashlib.sha256(os.fsencode(self.data_dir.absolute())).hexdigest()[:12]
         return Path(tempfile.gettempdir()) / f"tonnage-{os.getuid()}-{short}"
+
+
+def nodes_of(data_dir: Path) -> list[str]:
+    """The nodes of the cluster that was last started on this folder; none are known before the first start.
+
+    Raises TonnageError when what the folder keeps cannot be read.
+    """
+    if not (data_dir / _SETTINGS_FILE).exists():
+        return []
+    settings = PlaneSettings(data_dir)
+    return settings.node_names(settings.resolved())

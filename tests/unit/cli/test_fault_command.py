@@ -10,6 +10,7 @@ import pytest
 
 from tonnage.cli import main
 from tonnage.faults import Fault, FaultFile
+from tonnage.private_files import write_private
 
 
 class Shell:
@@ -128,3 +129,44 @@ def test_help_is_given_without_saying_where(shell: Shell, verb: str) -> None:
     code, out, err = shell(verb, "--help")
     assert (code, err) == (0, "")
     assert out.startswith(f"Usage: tonnage fault {verb} [OPTIONS]")
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Path:
+    """A folder on which a cluster of three nodes was started."""
+    tmp_path.chmod(0o700)
+    write_private(tmp_path / "cluster.json", b'{"nodes": 3}')
+    return tmp_path
+
+
+def test_a_node_that_the_cluster_does_not_have_is_refused(shell: Shell, started: Path) -> None:
+    here = ("--data-dir", str(started))
+    assert shell(*here, "set", "dead", "--node", "nod-1") == (
+        2,
+        "",
+        "error: this cluster has no node \"nod-1\"\nhint: did you mean 'node-1'? It has node-1 to node-3\n",
+    )
+    assert shell(*here, "clear", "--node", "x") == (
+        2,
+        "",
+        'error: this cluster has no node "x"\nhint: it has node-1 to node-3\n',
+    )
+    assert not (started / "faults.json").exists()
+    assert shell(*here, "set", "dead", "--node", "node-3")[0] == 0
+
+
+def test_the_file_in_a_folder_of_a_cluster_is_judged_alike(shell: Shell, started: Path) -> None:
+    assert shell("--faults", str(started / "faults.json"), "set", "dead", "--node", "node-9")[0] == 2
+
+
+def test_what_a_node_has_left_behind_may_be_cleared(shell: Shell, started: Path) -> None:
+    FaultFile(started / "faults.json").put(Fault("dead", "node-9"))
+    here = ("--data-dir", str(started))
+    assert shell(*here, "clear", "--node", "node-9") == (0, "", "fault dead on node-9 cleared\n")
+
+
+def test_a_kind_that_there_is_not_is_suggested(shell: Shell, started: Path) -> None:
+    code, _, err = shell("--data-dir", str(started), "set", "out-of-spcae")
+    assert code == 2
+    assert 'there is no fault "out-of-spcae"; there are out-of-space, ' in err
+    assert err.endswith("hint: did you mean 'out-of-space'?\n")

@@ -12,6 +12,7 @@ from typing import TypedDict, Unpack
 
 import click
 
+from tonnage.cli.completion.values import driver_names
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import logging_options, start_logging
 from tonnage.cli.output import echo
@@ -77,6 +78,7 @@ class Flags(TypedDict):
     "drivers",
     multiple=True,
     metavar="NAME",
+    shell_complete=driver_names,
     help="Whose classes: the provisioner of StorageClasses; may be repeated.  [default: the source's own]",
 )
 @click.option("--source-namespace", default="", help="Where the driver's objects are.  [default: any namespace]")

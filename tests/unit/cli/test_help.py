@@ -1,0 +1,110 @@
+"""What the command line says about itself: grouped commands, examples that parse, and what was probably meant."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+import subprocess
+import sys
+
+import click
+import pytest
+
+from tonnage.cli import COMMANDS, cli, kubectl_main, main
+from tonnage.cli.help.commands import GROUPS
+from tonnage.cli.help.examples import EXAMPLES, examples_of
+
+
+def told(monkeypatch, capsys, *arguments: str, run=main) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["tonnage", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        run()
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def command_at(words: list[str]) -> tuple[click.Context, click.Command, list[str]]:
+    """The context and the command that a line calls, and its arguments."""
+    ctx, command = click.Context(cli, info_name="tonnage"), cli
+    while isinstance(command, click.Group):
+        with ctx:
+            name, found, words = command.resolve_command(ctx, words)
+        assert found is not None
+        if isinstance(found, click.Group):
+            inner = found.make_context(name, list(words), parent=ctx)
+            ctx, words = inner, [*inner._protected_args, *inner.args]
+        command = found
+    return ctx, command, words
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_line_in_the_table_is_the_first_of_the_command(name):
+    (entry,) = [group[name] for group in GROUPS.values() if name in group]
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None and command.help is not None
+    assert entry.help == inspect.cleandoc(command.help).partition("\n\n")[0].replace("\n", " ")
+
+
+def test_help_groups_every_command_and_loads_none():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from tonnage.cli import cli; cli.main(['--help'], 'tonnage', standalone_mode=False);"
+            "print([each for each in sys.modules if each.startswith('tonnage.') and each not in sys.argv])",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for title, group in GROUPS.items():
+        assert f"{title}:" in done.stdout
+        assert all(f"\n  {name} " in done.stdout for name in group)
+    loaded = done.stdout.splitlines()[-1]
+    assert "tonnage.cli.help.commands" in loaded
+    assert not [where for where in COMMANDS.values() if f"'{where.partition(':')[0]}'" in loaded]
+    assert "tonnage.client" not in loaded and "numpy" not in loaded
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_examples_and_its_help_shows_them(monkeypatch, capsys, name):
+    code, out, _ = told(monkeypatch, capsys, name, "--help")
+    assert code == 0
+    assert all(line in out for line in EXAMPLES[name])
+    assert out.count("Examples:") == 1
+
+
+@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
+def test_the_examples_parse(line):
+    words = shlex.split(line.removeprefix("source <(").rstrip(")"))
+    words = words[1 : words.index(">")] if ">" in words else words[1:]
+    ctx, command, arguments = command_at(words)
+    assert command.make_context("it", arguments, parent=ctx) is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["explian"], "error: no such command 'explian'\nhint: did you mean 'explain'?\n"),
+        (["qqqq"], "error: no such command 'qqqq'\nhint: 'tonnage --help' lists what there is\n"),
+        (["fault", "lst"], "error: no such command 'lst'\nhint: did you mean 'list'?\n"),
+        (["up", "--node", "3"], "error: No such option '--node'.\nhint: did you mean '--nodes'?\n"),
+    ],
+)
+def test_what_was_meant_is_suggested(monkeypatch, capsys, words, complaint):
+    assert told(monkeypatch, capsys, *words) == (2, "", complaint)
+
+
+@pytest.mark.parametrize(("words", "begins"), [([], "Usage: tonnage [OPTIONS]"), (["fault"], "Usage: tonnage fault ")])
+def test_nothing_asked_is_answered_with_help(monkeypatch, capsys, words, begins):
+    code, out, err = told(monkeypatch, capsys, *words)
+    assert (code, err) == (0, "")
+    assert out.startswith(begins)
+
+
+def test_as_a_plugin_of_kubectl_help_says_how_it_is_called(monkeypatch, capsys):
+    code, out, _ = told(monkeypatch, capsys, "version", "--help", run=kubectl_main)
+    assert code == 0
+    assert out.startswith("Usage: kubectl tonnage version [OPTIONS]")
+    assert examples_of("version", "kubectl tonnage").splitlines()[-1] == "  kubectl tonnage version -o json"
+    assert told(monkeypatch, capsys, "vesrion", run=kubectl_main)[2].endswith("hint: did you mean 'version'?\n")
