@@ -25,7 +25,8 @@ def told(monkeypatch, capsys, *arguments: str, run=main) -> tuple[int, str, str]
 
 def command_at(words: list[str]) -> tuple[click.Context, click.Command, list[str]]:
     """The context and the command that a line calls, and its arguments."""
-    ctx, command = click.Context(cli, info_name="tonnage"), cli
+    ctx = click.Context(cli, info_name="tonnage")
+    command: click.Command = cli
     while isinstance(command, click.Group):
         with ctx:
             name, found, words = command.resolve_command(ctx, words)
