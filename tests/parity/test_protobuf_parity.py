@@ -172,5 +172,8 @@ def _package(case: Any) -> str:
         return "io.k8s.apimachinery.pkg.apis.meta.v1"
     if case["kind"] == "CustomResourceDefinition":
         return "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
-    group = case["document"]["apiVersion"].rpartition("/")[0].removesuffix(".k8s.io") or "core"
+    group = (
+        case["document"]["apiVersion"].rpartition("/")[0].removesuffix(".k8s.io").removesuffix(".authorization")
+        or "core"
+    )
     return f"io.k8s.api.{group}.v1"

@@ -41,7 +41,7 @@ from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
 from tonnage.objects import names
-from tonnage.objects.api_verbs import ACCESS_REVIEWS, verbs_of
+from tonnage.objects.api_verbs import AUTHORIZATION_REVIEWS, verbs_of
 from tonnage.objects.coordination_v1 import LEASE_HEADER
 from tonnage.objects.document import encode
 from tonnage.store import FenceBroken, StoreError
@@ -320,7 +320,7 @@ class Application:
 
 
 def _handler(call: Call) -> Verb:
-    if call.resource is ACCESS_REVIEWS:
+    if call.resource in AUTHORIZATION_REVIEWS:
         return access_reviews.review
     return subresources.VERBS.get((call.subresource, call.verb)) or _VERBS[call.verb]
 

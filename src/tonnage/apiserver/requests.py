@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tonnage.documents.access.attributes import Attributes
 from tonnage.documents.access.user import NOBODY, User
-from tonnage.objects.api_verbs import ACCESS_REVIEWS, BINDINGS, verbs_of
+from tonnage.objects.api_verbs import BINDINGS, REVIEWS_BY_PATH, verbs_of
 from tonnage.objects.resources import BY_PATH, Resource
 
 _PODS = BY_PATH["", "v1", "pods"]
@@ -56,9 +56,9 @@ def locate(path: str, find: Find = lambda group, version, plural: None) -> Locat
         namespace, rest = rest[1], rest[2:]
     if (group, version, rest) == ("", "v1", ["bindings"]) and namespace:
         return Location(_PODS, namespace, subresource="binding")  # an older way to pods/{name}/binding
-    if (group, version, rest) == (ACCESS_REVIEWS.group, ACCESS_REVIEWS.version, [ACCESS_REVIEWS.plural]):
-        return Location(ACCESS_REVIEWS)
-    resource = BY_PATH.get((group, version, rest[0])) or find(group, version, rest[0])
+    asked = (group, version, rest[0])
+    review = REVIEWS_BY_PATH.get(asked) if len(rest) == 1 else None
+    resource = BY_PATH.get(asked) or review or find(*asked)
     if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
         return None
     name = rest[1] if len(rest) > 1 else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -78,3 +79,8 @@ def _quoted(char: str) -> str:
     if code < 0x20 or code == 0x7F or 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code & 0xFF:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def quoted_list(texts: Iterable[str]) -> str:
+    """As %q prints a list: `["a" "b"]`."""
+    return "[" + " ".join(map(quoted, texts)) + "]"

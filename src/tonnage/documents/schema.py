@@ -153,6 +153,7 @@ FILES: dict[tuple[str, str], str] = {
     ("events.k8s.io", "v1"): "events_v1",
     ("node.k8s.io", "v1"): "node_v1",
     ("policy", "v1"): "policy_v1",
+    ("rbac.authorization.k8s.io", "v1"): "rbac_v1",
     ("resource.k8s.io", "v1"): "resource_v1",
     ("scheduling.k8s.io", "v1"): "scheduling_v1",
     ("storage.k8s.io", "v1"): "storage_v1",

@@ -12,16 +12,22 @@ from tonnage.objects.resources import Resource
 BINDINGS = Resource("", "v1", "Binding", "bindings", True)
 """Also an older way to pods/{name}/binding. Nothing is stored there, so it is not in the table of resources, but
 clients look for it."""
-ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False)
+_AUTHORIZATION = "authorization.k8s.io"
+ACCESS_REVIEWS = Resource(_AUTHORIZATION, "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False)
 """What `kubectl auth can-i` asks. Nothing is stored there either."""
-NOT_STORED = (BINDINGS, ACCESS_REVIEWS)
+LOCAL_ACCESS_REVIEWS = Resource(_AUTHORIZATION, "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews", True)
+RULES_REVIEWS = Resource(_AUTHORIZATION, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", False)
+SUBJECT_ACCESS_REVIEWS = Resource(_AUTHORIZATION, "v1", "SubjectAccessReview", "subjectaccessreviews", False)
+AUTHORIZATION_REVIEWS = (LOCAL_ACCESS_REVIEWS, ACCESS_REVIEWS, RULES_REVIEWS, SUBJECT_ACCESS_REVIEWS)
+"""Questions about rights, one's own and others'."""
+NOT_STORED = (BINDINGS, *AUTHORIZATION_REVIEWS)
+REVIEWS_BY_PATH = {(row.group, row.version, row.plural): row for row in NOT_STORED if row is not BINDINGS}
 EVICTIONS = Resource("policy", "v1", "Eviction", "evictions", True)
 SCALES = Resource("autoscaling", "v1", "Scale", "scales", True)
 
 _EVERY_VERB = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _VERBS = {
-    ("", "bindings"): ("create",),
-    ("authorization.k8s.io", "selfsubjectaccessreviews"): ("create",),
+    **{(row.group, row.plural): ("create",) for row in NOT_STORED},
     # Deleting all namespaces at once is the one thing that a collection does not offer.
     ("", "namespaces"): tuple(verb for verb in _EVERY_VERB if verb != "deletecollection"),
 }

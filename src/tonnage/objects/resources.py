@@ -78,6 +78,8 @@ class Resource:
 
 
 _ALL = ("all",)
+RBAC = "rbac.authorization.k8s.io"
+"""The group of roles and bindings."""
 
 RESOURCES: tuple[Resource, ...] = (
     Resource("", "v1", "ConfigMap", "configmaps", True, ("cm",)),
@@ -122,6 +124,10 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("events.k8s.io", "v1", "Event", "events", True, ("ev",), stored_as=("", "events")),
     Resource("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", False),
     Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, ("pdb",), subresources=("status",)),
+    Resource(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", False),
+    Resource(RBAC, "v1", "ClusterRole", "clusterroles", False),
+    Resource(RBAC, "v1", "RoleBinding", "rolebindings", True),
+    Resource(RBAC, "v1", "Role", "roles", True),
     Resource("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", False),
     Resource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", True, subresources=("status",)),
     Resource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", True),

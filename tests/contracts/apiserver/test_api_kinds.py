@@ -29,6 +29,12 @@ SLICE: Doc = {
     "pool": {"name": "p", "resourceSliceCount": 1, "generation": 1},
 }
 DRIVER: Doc = {"name": "d.example", "nodeID": "n", "topologyKeys": ["k"], "allocatable": {"count": 3}}
+RBAC = "rbac.authorization.k8s.io"
+RULE: Doc = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
+BINDING: Doc = {
+    "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"},
+    "subjects": [{"kind": "User", "apiGroup": RBAC, "name": "u"}],
+}
 REGARDING: Doc = {"kind": "Node", "name": "n"}
 NEW_EVENT: Doc = {
     "regarding": REGARDING,
@@ -62,6 +68,15 @@ KINDS: list[tuple[str, str, str, Doc]] = [
     ("/apis/events.k8s.io/v1", "*events", "Event", NEW_EVENT),
     ("/apis/node.k8s.io/v1", "runtimeclasses", "RuntimeClass", {"handler": "h"}),
     ("/apis/policy/v1", "*poddisruptionbudgets", "PodDisruptionBudget", {"spec": BUDGET}),
+    (f"/apis/{RBAC}/v1", "*rolebindings", "RoleBinding", BINDING),
+    (f"/apis/{RBAC}/v1", "*roles", "Role", {"rules": [RULE]}),
+    (f"/apis/{RBAC}/v1", "clusterrolebindings", "ClusterRoleBinding", BINDING),
+    (
+        f"/apis/{RBAC}/v1",
+        "clusterroles",
+        "ClusterRole",
+        {"rules": [RULE, {"verbs": ["get"], "nonResourceURLs": ["/x"]}]},
+    ),
     ("/apis/resource.k8s.io/v1", "*resourceclaims", "ResourceClaim", {"spec": REQUESTS}),
     ("/apis/resource.k8s.io/v1", "*resourceclaimtemplates", "ResourceClaimTemplate", {"spec": {"spec": REQUESTS}}),
     ("/apis/resource.k8s.io/v1", "deviceclasses", "DeviceClass", {"spec": {}}),
@@ -74,6 +89,10 @@ KINDS: list[tuple[str, str, str, Doc]] = [
     ("/apis/storage.k8s.io/v1", "volumeattachments", "VolumeAttachment", {"spec": ATTACHED}),
 ]
 WITHOUT_GENERATION = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
     "ConfigMap",
     "CSIDriver",  # it has one from its first change on
     "CSINode",

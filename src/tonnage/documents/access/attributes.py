@@ -23,6 +23,10 @@ class Attributes:
     path: str = ""
 
     @property
+    def is_resource_request(self) -> bool:
+        return bool(self.resource) or not self.path
+
+    @property
     def resource_path(self) -> str:
         """`pods/status`, as rules spell it."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource

@@ -225,7 +225,10 @@ def _map_put(name: str, kind: Type) -> Put:
 
 
 def _item_reader(kind: Type) -> tuple[int, Read]:
-    """Wire type and reader of what lists and maps hold: never one another, protobuf has no such thing."""
+    """Wire type and reader of what lists and maps hold. A list in a map is a message around it, items = 1."""
+    if isinstance(kind, ListOf):
+        items: Table = {1: _list_put("items", kind.item)}
+        return BYTES, lambda value, budget: _fill({}, items, value, "items", budget).get("items", [])
     if isinstance(kind, Struct):
         table = table_of(kind)
         return BYTES, lambda value, budget: _fill({}, table, value, kind.name, budget)

@@ -26,6 +26,12 @@ from tonnage.documents.strategies.persistent_volume_claim import PersistentVolum
 from tonnage.documents.strategies.pod import PodStrategy
 from tonnage.documents.strategies.pod_template import PodTemplateStrategy
 from tonnage.documents.strategies.priority_class import PriorityClassStrategy
+from tonnage.documents.strategies.rbac import (
+    ClusterRoleBindingStrategy,
+    ClusterRoleStrategy,
+    RoleBindingStrategy,
+    RoleStrategy,
+)
 from tonnage.documents.strategies.resource_quota import ResourceQuotaStrategy
 from tonnage.documents.strategies.runtime_class import RuntimeClassStrategy
 from tonnage.documents.strategies.service import ServiceStrategy
@@ -40,7 +46,7 @@ from tonnage.documents.strategies.workloads import (
     StatefulSetStrategy,
 )
 from tonnage.gates import Gates
-from tonnage.objects.resources import RESOURCES
+from tonnage.objects.resources import RBAC, RESOURCES
 
 _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("", "configmaps"): ConfigMapStrategy,
@@ -67,6 +73,10 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("events.k8s.io", "events"): EventStrategy,
     ("node.k8s.io", "runtimeclasses"): RuntimeClassStrategy,
     ("policy", "poddisruptionbudgets"): PodDisruptionBudgetStrategy,
+    (RBAC, "clusterrolebindings"): ClusterRoleBindingStrategy,
+    (RBAC, "clusterroles"): ClusterRoleStrategy,
+    (RBAC, "rolebindings"): RoleBindingStrategy,
+    (RBAC, "roles"): RoleStrategy,
     ("resource.k8s.io", "deviceclasses"): DeviceClassStrategy,
     ("resource.k8s.io", "resourceclaims"): ResourceClaimStrategy,
     ("resource.k8s.io", "resourceclaimtemplates"): ResourceClaimTemplateStrategy,

@@ -81,6 +81,7 @@ ObjectReference Kind Namespace Name UID APIVersion ResourceVersion FieldPath
 PersistentVolumeSpec Capacity?ResourceList *PersistentVolumeSource AccessModes? ClaimRef?ObjectReference
  PersistentVolumeReclaimPolicy StorageClassName MountOptions? VolumeMode? NodeAffinity?VolumeNodeAffinity
  VolumeAttributesClassName?
+RoleRef APIGroup Kind Name
 """
 
 MAX_DIFF_LINES = 4_000
