@@ -230,7 +230,7 @@ class SchedulingLoop:
         outcome = self._engine.post_filter(attempt)
         plugins = diagnosis.rejecting_plugins()
         if outcome is None or outcome.plugin is None:
-            message = diagnosis.message(outcome.result.status.message if outcome is not None else "")
+            message = diagnosis.told(outcome.result.status.message if outcome is not None else "")
             if held := self._engine.nominations.told(diagnosis):
                 message = f"{message} {held}"
             nomination = withdrawn if outcome is not None and outcome.result.withdraws_nomination else None
@@ -238,7 +238,7 @@ class SchedulingLoop:
             return
         found, plugin = outcome.result, outcome.plugin
         self._preemptions.hold_back(plugin, queued, found)
-        message, nomination = diagnosis.message(), found.nominated_node or None
+        message, nomination = diagnosis.told(), found.nominated_node or None
         is_back = self._put_back(queued, plugins, "Unschedulable", message, nomination=nomination)
         if not is_back or self._context.is_deposed:
             self._preemptions.give_up(plugin, queued)

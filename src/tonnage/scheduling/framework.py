@@ -368,6 +368,14 @@ class FilterPlugin(Plugin):
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         """Judge rows; None when all of them pass."""
 
+    def refusal_note(self, cycle: Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
+        """For a pod that fits nowhere: a sentence for people beyond the reasons that are counted; mostly empty.
+
+        `refused` are the rows that this plugin refused, by its reasons. The sentence goes into the pod's condition: it
+        must not change while nothing does.
+        """
+        return ""
+
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         """After PreFilter: a row that passes for this pod would pass as well if any pods of that row were gone.
 

@@ -128,7 +128,10 @@ def test_each_pod_is_decided_after_those_before_it_are_assumed():
     assert [each["pod"] for each in found] == ["shop/db-0", "shop/db-1", "shop/db-2"]
     assert {each["node"] for each in found[:2]} == {"a", "b"}
     assert found[2]["schedulable"] is False
-    assert found[2]["message"] == "0/2 nodes are available: 2 node(s) did not have enough free storage."
+    assert found[2]["message"] == (
+        "0/2 nodes are available: 2 node(s) did not have enough free storage."
+        " Capacity is reserved for shop/db-0 since 00:00:00Z and 1 more, 2 of 2 nodes."
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,6 +247,7 @@ def test_the_table_tells_each_pod_and_explains_the_first_that_does_not_fit():
     docs = [*STORAGE, node("a"), room("a", "100Gi"), stateful_set("db", 3, "60Gi")]
     lines = run("-f", write(*docs)).stdout.splitlines()
     message = "0/1 nodes are available: 1 node(s) did not have enough free storage."
+    message += " Capacity is reserved for shop/db-0 since 00:00:00Z, 1 of 1 nodes."
     assert lines[:7] == [
         "StatefulSet/shop/db: 3 pods, of which 1 fits and 2 do not",
         "",

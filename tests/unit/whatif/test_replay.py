@@ -68,7 +68,10 @@ def test_the_answer_is_that_of_explain():
 def test_a_failed_binding_gives_everything_back():
     run = replay(*one_node("x", "y"), config=OBJECT)
     run.schedule("default/x")
-    assert refusal(run, "y") == (NOT_ENOUGH, "reserved by default/x since 2000-01-01T00:00:00Z")
+    assert refusal(run, "y") == (
+        f"{NOT_ENOUGH} Capacity is reserved for default/x since 00:00:00Z, 1 of 1 nodes.",
+        "reserved by default/x since 2000-01-01T00:00:00Z",
+    )
     assert run.fail_binding("default/x") == "a"
     assert run.engine.cluster.storage.claims.is_assumed("default/x-data") is False
     assert run.schedule("default/y").node == "a"
@@ -352,7 +355,7 @@ def test_a_restarted_ledger_remembers_what_the_claims_say():
     run.restart()
     # 100 free - 60 promised = 40 < 60
     assert refusal(run, "y") == (
-        NOT_ENOUGH,
+        f"{NOT_ENOUGH} Capacity is reserved for claim default/x-data since 00:00:00Z, 1 of 1 nodes.",
         "100Gi free, 60Gi promised to default/x-data since 2000-01-01T00:00:00Z, needs 60Gi",
     )
 

@@ -3,12 +3,13 @@
     0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). preemption: …
 
 The first plugin in order to object to a node is the one that counts. A node with two reasons counts in both. Items are
-sorted as text. A refusal by PreFilter speaks for all nodes at once, without numbers.
+sorted as text. A refusal by PreFilter speaks for all nodes at once, without numbers. What plugins have to add for
+people (`FilterPlugin.refusal_note`) comes last, as sentences of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ __all__ = ["NARROWED", "NOBODY", "Diagnosis"]
 class Diagnosis(FilterResults):
     """FilterResults to every row of a cluster by the filters named in `plugins`, or a `refusal` of all rows at once."""
 
-    __slots__ = ("cluster", "held_by", "narrowed_by", "plugins", "refusal", "shared")
+    __slots__ = ("cluster", "held_by", "narrowed_by", "note_of", "plugins", "refusal", "shared")
 
     def __init__(
         self,
@@ -44,6 +45,8 @@ class Diagnosis(FilterResults):
         self.narrowed_by = ""
         self.held_by: dict[int, tuple[PodInfo, ...]] = {}
         """By row that would do without them, the pods nominated there that are the reason why it does not."""
+        self.note_of: Callable[[Diagnosis], str] | None = None
+        """Asks the plugins for what they have to add; None where nobody has."""
         self.shared: dict[Hashable, Any] | None = None
         """Where equal pods were refused for the same reasons: what was concluded from them, by the question. Such a
         diagnosis does not change any more. None for one that is a single pod's."""
@@ -129,6 +132,26 @@ class Diagnosis(FilterResults):
             counted[self._narrowed_reason] = int((exists & (self.first == NARROWED)).sum())
         return counted
 
+    def rows_by_reason(self, position: int) -> dict[str, npt.NDArray[np.intp]]:
+        """The rows that one plugin refused, by reason; not those that only pods nominated there stand in the way of."""
+        refused = self.cluster.exists[: len(self.first)] & (self.first == position)
+        refused[list(self.held_by)] = False
+        rows = np.flatnonzero(refused)
+        bits = self.bits[rows]
+        found = {reason: rows[(bits >> i) & 1 != 0] for i, reason in enumerate(self.reasons[position])}
+        return {reason: each for reason, each in found.items() if len(each)}
+
+    def note(self) -> str:
+        """What plugins have to add to their reasons, for people; mostly empty."""
+        if self.refusal is not None or self.note_of is None:
+            return ""
+        if self.shared is None:
+            return self.note_of(self)
+        if "note" not in self.shared:
+            self.shared["note"] = self.note_of(self)
+        told: str = self.shared["note"]
+        return told
+
     def message(self, after: str = "") -> str:
         """The sentence kube-scheduler would write; `after` is what preemption has to add."""
         if self.refusal is not None and not self.refusal.plugin:
@@ -147,6 +170,11 @@ class Diagnosis(FilterResults):
             else f"0/{self.cluster.count} nodes are available."
         )
         return f"{text} {after}" if after else text
+
+    def told(self, after: str = "") -> str:
+        """The same for people: in a condition, an event, an explanation. What plugins add to their reasons comes last."""
+        message, note = self.message(after), self.note()
+        return f"{message} {note}" if note else message
 
     @property
     def code(self) -> Code:

@@ -246,4 +246,4 @@ def _message(decision: Decision) -> str:
         return told
     if decision.error is not None:
         return decision.error.message
-    return decision.diagnosis.message() if decision.diagnosis is not None else ""
+    return decision.diagnosis.told() if decision.diagnosis is not None else ""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +88,11 @@ class Decider:
         self._cross_filters = tuple(
             (position, plugin) for position, plugin in enumerate(pipeline.filter) if not plugin.row_local
         )
+        self._noting = tuple(
+            (position, plugin)
+            for position, plugin in enumerate(pipeline.filter)
+            if type(plugin).refusal_note is not FilterPlugin.refusal_note
+        )
         self._cross_scores = tuple(each for each in pipeline.score if not each[0].row_local)
         self._tie_breakers = tuple(
             plugin for plugin, _ in pipeline.score if type(plugin).tie_break is not ScorePlugin.tie_break
@@ -126,13 +132,13 @@ class Decider:
         asked = [each for each in self._asked_anew(cycle) if each[1].name not in cycle.skip_filter]
         if not found and not (asked or narrowed or held or diagnose):
             cycle.passing = np.zeros(cluster.size, dtype=np.bool_)
-            return Decision(cycle, diagnosis=answer.refusal_for(cluster, self._names))
+            return Decision(cycle, diagnosis=self._noted(cycle, answer.refusal_for(cluster, self._names)))
         if asked or narrowed or held or diagnose:
             diagnosis = self._diagnose(cycle, answer, asked, narrowed, held)
             cycle.passing = (diagnosis.first == NOBODY) & cluster.exists[: cluster.size]
             found = int(np.count_nonzero(cycle.passing))
             if not found:
-                return Decision(cycle, diagnosis=diagnosis)
+                return Decision(cycle, diagnosis=self._noted(cycle, diagnosis))
         else:
             cycle.passing = answer.passes[: cluster.size].copy()  # the cache's own changes with the next pod
         left_out: tuple[int, ...] = ()
@@ -146,6 +152,20 @@ class Decider:
         else:
             row = self._best(cycle, answer, preferred)
         return Decision(cycle, cluster.name(row), row, found, left_out, diagnosis if diagnose else None)
+
+    def _noted(self, cycle: Cycle, diagnosis: Diagnosis) -> Diagnosis:
+        """A refusal that can tell what plugins have to add to their reasons, when somebody reads it."""
+        if self._noting and diagnosis.note_of is None:
+            diagnosis.note_of = partial(self._note, cycle)
+        return diagnosis
+
+    def _note(self, cycle: Cycle, diagnosis: Diagnosis) -> str:
+        found = (
+            plugin.refusal_note(cycle, refused)
+            for position, plugin in self._noting
+            if plugin.name not in cycle.skip_filter and (refused := diagnosis.rows_by_reason(position))
+        )
+        return " ".join([each for each in found if each])
 
     def _asked_anew(self, cycle: Cycle) -> Iterable[tuple[int, FilterPlugin]]:
         """The filters whose answers are not remembered: those that look across rows, and those this pod has alone."""

@@ -71,6 +71,7 @@ from tonnage.scheduling.volumes.capacity.reading import Policy
 from tonnage.scheduling.volumes.demand import Demand, demand_of
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss
+from tonnage.scheduling.volumes.explain.reserved_room import reserved_room
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
 from tonnage.scheduling.volumes.hints import volume_binding_events
 from tonnage.scheduling.volumes.packing import Grade, Sizes, descending
@@ -81,7 +82,7 @@ from tonnage.scheduling.volumes.reservations.object_reservations import Reservat
 from tonnage.scheduling.volumes.shared_claims import rows_of_sharers
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.scheduling.volumes.told_rebuilds import ToldRebuilds
-from tonnage.scheduling.volumes.volume_fit import REASONS, ProvisioningDemand, VolumeFit
+from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE, REASONS, ProvisioningDemand, VolumeFit
 from tonnage.scheduling.volumes.volume_scores import VolumeScores
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
@@ -217,6 +218,15 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         else:
             bits = notes.fit.refusals_of_provisioning(notes.provisioning, rows)
         return Judgement(bits, REASONS) if bits.any() else None
+
+    def refusal_note(self, cycle: Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
+        """Whose reservation the pod waits for, where it would fit without it."""
+        notes: Notes | None = cycle.state.get(self.name)
+        rows = refused.get(NOT_ENOUGH_SPACE)
+        if notes is None or rows is None or self.reservation is Reservation.NONE:
+            return ""
+        found = reserved_room(notes.fit, notes.demand, notes.provisioning if notes.is_plain else None, rows)
+        return found.told(cycle.cluster.count, cycle.cluster.clock.now())
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         """Room for volumes is the storage's affair: pods that go give none of it back at once.

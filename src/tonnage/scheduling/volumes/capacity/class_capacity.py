@@ -103,6 +103,25 @@ class ClassCapacity:
         found[:-1] = reading.fits(slice(0, len(self.entries)), sizes, others)
         return found
 
+    def held_objects(self, policy: Policy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> tuple[Mask, Numbers]:
+        """On which of these rows a group would fit if nothing were held of any object, and the objects that are held
+        of those that would hold it there, by number, each once.
+        """
+        reading = self._reading(policy)
+        found: Mask = np.zeros(len(rows), dtype=np.bool_)
+        held: list[Numbers] = [np.zeros(0, dtype=np.intp)]
+        for layer in self.layers:
+            numbers = layer[rows]
+            asked, place = np.unique(numbers, return_inverse=True)
+            fits = reading.fits_unheld(asked, sizes) & (asked != NOTHING)
+            found |= fits[place]
+            held.append(asked[fits & reading.is_held(asked)])
+        return found, np.unique(np.concatenate(held))
+
+    def has_holds(self, policy: Policy) -> bool:
+        """Something is held of some object of this class."""
+        return self._reading(policy).has_holds
+
     def choice_at(self, policy: Policy, sizes: Sizes, row: int, own: Collection[Key] = ()) -> int:
         """The number of the object that would hold a group on a row: the first of those that do; `NOTHING` if none."""
         reading = self._reading(policy)

@@ -217,17 +217,11 @@ class Reading:
     def fits(self, numbers: Numbers, sizes: Sizes, others: HeldByOthers | None = None) -> Mask:
         """Which of these objects hold a group, beside what is held of them, or of that only what is by `others`."""
         pools = self.pools[numbers]
-        fits = packing.fits(pools, sizes, self.search)
-        if self.has_unbounded:
-            fits |= self.is_unbounded[numbers]
-        if self.is_limited and sizes:
-            fits &= (self.limits_beside if others is None else self.limits)[numbers] >= sizes[0]
+        fits = self._fits_room(numbers, sizes, self.limits_beside if others is None else self.limits)
         if self.policy.is_reserved is not None:
             fits &= ~self._is_reserved(numbers, fits, others)
         if self.policy.must_be is Grade.GUARANTEED and len(sizes) > 1:
-            certain = np.flatnonzero(fits & ~self.is_unbounded[numbers])
-            found = packing.grades(pools[certain], sizes, self.search, self.pool_policy)
-            fits[certain] = found == Grade.GUARANTEED
+            self._keep_guaranteed(numbers, sizes, fits)
         if self.promised:
             is_open = fits & (self.promised_bytes[numbers] > 0)
             if others is None:
@@ -239,6 +233,36 @@ class Reading:
             for place in np.flatnonzero(is_open).tolist():
                 fits[place] = self.fits_one(_number_at(numbers, place), sizes, others)
         return fits
+
+    def fits_unheld(self, numbers: Numbers, sizes: Sizes) -> Mask:
+        """Which of these objects would hold a group if nothing were held of them."""
+        fits = self._fits_room(numbers, sizes, self.limits)
+        if self.policy.must_be is Grade.GUARANTEED and len(sizes) > 1:
+            self._keep_guaranteed(numbers, sizes, fits)
+        return fits
+
+    @property
+    def has_holds(self) -> bool:
+        """Something is held of some object."""
+        return bool(self.promised) or (self.policy.is_reserved is not None and bool(self.is_reserved.any()))
+
+    def is_held(self, numbers: npt.NDArray[np.intp]) -> Mask:
+        """Of which of these objects something is held."""
+        return self.is_reserved[numbers] | (self.promised_bytes[numbers] > 0)
+
+    def _fits_room(self, numbers: Numbers, sizes: Sizes, limits: Ints) -> Mask:
+        """Which of these objects have the room, whoever else it is held for."""
+        fits = packing.fits(self.pools[numbers], sizes, self.search)
+        if self.has_unbounded:
+            fits |= self.is_unbounded[numbers]
+        if self.is_limited and sizes:
+            fits &= limits[numbers] >= sizes[0]
+        return fits
+
+    def _keep_guaranteed(self, numbers: Numbers, sizes: Sizes, fits: Mask) -> None:
+        certain = np.flatnonzero(fits & ~self.is_unbounded[numbers])
+        found = packing.grades(self.pools[numbers][certain], sizes, self.search, self.pool_policy)
+        fits[certain] = found == Grade.GUARANTEED
 
     def _is_reserved(self, numbers: Numbers, fits: Mask, others: HeldByOthers | None) -> Mask:
         """Which objects are out of bounds; where claims have a reservation of their own, asked of those that fit."""
