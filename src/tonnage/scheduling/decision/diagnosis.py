@@ -172,7 +172,7 @@ class Diagnosis(FilterResults):
         return f"{text} {after}" if after else text
 
     def told(self, after: str = "") -> str:
-        """The same for people: in a condition, an event, an explanation. What plugins add to their reasons comes last."""
+        """The same for people, in a condition, an event, an explanation: what plugins add comes last."""
         message, note = self.message(after), self.note()
         return f"{message} {note}" if note else message
 
