@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from aiohttp import web
@@ -34,6 +35,7 @@ from tonnage.apiserver.verbs import access_reviews, deleting, patching, reading,
 from tonnage.apiserver.verbs.watching import Watching
 from tonnage.apiserver.warning_headers import warning_headers
 from tonnage.documents.access.attributes import Attributes
+from tonnage.documents.access.impersonation import impersonate, wanted_user
 from tonnage.documents.access.refusals import forbidden
 from tonnage.documents.access.request_attributes import attributes_of
 from tonnage.documents.access.user import NOBODY, User
@@ -148,18 +150,21 @@ class Application:
             raise BadRequest("the URL has bytes in it that are neither ASCII nor percent-encoded text")
         if user is None and not self._anonymous_auth:
             return await self._other(request, NOBODY)  # probes need no credentials, and no rule for those without
-        asked = self._authorized(attributes_of(user or NOBODY, request.method, path, request.query))
+        asked = attributes_of(user or NOBODY, request.method, path, request.query)
+        wanted = wanted_user(list(request.headers.items()))
+        if wanted is not None:
+            asked = replace(asked, user=impersonate(asked, wanted, self._registry.authorizer))
+        self._authorize(asked)
         at = locate(path, self._registry.definitions.find)
         if at is None:
             return await self._other(request, asked.user)
         return await self._about_resource(request, at, asked)
 
-    def _authorized(self, asked: Attributes) -> Attributes:
-        """What is asked, if it may be. Raises Forbidden."""
+    def _authorize(self, asked: Attributes) -> None:
+        """Raises Forbidden."""
         decision = self._registry.authorizer.authorize(asked)
         if not decision.allowed:
             raise forbidden(asked, decision.reason)
-        return asked
 
     # -- resources ----------------------------------------------------------------------------------------------------
 

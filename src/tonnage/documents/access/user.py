@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from tonnage.objects import names
+
 ANONYMOUS: Final = "system:anonymous"
 MASTERS: Final = "system:masters"
 """The group that may do everything, whatever the rules say."""
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
+NODES: Final = "system:nodes"
+CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
+"""The extra field that tells by which credential a user was known."""
+_PREFIX: Final = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +36,22 @@ class User:
 
 def service_account_user(namespace: str, name: str, uid: str = "") -> User:
     """The user that a ServiceAccount is."""
-    groups = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}", AUTHENTICATED)
-    return User(f"system:serviceaccount:{namespace}:{name}", uid, groups)
+    return User(f"{_PREFIX}{namespace}:{name}", uid, (*service_account_groups(namespace), AUTHENTICATED))
+
+
+def service_account_groups(namespace: str) -> tuple[str, ...]:
+    """What every ServiceAccount of a namespace belongs to."""
+    return SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}"
+
+
+def split_service_account(username: str) -> tuple[str, str] | None:
+    """The namespace and name of the ServiceAccount that a user is, if it is one."""
+    if not username.startswith(_PREFIX):
+        return None
+    namespace, _, name = username.removeprefix(_PREFIX).partition(":")
+    if ":" in name or names.dns_label(namespace) or names.dns_subdomain(name):
+        return None
+    return namespace, name
 
 
 NOBODY: Final = User(ANONYMOUS, groups=(UNAUTHENTICATED,))

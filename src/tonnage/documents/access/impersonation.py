@@ -1,0 +1,239 @@
+"""Speaking for another: the Impersonate-* headers, and who may send them.
+
+    Impersonate-User: jo            may the requester impersonate users/jo? Then the request is jo's.
+
+Since 1.36 there are five ways to be allowed to (KEP-5284), tried one after another until one holds:
+
+    associated-node   a ServiceAccount, whose pod is on a node, for that node
+    arbitrary-node    any node, by name alone             serviceaccount   a ServiceAccount, by name alone
+    user-info         everybody else, but never system:masters
+    (legacy)          anybody at all, by the verb `impersonate`
+
+The first four ask two questions: may the requester do what is asked in another's name (`impersonate-on:MODE:VERB`), and
+may it be that other (`impersonate:MODE`). When none holds, the answer is the first mode's. Mirrors
+apiserver/pkg/endpoints/filters/impersonation, without its caches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from tonnage.documents.access.attributes import Attributes, Authorizer
+from tonnage.documents.access.refusals import forbidden
+from tonnage.documents.access.user import (
+    ANONYMOUS,
+    AUTHENTICATED,
+    MASTERS,
+    NODES,
+    UNAUTHENTICATED,
+    User,
+    service_account_groups,
+    split_service_account,
+)
+from tonnage.documents.go_text import quoted
+from tonnage.errors import BadRequest, Forbidden
+from tonnage.objects import field_errors, names
+
+_USER, _UID, _GROUP, _EXTRA = "impersonate-user", "impersonate-uid", "impersonate-group", "impersonate-extra-"
+_NODE_NAME: Final = "authentication.kubernetes.io/node-name"
+_NODE_KEYS: Final = "authentication.kubernetes.io/associated-node-keys"
+_NODE_PREFIX: Final = "system:node:"
+_API: Final = "authentication.k8s.io"
+_MANY: Final = 4
+"""From so many groups, or values of extra fields, it is asked first whether all of them are allowed."""
+_PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+def wanted_user(headers: Sequence[tuple[str, str]]) -> User | None:
+    """Whom the headers name, as they name him; None when they name nobody. Raises BadRequest for half a user."""
+    name = uid = ""
+    groups: list[str] = []
+    extra: dict[str, tuple[str, ...]] = {}
+    for header, value in headers:
+        header = header.lower()
+        if not header.startswith("impersonate-"):
+            continue
+        value = value.encode(errors="surrogateescape").decode(errors="replace")  # bytes that are no text name nobody
+        if header == _USER:
+            name = name or value
+        elif header == _UID:
+            uid = uid or value
+        elif header == _GROUP:
+            groups.append(value)
+        elif header.startswith(_EXTRA):
+            key = _unescaped(header.removeprefix(_EXTRA))
+            extra[key] = (*extra.get(key, ()), value)
+    if name:
+        return User(name, uid, tuple(groups), extra)
+    if uid or groups or extra:
+        raise BadRequest(f"requested {_go_user(User('', uid, tuple(groups), extra))} without impersonating a user name")
+    return None
+
+
+def impersonate(asked: Attributes, wanted: User, authorizer: Authorizer) -> User:
+    """The user that the request is, from here on. Raises Forbidden."""
+    first: Forbidden | None = None
+    for mode in _MODES:
+        if not mode.applies(wanted, asked.user):
+            continue
+        try:
+            return mode.impersonated(asked, wanted, authorizer)
+        except Forbidden as exc:
+            first = first or exc
+    assert first is not None, "the last mode applies to everybody"
+    raise first
+
+
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    """One way to be allowed to speak for another; without a name it is the old one."""
+
+    name: str
+    applies: Callable[[User, User], bool]
+
+    def impersonated(self, asked: Attributes, wanted: User, authorizer: Authorizer) -> User:
+        if self.name:
+            self._check(replace(asked, verb=f"impersonate-on:{self.name}:{asked.verb}"), authorizer)
+        user = self._by_name(asked.user, wanted, authorizer)
+        if wanted.uid:
+            self._check(self._about(asked.user, "uids", wanted.uid, group=_API), authorizer)
+        self._check_groups(asked.user, wanted.groups, authorizer)
+        self._check_extra(asked.user, wanted.extra, authorizer)
+        if user.name == ANONYMOUS:
+            return _in_group(user, UNAUTHENTICATED)
+        return user if UNAUTHENTICATED in user.groups else _in_group(user, AUTHENTICATED)
+
+    def _by_name(self, requester: User, wanted: User, authorizer: Authorizer) -> User:
+        asked, user = self._about(requester, "users", wanted.name), wanted
+        node, account = _node_of(wanted.name), split_service_account(wanted.name)
+        if self.name and node:
+            asked, user = replace(asked, resource="nodes", name=node), replace(wanted, groups=(NODES,))
+        elif account is not None:
+            asked = replace(asked, resource="serviceaccounts", namespace=account[0], name=account[1])
+            if not wanted.groups:
+                user = replace(wanted, groups=service_account_groups(account[0]))
+        self._check(asked, authorizer)
+        return user
+
+    def _check_groups(self, requester: User, groups: Sequence[str], authorizer: Authorizer) -> None:
+        about = self._about(requester, "groups", "")
+        if self.name and "" in groups:
+            raise forbidden(about, "impersonating the empty string group is not allowed")
+        if self.name and MASTERS in groups:
+            raise forbidden(replace(about, name=MASTERS), "impersonating the system:masters group is not allowed")
+        if self.name and len(groups) >= _MANY and self._allows(replace(about, name="*"), authorizer):
+            return
+        for group in groups:
+            self._check(replace(about, name=group), authorizer)
+
+    def _check_extra(self, requester: User, extra: Mapping[str, tuple[str, ...]], authorizer: Authorizer) -> None:
+        about = self._about(requester, "userextras", "", group=_API)
+        if self.name and (problem := _problem_of(extra)):
+            raise forbidden(about, problem)
+        is_many = len(extra) >= _MANY or sum(map(len, extra.values())) >= _MANY
+        if self.name and is_many and self._allows(replace(about, subresource="*", name="*"), authorizer):
+            return
+        for key, values in extra.items():
+            for value in values:
+                self._check(replace(about, subresource=key, name=value), authorizer)
+
+    def _about(self, requester: User, resource: str, name: str, *, group: str = "") -> Attributes:
+        verb = f"impersonate:{self.name}" if self.name else "impersonate"
+        # The old way has users and groups in the core group, the new ones have everything in one.
+        return Attributes(requester, verb, group or (_API if self.name else ""), "v1", resource, name=name)
+
+    def _allows(self, asked: Attributes, authorizer: Authorizer) -> bool:
+        return authorizer.authorize(self._judged(asked)).allowed
+
+    def _check(self, asked: Attributes, authorizer: Authorizer) -> None:
+        asked = self._judged(asked)
+        decision = authorizer.authorize(asked)
+        if not decision.allowed:
+            raise forbidden(asked, ": ".join(filter(None, (decision.evaluation_error, decision.reason))))
+
+    def _judged(self, asked: Attributes) -> Attributes:
+        """A ServiceAccount's right to its own node is a right to any, since which one it is has been seen to."""
+        if self.name != "associated-node":
+            return asked
+        user = replace(asked.user, extra={_NODE_KEYS: tuple(sorted(asked.user.extra))})
+        return replace(asked, user=user, name="*" if asked.verb == "impersonate:associated-node" else asked.name)
+
+
+def _has_only_name(wanted: User) -> bool:
+    return not (wanted.uid or wanted.groups or wanted.extra)
+
+
+def _node_of(name: str) -> str:
+    node = name.removeprefix(_NODE_PREFIX)
+    return node if node != name and not names.dns_subdomain(node) else ""
+
+
+def _is_own_node(wanted: User, requester: User) -> bool:
+    node = _node_of(wanted.name)
+    if not node or not _is_account(requester):
+        return False
+    return _has_only_name(wanted) and requester.extra.get(_NODE_NAME) == (node,)
+
+
+def _is_account(user: User) -> bool:
+    return split_service_account(user.name) is not None
+
+
+_MODES: Final = (
+    _Mode("associated-node", _is_own_node),
+    _Mode("arbitrary-node", lambda wanted, _: _has_only_name(wanted) and bool(_node_of(wanted.name))),
+    _Mode(
+        "serviceaccount", lambda wanted, _: _has_only_name(wanted) and split_service_account(wanted.name) is not None
+    ),
+    _Mode("user-info", lambda wanted, _: not _node_of(wanted.name) and split_service_account(wanted.name) is None),
+    _Mode("", lambda wanted, _: True),
+)
+
+
+def _in_group(user: User, group: str) -> User:
+    return user if group in user.groups else replace(user, groups=(*user.groups, group))
+
+
+def _problem_of(extra: Mapping[str, tuple[str, ...]]) -> str:
+    for key, values in extra.items():
+        if not key:
+            return "impersonating the empty string key in extra is not allowed"
+        if wrong := _key_errors(key):
+            told = str(wrong[0]) if len(wrong) == 1 else f"[{', '.join(map(str, wrong))}]"
+            return f"impersonating an invalid key in extra is not allowed: {told}"
+        if "" in values:
+            return "impersonating the empty string value in extra is not allowed"
+    return ""
+
+
+def _key_errors(key: str) -> field_errors.Errors:
+    """Mirrors IsDomainPrefixedPath."""
+    domain, _, path = key.partition("/")
+    if not domain or not path:
+        told = 'must be a domain-prefixed path (such as "acme.io/foo")'
+        return [field_errors.invalid("extra.key", key, told)]
+    errors = [field_errors.invalid("extra.key", domain, told) for told in names.dns_subdomain(domain)]
+    if _PATH.fullmatch(path) is None:
+        told = f"Invalid path (regex used for validation is '{_PATH.pattern}')"
+        errors.append(field_errors.invalid("extra.key", path, told))
+    return errors
+
+
+def _unescaped(key: str) -> str:
+    """A header's name cannot hold every key, so keys come percent-encoded; what is encoded wrongly stays as it is."""
+    if _BAD_ESCAPE.search(key):
+        return key
+    return unquote_to_bytes(key).decode(errors="replace")
+
+
+def _go_user(user: User) -> str:
+    """As %#v shows upstream's struct; what people who forgot a header have been shown for years."""
+    groups = f"[]string{{{', '.join(map(quoted, user.groups))}}}" if user.groups else "[]string(nil)"
+    listed = (f"{quoted(key)}:[]string{{{', '.join(map(quoted, user.extra[key]))}}}" for key in sorted(user.extra))
+    extra = f"map[string][]string{{{', '.join(listed)}}}" if user.extra else "map[string][]string(nil)"
+    return f"&user.DefaultInfo{{Name:{quoted(user.name)}, UID:{quoted(user.uid)}, Groups:{groups}, Extra:{extra}}}"
