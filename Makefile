@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 UNIT_TESTS := tests/unit tests/parity tests/properties $(filter-out %/test_examples_run.py,$(wildcard tests/test_*.py))
 
-.PHONY: help setup test test-unit test-all soak check fix package proto demo fuzz properties perf reports ci
+.PHONY: help setup test test-unit test-all soak check fix package manifests proto demo fuzz properties perf reports ci
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ fix: setup  ## apply what can be applied
 package: setup  ## build the wheel and the sdist into dist/
 	rm -rf dist
 	$(PY) -m build --no-isolation --outdir dist .
+
+manifests: setup  ## write the copies of roles, monitoring and version that deploy/ holds
+	$(PY) scripts/write-manifests
 
 proto: setup  ## write the CSI stubs from csi.proto
 	cd src && ../$(PY) -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. tonnage/csi/csi.proto

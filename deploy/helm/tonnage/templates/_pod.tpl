@@ -1,0 +1,128 @@
+{{/* What pods of every component share: who may do what, where they go, how they are kept apart. */}}
+
+{{- define "tonnage.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "tonnage.securityContext" -}}
+allowPrivilegeEscalation: false
+capabilities:
+  drop: [ALL]
+privileged: false
+readOnlyRootFilesystem: true
+{{- end -}}
+
+{{/* (dict "root" $ "component" … "values" …) */}}
+{{- define "tonnage.placement" -}}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
+{{- end -}}
+
+{{/* For what has replicas; a DaemonSet is spread by its nature. */}}
+{{- define "tonnage.spread" -}}
+{{- if .values.affinity }}
+affinity:
+  {{- toYaml .values.affinity | nindent 2 }}
+{{- else if eq .values.podAntiAffinity "preferred" }}
+affinity:
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels:
+              {{- include "tonnage.selectorLabels" . | nindent 14 }}
+{{- else if eq .values.podAntiAffinity "required" }}
+affinity:
+  podAntiAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      - topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels:
+            {{- include "tonnage.selectorLabels" . | nindent 12 }}
+{{- end }}
+{{- if .values.topologySpread }}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: topology.kubernetes.io/zone
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "tonnage.selectorLabels" . | nindent 8 }}
+{{- end }}
+{{- end -}}
+
+{{/* A=true,B=false, in the order of names. */}}
+{{- define "tonnage.featureGates" -}}
+{{- $pairs := list -}}
+{{- range $name, $on := . -}}
+{{- $pairs = append $pairs (printf "%s=%t" $name $on) -}}
+{{- end -}}
+{{- join "," $pairs -}}
+{{- end -}}
+
+{{- define "tonnage.disruptionBudget" -}}
+{{- if and .values.podDisruptionBudget.enabled (gt (int .values.replicas) 1) }}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "tonnage.name" . }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "tonnage.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: {{ .values.podDisruptionBudget.maxUnavailable }}
+  selector:
+    matchLabels:
+      {{- include "tonnage.selectorLabels" . | nindent 6 }}
+{{- end }}
+{{- end -}}
+
+{{/* (dict … "port" "https") */}}
+{{- define "tonnage.networkPolicy" -}}
+{{- if .values.networkPolicy.enabled }}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ include "tonnage.name" . }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "tonnage.labels" . | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "tonnage.selectorLabels" . | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+  ingress:
+    - ports:
+        - port: {{ .port }}
+          protocol: TCP
+      {{- with .values.networkPolicy.from }}
+      from:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+  egress:
+    # The API server, by the address in the pod's environment: no name is looked up.
+    - ports:
+        {{- range .values.networkPolicy.apiServerPorts }}
+        - port: {{ . }}
+          protocol: TCP
+        {{- end }}
+{{- end }}
+{{- end -}}
