@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
 from tonnage.apiserver import leader_fence, request_errors, responses, status
+from tonnage.apiserver.audit.audit_log import AuditLog, note
 from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.body_reading import Bodies
 from tonnage.apiserver.container_requests import refuse_container_request
@@ -87,6 +88,7 @@ class Application:
         address: str = "",
     ) -> None:
         self._registry = registry
+        self.audit_log: AuditLog | None = None
         self._authenticator = authenticator
         self._anonymous_auth = anonymous_auth
         self._collector_registry = collector_registry
@@ -124,6 +126,11 @@ class Application:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; errors are answers too. Nothing of a body is read before its sender is known."""
+        if self.audit_log is not None:
+            return await self.audit_log.audited(request, self._handle)
+        return await self._handle(request)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             response = await self._answer(request)
         except ApiError as exc:
@@ -140,6 +147,7 @@ class Application:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
         user = self._authenticator.authenticate(request.headers)
+        note(request, user=user)
         if user is not None:
             connection = connection_of(request)
             if connection is not None and not connection.let_in():
@@ -151,18 +159,20 @@ class Application:
         if user is None and not self._anonymous_auth:
             return await self._other(request, NOBODY)  # probes need no credentials, and no rule for those without
         asked = attributes_of(user or NOBODY, request.method, path, request.query)
+        note(request, attributes=asked)
         wanted = wanted_user(list(request.headers.items()))
         if wanted is not None:
             asked = replace(asked, user=impersonate(asked, wanted, self._registry.authorizer))
-        self._authorize(asked)
+        self._authorize(asked, request)
         at = locate(path, self._registry.definitions.find)
         if at is None:
             return await self._other(request, asked.user)
         return await self._about_resource(request, at, asked)
 
-    def _authorize(self, asked: Attributes) -> None:
+    def _authorize(self, asked: Attributes, request: web.BaseRequest) -> None:
         """Raises Forbidden."""
         decision = self._registry.authorizer.authorize(asked)
+        note(request, attributes=asked, decision=decision)
         if not decision.allowed:
             raise forbidden(asked, decision.reason)
 
@@ -254,6 +264,8 @@ class Application:
         self._watches.add(watching)
         gauge.inc()
         try:
+            if self.audit_log is not None:
+                self.audit_log.started(request, response)
             await response.prepare(request)
             if not self.stopping:
                 async for frames in watching.frames():

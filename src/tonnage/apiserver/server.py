@@ -18,6 +18,8 @@ from pathlib import Path
 
 from tonnage.apiserver.admin_credentials import ADMIN, ensure_token, read_tokens, write_kubeconfig
 from tonnage.apiserver.app import Application
+from tonnage.apiserver.audit.audit_log import AuditLog
+from tonnage.apiserver.audit.audit_log_file import AuditLogFile, AuditSettings
 from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.bootstrap import bootstrap, publish_address
 from tonnage.apiserver.custom.lifecycle import definitions_followed
@@ -55,6 +57,7 @@ class Settings:
     keep_bytes: int = KEEP_BYTES
     reserve_bytes: int = RESERVE_BYTES
     event_ttl_s: float = EVENT_TTL_S
+    audit: AuditSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,9 @@ async def serve(
             rng=rng,
         )
         async with AsyncExitStack() as stack:
+            if settings.audit is not None:
+                file = stack.enter_context(AuditLogFile(settings.audit))
+                application.audit_log = AuditLog(file, clock=clock, rng=rng)
             stack.callback(registry.workers.close)
             await stack.enter_async_context(lag_measured(application.metrics.loop_lag.observe))
             await stack.enter_async_context(definitions_followed(application.lifecycle, registry, rng))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from tonnage.apiserver.audit.audit_log_file import MAX_BACKUPS, MAX_MEGABYTES, AuditSettings
 from tonnage.apiserver.health.stored_problems import stored_problem
 from tonnage.apiserver.server import Settings, serve
 from tonnage.cli.durations import DURATION
@@ -35,6 +36,25 @@ from tonnage.store import Report, back_up, check_folder
 @click.option(
     "--event-ttl", "event_ttl_s", type=DURATION, default="1h", show_default=True, help="How long events are kept."
 )
+@click.option(
+    "--audit-log-path",
+    metavar="FILE|-",
+    help="Write a line for every request there: who, what, and the answer's code (audit.k8s.io/v1). Off by default.",
+)
+@click.option(
+    "--audit-log-maxsize",
+    type=click.IntRange(min=0),
+    default=MAX_MEGABYTES,
+    show_default=True,
+    help="Megabytes after which that file is put aside and another begun; 0: never.",
+)
+@click.option(
+    "--audit-log-maxbackup",
+    type=click.IntRange(min=0),
+    default=MAX_BACKUPS,
+    show_default=True,
+    help="How many of those put aside are kept; 0: all.",
+)
 @click.option("--check", is_flag=True, help="Verify the data folder, serve nothing; exit 1 if something is damaged.")
 @click.option(
     "--backup",
@@ -50,6 +70,9 @@ def apiserver(
     secure_port: int,
     token_file: Path | None,
     event_ttl_s: float,
+    audit_log_path: str | None,
+    audit_log_maxsize: int,
+    audit_log_maxbackup: int,
     check: bool,
     backup: Path | None,
     gates: Gates,
@@ -76,8 +99,15 @@ def apiserver(
         return
     for warning in gates.warnings:
         say("warning", warning)
+    audit = AuditSettings(audit_log_path, audit_log_maxsize << 20, audit_log_maxbackup) if audit_log_path else None
     settings = Settings(
-        data_dir=data_dir, bind=bind, port=secure_port, token_file=token_file, gates=gates, event_ttl_s=event_ttl_s
+        data_dir=data_dir,
+        bind=bind,
+        port=secure_port,
+        token_file=token_file,
+        gates=gates,
+        event_ttl_s=event_ttl_s,
+        audit=audit,
     )
     asyncio.run(_run(settings))
 
