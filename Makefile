@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 UNIT_TESTS := tests/unit tests/parity tests/properties $(filter-out %/test_examples_run.py,$(wildcard tests/test_*.py))
 
-.PHONY: help setup test test-unit test-all soak check fix package manifests proto demo fuzz properties perf reports ci
+.PHONY: help setup test test-unit test-all soak check fix package manifests proto demo fuzz properties perf reports pictures reference docs ci
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -70,5 +70,15 @@ perf: setup  ## measure API server and scheduler; prints tables
 
 reports: setup  ## write report.html beside the examples, as their commands answer now
 	$(PY) scripts/write-reports
+
+pictures: setup  ## draw docs/pictures/
+	$(PY) scripts/draw-pictures
+
+reference: setup  ## write docs/reference/ from the code: pages and JSON schemas
+	$(PY) scripts/write-reference
+
+docs: setup  ## build the documentation site into site/; a dead link is an error
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "site/index.html; to search it as well: $(PY) -m http.server --bind 127.0.0.1 --directory site 8000"
 
 ci: check test  ## what the pipeline runs

@@ -49,6 +49,8 @@ class Gate:
     default: bool = True
     locked: bool = False
     successor: str = ""
+    releases: tuple[tuple[str, str], ...] = ()
+    """How it stands in Kubernetes' own servers, by the release in which that changed; none where none has it."""
     name: str = field(default="", init=False)
 
     def __set_name__(self, owner: type[Gates], name: str) -> None:
@@ -79,21 +81,39 @@ class Gates:
     CSIStorageCapacityV2 = Gate(
         Stage.ALPHA, 5925, "several pools per node, joint packing, reservations, rebuilding volumes elsewhere"
     )
-    StorageCapacityScoring = Gate(Stage.ALPHA, 4049, "rank nodes by their free storage")
+    StorageCapacityScoring = Gate(
+        Stage.ALPHA, 4049, "rank nodes by their free storage", releases=(("1.33", "alpha, off"),)
+    )
     # Its default follows StorageCapacityScoring's, being only another name for it; upstream no longer knows it.
     VolumeCapacityPriority = Gate(
         Stage.DEPRECATED, 4049, "old name of StorageCapacityScoring", successor="StorageCapacityScoring"
     )
     NominatedNodeNameForExpectation = Gate(
-        Stage.BETA, 5278, "show the chosen node in status.nominatedNodeName before binding"
+        Stage.BETA,
+        5278,
+        "show the chosen node in status.nominatedNodeName before binding",
+        releases=(("1.34", "alpha, off"), ("1.35", "beta, on")),
     )
     ClearingNominatedNodeNameAfterBinding = Gate(
-        Stage.BETA, 5278, "the API server empties status.nominatedNodeName when a pod is bound"
+        Stage.BETA,
+        5278,
+        "the API server empties status.nominatedNodeName when a pod is bound",
+        releases=(("1.34", "alpha, off"), ("1.35", "beta, on")),
     )
-    MutableCSINodeAllocatableCount = Gate(Stage.GA, 4876, "attach limits in CSINode may change and follow the driver")
-    MutablePVNodeAffinity = Gate(Stage.ALPHA, 5381, "a volume's node affinity may change")
+    MutableCSINodeAllocatableCount = Gate(
+        Stage.GA,
+        4876,
+        "attach limits in CSINode may change and follow the driver",
+        releases=(("1.33", "alpha, off"), ("1.34", "beta, off"), ("1.35", "beta, on"), ("1.36", "GA, always on")),
+    )
+    MutablePVNodeAffinity = Gate(
+        Stage.ALPHA, 5381, "a volume's node affinity may change", releases=(("1.35", "alpha, off"),)
+    )
     VolumeLimitScaling = Gate(
-        Stage.ALPHA, 5030, "a node where the CSI driver is not yet registered takes no pods that need it"
+        Stage.ALPHA,
+        5030,
+        "a node where the CSI driver is not yet registered takes no pods that need it",
+        releases=(("1.35", "alpha, off"),),
     )
 
     __slots__ = ("_on", "_warnings")

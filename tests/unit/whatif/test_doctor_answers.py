@@ -16,7 +16,7 @@ from tonnage.scheduling.engine.permissions import PERMISSIONS, Permission
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.doctor.access_checks import access_findings
-from tonnage.whatif.doctor.facts import Access, Answer, Facts, ServerFacts
+from tonnage.whatif.doctor.facts import Access, Answer, Facts, GateSign, ServerFacts
 from tonnage.whatif.doctor.figures import figures_of
 from tonnage.whatif.doctor.findings import CATALOGUE
 from tonnage.whatif.doctor.reading import gate_signs
@@ -153,6 +153,14 @@ def test_gates_are_read_off_metrics_then_objects_then_schemas():
     assert {each.is_on for each in gate_signs("", {}, ()).values()} == {Answer.UNKNOWN}
     bound = pod("p", on="n1", status={"nominatedNodeName": "n1"})
     assert gate_signs("", {}, [bound])["ClearingNominatedNodeNameAfterBinding"].is_on is Answer.NO
+
+
+def test_a_server_from_before_a_gate_does_not_have_it():
+    old = gate_signs("", {}, (), release=(1, 34))
+    assert old["MutablePVNodeAffinity"] == GateSign(Answer.NO, "Kubernetes 1.34 does not have it")
+    assert old["MutableCSINodeAllocatableCount"].is_on is Answer.UNKNOWN  # it may be on or off there
+    assert old["CSIStorageCapacityV2"].is_on is Answer.UNKNOWN  # no release has it; a server of others may
+    assert gate_signs("", {}, (), release=(1, 35))["MutablePVNodeAffinity"].is_on is Answer.UNKNOWN
 
 
 def test_an_old_server_and_kinds_that_cannot_be_listed_are_told():

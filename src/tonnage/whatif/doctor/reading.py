@@ -20,7 +20,7 @@ import msgspec
 from tonnage.client.config.connection import Connection
 from tonnage.client.http import Client
 from tonnage.errors import TonnageError
-from tonnage.gates import Gates
+from tonnage.gates import Gate, Gates
 from tonnage.objects.api_verbs import ACCESS_REVIEWS
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
@@ -51,12 +51,9 @@ async def read_server(
         metrics = await _read(client, "/metrics")
         schemas = (await _read_json(client, _STORAGE_SCHEMA)).get("components", {}).get("schemas", {})
         text = str(version.get("gitVersion", ""))
-        server = ServerFacts(
-            version=text,
-            major=_number(version.get("major")),
-            minor=_number(version.get("minor")),
-            gates=gate_signs(metrics, schemas, objects),
-        )
+        major, minor = _number(version.get("major")), _number(version.get("minor"))
+        gates = gate_signs(metrics, schemas, objects, release=(major, minor))
+        server = ServerFacts(version=text, major=major, minor=minor, gates=gates)
         return server, await _access(client, PERMISSIONS)
 
 
@@ -83,8 +80,12 @@ def _number(told: object) -> int:
     return int(found[0]) if found else 0
 
 
-def gate_signs(metrics: str, schemas: Mapping[str, Any], objects: Iterable[Object]) -> Mapping[str, GateSign]:
-    """What is known of each gate: by the server's metrics, else by fields that it keeps or does not know."""
+def gate_signs(
+    metrics: str, schemas: Mapping[str, Any], objects: Iterable[Object], *, release: tuple[int, int] = (0, 0)
+) -> Mapping[str, GateSign]:
+    """What is known of each gate: by the server's metrics, else by fields that it keeps or does not know, else by its
+    release, where that is from before the gate; (0, 0) is not known.
+    """
     told = {name: value == "1" for name, value in _METRIC.findall(metrics)}
     kept = _kept_fields(objects)
     found = {}
@@ -102,10 +103,20 @@ def gate_signs(metrics: str, schemas: Mapping[str, Any], objects: Iterable[Objec
             sign = GateSign(Answer.NO, f"it does not know {', '.join(field for _, field in fields)}")
         elif told:
             sign = GateSign(Answer.NO, "the server's metrics do not name it")
+        elif (0, 0) < release < _since(gate):
+            sign = GateSign(Answer.NO, f"Kubernetes {release[0]}.{release[1]} does not have it")
         else:
             sign = GateSign(Answer.UNKNOWN, "neither its metrics nor its objects show it")
         found[name] = sign
     return found
+
+
+def _since(gate: Gate) -> tuple[int, int]:
+    """The release that has it first. One that is in none may be anywhere, built by others."""
+    if not gate.releases:
+        return (0, 0)
+    major, minor = gate.releases[0][0].split(".")
+    return int(major), int(minor)
 
 
 def _has_field(schemas: Mapping[str, Any], kind: str, field: str) -> bool:

@@ -1,0 +1,28 @@
+"""The page about JSON answers: which schema is whose."""
+
+from __future__ import annotations
+
+from reference import code, table
+from reference.schemas import SCHEMAS
+
+HEAD = """\
+# JSON answers
+
+`-o json` writes one document to stdout. These are contracts: fields may be added, and those that a schema requires stay. Each
+is JSON Schema 2020-12, made from classes; a test holds real answers of every command against them.
+
+"""
+
+TAIL = """
+
+What the fields of `explain`, `shadow`, `doctor` and `simulate` mean in full: [what if](../whatif.md),
+[simulate](../simulate.md), [drain-preview](../json/drain-preview.md). The scheduler's debug pages are JSON too:
+[endpoints](endpoints.md). `DIR/endpoints.json` of a `tonnage up` is `{PROGRAM: {url, certificateAuthority}}`.
+"""
+
+
+def page() -> str:
+    rows: list[tuple[object, ...]] = [
+        (f"[{name}.json](schemas/{name}.json)", code(entry.command), entry.about) for name, entry in SCHEMAS.items()
+    ]
+    return HEAD + table(("schema", "of", ""), rows) + TAIL
