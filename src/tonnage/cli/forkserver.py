@@ -11,12 +11,14 @@ import click
 
 from tonnage.cli import COMMANDS, main
 from tonnage.plane.forkserver import Forkserver
+from tonnage.plane.process_title import ROOM_FLAG
 
 PROGRAMS: Final = ("apiserver", "scheduler", "controllers", "csi-driver", "provisioner", "node")
 """Commands, in the order in which they are wanted."""
 
 
 @click.command(hidden=True)
-def forkserver() -> None:
+@click.option(ROOM_FLAG, "room", default="", help="Room for what ps shows of a child.")
+def forkserver(room: str) -> None:
     """Fork the programs that stdin asks for, until it ends."""
     Forkserver(main, [COMMANDS[name].partition(":")[0] for name in PROGRAMS]).run()

@@ -35,6 +35,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tonnage.plane.process_title import ROOM, ROOM_FLAG, set_title
 from tonnage.private_files import open_log
 
 _STOP_WITHIN_S = 10.0
@@ -44,7 +45,7 @@ _PR_SET_PDEATHSIG = 1
 
 def command() -> list[str]:
     """How the process is started by whoever wants programs."""
-    return [sys.executable, "-m", "tonnage", "forkserver"]
+    return [sys.executable, "-m", "tonnage", "forkserver", ROOM_FLAG, ROOM]
 
 
 class Forkserver:
@@ -65,6 +66,7 @@ class Forkserver:
 
     def run(self) -> None:
         """Serve until standard input ends; then stop every child and return."""
+        set_title("forkserver", ["tonnage", "forkserver"])
         woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -111,7 +113,7 @@ class Forkserver:
         pid = os.fork()
         if pid == 0:
             os.close(ours)
-            _become(self._main, theirs, args, log)
+            _become(self._main, theirs, name, args, log)
         os.close(theirs)
         self._pids[name], self._pipes[name] = pid, ours
         self._selector.register(ours, selectors.EVENT_READ, name)
@@ -149,7 +151,7 @@ class Forkserver:
             os.kill(pid, signal.SIGKILL)
 
 
-def _become(main: Callable[[], object], stdout: int, args: list[str], log: Path) -> None:
+def _become(main: Callable[[], object], stdout: int, name: str, args: list[str], log: Path) -> None:
     """Be the program, in a session of its own; never returns."""
     os.setsid()
     _end_with_parent()
@@ -166,6 +168,7 @@ def _become(main: Callable[[], object], stdout: int, args: list[str], log: Path)
     sys.stderr = os.fdopen(2, "w", buffering=1)
     random.seed()  # or all children would roll the same dice
     sys.argv = ["tonnage", *args]
+    set_title(name, sys.argv)
     code: Any = 1
     try:
         main()

@@ -117,3 +117,39 @@ def test_partial_metadata_leaves_everything_but_metadata_out() -> None:
             }
         ],
     }
+
+
+def capacity_cells(**fields: object) -> list[object]:
+    resource = BY_PLURAL["storage.k8s.io", "csistoragecapacities"]
+    doc = {"metadata": {"name": "c", "creationTimestamp": "2026-03-01T11:59:00Z"}, "storageClassName": "fast", **fields}
+    made = tables.table(resource, [doc], now=NOW, list_metadata={})
+    assert [column["name"] for column in made["columnDefinitions"]] == [
+        "Name",
+        "StorageClassName",
+        "Topology",
+        "Capacity",
+        "Maximum",
+        "Pools",
+        "Age",
+    ]
+    return list(made["rows"][0]["cells"])
+
+
+def test_a_capacity_object_shows_where_how_much_and_in_which_pools() -> None:
+    assert capacity_cells(
+        nodeTopology={"matchLabels": {"node": "a"}},
+        capacity="300Gi",
+        maximumVolumeSize="100Gi",
+        availableCapacities=["100Gi", "50Gi"],
+    ) == ["c", "fast", "node=a", "300Gi", "100Gi", "100Gi,50Gi", "60s"]
+
+
+def test_a_capacity_object_that_says_nothing_reaches_no_node() -> None:
+    assert capacity_cells() == ["c", "fast", "<none>", "<unset>", "<unset>", "<none>", "60s"]
+    assert capacity_cells(nodeTopology={})[2] == "<all>"
+
+
+def test_pools_may_stand_in_the_annotation_and_very_many_are_counted() -> None:
+    meta = {"name": "c", "annotations": {"tonnage.dev/available-capacities": "3Gi, 2Gi"}}
+    assert capacity_cells(metadata=meta)[5] == "3Gi,2Gi"
+    assert capacity_cells(availableCapacities=["1Gi"] * 20)[5] == "1Gi,1Gi,1Gi,1Gi,1Gi,1Gi,1Gi,1Gi,… (20)"

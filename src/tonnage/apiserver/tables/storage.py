@@ -1,8 +1,8 @@
-"""Volumes, claims, classes and CSI objects, in upstream's columns and no others.
+"""Volumes, claims, classes and CSI objects, in upstream's columns: a script that cuts them must read both servers alike.
 
-The fields of KEP-5925 have no columns: upstream's table has none either, and a script that cuts columns must read the
-same on both servers. CSIStorageCapacity does not even have an entry here: upstream defines columns for it but does not
-wire them up, so it is shown by name and creation time like any kind without a table. `-o yaml` shows the rest.
+CSIStorageCapacity is the exception. Upstream defines columns for it (class and capacity) but does not wire them up, and
+shows the object's name and creation time alone. Here it says what decisions are made from: where the room is, how much,
+the largest volume, and the free bytes of each pool, from the field of KEP-5925 or the annotation that stands in for it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from tonnage.apiserver.tables.column import AGE, NAME, Cell, CellOf, Column, Lay
 from tonnage.documents.defaults.persistent_volumes import is_default_class
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES
+
+_MOST_POOLS = 8
 
 
 def storage_class(doc: Doc, now: datetime) -> Cell:
@@ -57,6 +60,27 @@ def class_name(doc: Doc, now: datetime) -> Cell:
 def token_requests(driver: Doc, now: datetime) -> Cell:
     requests = dig(driver, "spec", "tokenRequests")
     return cells.UNSET if requests is None else cells.joined(requests, "audience")
+
+
+def reached_nodes(capacity: Doc, now: datetime) -> Cell:
+    """The nodes that reach the storage, as a selector; `<none>` where the object says nothing, `<all>` for any node."""
+    topology = dig(capacity, "nodeTopology")
+    return cells.NONE if topology is None else cells.selector(topology) or "<all>"
+
+
+def amount(path: str) -> CellOf:
+    """A quantity that may be unknown."""
+    return of(lambda value: cells.UNSET if value is None else cells.size(value), path)
+
+
+def pools(capacity: Doc, now: datetime) -> Cell:
+    """The free bytes of each pool, as many as fit into a line."""
+    told = dig(capacity, "availableCapacities")
+    if not told:
+        annotation = str(dig(capacity, "metadata", "annotations", AVAILABLE_CAPACITIES) or "")
+        told = [each.strip() for each in annotation.split(",") if each.strip()]
+    shown = ",".join(str(each) for each in told[:_MOST_POOLS])
+    return f"{shown},… ({len(told)})" if len(told) > _MOST_POOLS else shown or cells.NONE
 
 
 LAYOUTS = {
@@ -150,6 +174,24 @@ LAYOUTS = {
             Column("PV", text("spec.source.persistentVolumeName"), field="spec.source.persistentVolumeName"),
             Column("Node", text("spec.nodeName"), field="spec.nodeName"),
             Column("Attached", flag("status.attached"), type="boolean", field="status.attached"),
+            AGE,
+        )
+    ),
+    ("storage.k8s.io", "CSIStorageCapacity"): Layout(
+        (
+            NAME,
+            Column("StorageClassName", text("storageClassName"), field="storageClassName"),
+            Column("Topology", reached_nodes, field="nodeTopology"),
+            Column("Capacity", amount("capacity"), field="capacity"),
+            Column("Maximum", amount("maximumVolumeSize"), field="maximumVolumeSize"),
+            Column("Pools", pools, field="availableCapacities"),
+            AGE,
+        )
+    ),
+    ("storage.k8s.io", "VolumeAttributesClass"): Layout(
+        (
+            NAME,
+            Column("DriverName", text("driverName"), field="driverName"),
             AGE,
         )
     ),
