@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tonnage import logs
 from tonnage.clock import VirtualClock
-from tonnage.log_limiter import LogLimiter
+from tonnage.log_limiter import LogLimiter, server_cause
 
 
 @pytest.fixture
@@ -75,3 +76,47 @@ def test_causes_without_end_do_not_fill_the_memory(written: io.StringIO):
     limiter = log.handlers[0].filters[0]
     assert isinstance(limiter, LogLimiter)
     assert len(limiter._told) <= 1000
+
+
+REFUSED = "https://127.0.0.1:6443/api/v1/{}: connection refused"
+
+
+def test_a_server_that_is_away_is_one_cause_whoever_speaks_of_it(written: io.StringIO, clock: VirtualClock):
+    informer, leader = logs.logger("house"), logs.logger("door.in")
+    for resource in ("pods", "nodes", "services"):
+        informer.warning("Cannot follow", resource=resource, error=f"GET {REFUSED.format(resource)}")
+    leader.warning("Cannot reach the lease", error=f"PUT {REFUSED.format('leases')}")
+    assert lines(written) == ["Cannot follow"]
+    clock.advance(60)
+    leader.warning("Cannot reach the lease", error=f"PUT {REFUSED.format('leases')}")
+    assert lines(written)[1:] == ["Cannot reach the lease (repeated 3 times in 60 s)"]
+
+
+def test_when_it_is_back_the_number_is_told_by_the_next_line(written: io.StringIO, clock: VirtualClock):
+    for _ in range(2):
+        logs.logger("house").warning("Cannot follow", error="Unauthorized")
+    clock.advance(61)
+    logging.getLogger("house").info("something else")
+    assert lines(written) == [
+        "Cannot follow",
+        "The API server does not know who we are (Unauthorized): repeated once in 61 s",
+        "something else",
+    ]
+
+
+def test_every_right_that_is_missing_is_a_cause_of_its_own(written: io.StringIO):
+    for resource in ("pods", "nodes"):
+        for name in ("a", "b"):
+            error = f'{resource} "{name}" is forbidden: User "x" cannot get resource "{resource}" in API group ""'
+            logs.logger("house").warning("Cannot get", error=error)
+    assert len(lines(written)) == 2
+
+
+@pytest.mark.parametrize(
+    "error", ['pods "a" not found', "", "no space left on device", "Operation cannot be fulfilled"]
+)
+def test_other_errors_are_told_each_time(written: io.StringIO, error: str):
+    assert server_cause(error) == ""
+    for _ in range(3):
+        logs.logger("house").warning("Failed", error=error)
+    assert len(lines(written)) == 3
