@@ -1,4 +1,4 @@
-"""Volumes, claims, classes and CSI objects, in upstream's columns: a script that cuts them must read both servers alike.
+"""Volumes, claims, classes and CSI objects, in upstream's columns, so that a script that cuts them reads both alike.
 
 CSIStorageCapacity is the exception. Upstream defines columns for it (class and capacity) but does not wire them up, and
 shows the object's name and creation time alone. Here it says what decisions are made from: where the room is, how much,
