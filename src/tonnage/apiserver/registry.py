@@ -28,6 +28,8 @@ from tonnage.apiserver.stored_documents import encoder, is_stored_as_today
 from tonnage.clock import Clock, rfc3339
 from tonnage.documents import api_errors
 from tonnage.documents.access.attributes import AllowAll, Authorizer
+from tonnage.documents.access.escalation import is_guarded
+from tonnage.documents.access.user import User
 from tonnage.documents.admission import Admission, objects_read_for
 from tonnage.documents.compilation import compile_schemas
 from tonnage.documents.creation import Creator
@@ -45,6 +47,8 @@ from tonnage.objects.resources import Resource
 from tonnage.store import KeyDamaged, KeyExists, KeyMissing, Record, StaleRevision, Store, StoreError
 
 T = TypeVar("T")
+Guard = Callable[[Resource, str, str, Doc, Doc | None, User], None]
+"""(resource, namespace, name in the URL, new, old, who) -> Forbidden when that gives rights away that one has not."""
 Change = Callable[[Doc], Doc]
 """From a copy of the old document, which it may consume, to the new one. It may run more than once, and in a thread."""
 
@@ -87,6 +91,7 @@ class Registry:
         rng: random.Random,
         workers: Workers | None = None,
         authorizer: Authorizer | None = None,
+        guard: Guard | None = None,
     ) -> None:
         compile_schemas()  # before there are threads
         self.store = store
@@ -94,6 +99,7 @@ class Registry:
         self.gates = gates
         self.clock = clock
         self.authorizer: Authorizer = authorizer or AllowAll()
+        self._guard = guard
         self.definitions = Definitions(store)
         self._names = NameGenerator(rng)
         self._admission = Admission(_StoreLister(store))
@@ -128,11 +134,14 @@ class Registry:
         *,
         is_tracked: bool = True,
         is_large: bool = False,
+        requester: User | None = None,
+        requested_name: str = "",
     ) -> Written:
         """Store a new object. Raises AlreadyExists, Invalid, Forbidden, or NotFound for its namespace.
 
         `is_tracked` is off when metadata.managedFields are settled already (server-side apply). `is_large` has the
-        object made and judged beside the loop.
+        object made and judged beside the loop. `requester` is who must not give away rights that he has not; without
+        one it is the server itself. `requested_name` is the name in the URL, if there is one.
         """
         meta: Doc = doc.setdefault("metadata", {})
         generate = meta.get("generateName", "") if not meta.get("name") else ""
@@ -150,6 +159,7 @@ class Registry:
             attempt = copy(doc) if generate else doc
             if generate:
                 attempt["metadata"]["name"] = self._names.generate_name(generate)
+            self._refuse_escalation(resource, namespace, requested_name, attempt, None, requester)
             warnings = await self.work(is_large, partial(self._make, resource, attempt, options, is_tracked))
             if is_large and resource.namespaced:  # which may have gone meanwhile
                 self._admission.validate_namespace(resource, namespace, attempt["metadata"]["name"])
@@ -201,18 +211,21 @@ class Registry:
         is_tracked: bool = True,
         is_put: bool = False,
         is_large: bool = False,
+        requester: User | None = None,
     ) -> Written:
         """Replace an object by what `change` makes of it. Raises NotFound, Conflict, Invalid, or what `change` raises.
 
         `is_tracked` is off when `change` has settled metadata.managedFields itself (server-side apply). `is_put` judges
         a foreign uid as upstream's PUT does, which is a conflict there and an invalid value in a patch. `is_large` has
-        the change worked out beside the loop, as happens in any case to objects that are large already.
+        the change worked out beside the loop, as happens in any case to objects that are large already. `requester` is
+        as in `create`.
         """
         key, strategy = resource.key(namespace, name), self.strategy(resource)
 
         def judged(record: Record) -> _Judged:
             old = _current(resource, record)
             new = change(copy(old))
+            self._refuse_escalation(resource, namespace, name, new, old, requester)
             prepare_update(resource, new, old, may_overwrite=strategy.unconditional_update, is_put=is_put)
             self._judge_change(resource, new, old, options, subresource, is_tracked)
             is_idle = is_no_change(new, old) and is_stored_as_today(resource, record.document)
@@ -234,6 +247,16 @@ class Registry:
             except (StaleRevision, KeyMissing):
                 await self._quotas.release(charges)
         raise api_errors.modified(resource, name)
+
+    def _refuse_escalation(
+        self, resource: Resource, namespace: str, name: str, new: Doc, old: Doc | None, requester: User | None
+    ) -> None:
+        """Raises Forbidden when the requester writes a role or a binding beyond his rights (`access/escalation.py`)."""
+        if self._guard is None or requester is None or not is_guarded(resource):
+            return
+        guard, judged = self._guard, copy(new)
+        self.strategy(resource).default(judged)
+        on_loop(lambda: guard(resource, namespace, name, judged, old, requester))
 
     async def rewrite(
         self, resource: Resource, namespace: str, name: str, change: Change, *, dry_run: bool = False

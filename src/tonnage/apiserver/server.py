@@ -21,6 +21,10 @@ from tonnage.apiserver.app import Application
 from tonnage.apiserver.audit.audit_log import AuditLog
 from tonnage.apiserver.audit.audit_log_file import AuditLogFile, AuditSettings
 from tonnage.apiserver.authentication.authenticator import Authenticator
+from tonnage.apiserver.authorization.aggregation import cluster_roles_aggregated
+from tonnage.apiserver.authorization.authentication_map import authentication_published
+from tonnage.apiserver.authorization.bootstrapping import ensure_policy
+from tonnage.apiserver.authorization.modes import RBAC_MODE, authorizer_of, guard_of
 from tonnage.apiserver.bootstrap import bootstrap, publish_address
 from tonnage.apiserver.custom.lifecycle import definitions_followed
 from tonnage.apiserver.event_expiry import EVENT_TTL_S, events_expired
@@ -52,6 +56,7 @@ class Settings:
     port: int = 6443
     token_file: Path | None = None
     anonymous_auth: bool = False
+    authorization_mode: str = RBAC_MODE
     gates: Gates = field(default_factory=Gates)
     keep_revisions: int = KEEP_REVISIONS
     keep_bytes: int = KEEP_BYTES
@@ -88,8 +93,11 @@ async def serve(
         reserve_bytes=settings.reserve_bytes,
     )
     try:
-        registry = Registry(store, gates=settings.gates, clock=clock, rng=rng)
+        authorizer = authorizer_of(settings.authorization_mode, store)
+        guard = guard_of(authorizer)
+        registry = Registry(store, gates=settings.gates, clock=clock, rng=rng, authorizer=authorizer, guard=guard)
         await bootstrap(registry)
+        await ensure_policy(registry)
         hosts = tuple(
             dict.fromkeys((settings.bind, "127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default"))
         )
@@ -111,6 +119,8 @@ async def serve(
             await stack.enter_async_context(lag_measured(application.metrics.loop_lag.observe))
             await stack.enter_async_context(definitions_followed(application.lifecycle, registry, rng))
             await stack.enter_async_context(events_expired(registry, clock, settings.event_ttl_s))
+            await stack.enter_async_context(cluster_roles_aggregated(registry, rng))
+            await stack.enter_async_context(authentication_published(registry, certificate.identity.ca_pem, rng))
             try:
                 opened = listening(
                     application.handle,

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from tonnage.apiserver.audit.audit_log_file import MAX_BACKUPS, MAX_MEGABYTES, AuditSettings
+from tonnage.apiserver.authorization.modes import RBAC_MODE, authorization_mode
 from tonnage.apiserver.health.stored_problems import stored_problem
 from tonnage.apiserver.server import Settings, serve
 from tonnage.cli.durations import DURATION
@@ -32,6 +33,14 @@ from tonnage.store import Report, back_up, check_folder
     "--token-file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Bearer tokens that are let in, one a line; without it the data folder keeps one.",
+)
+@click.option(
+    "--authorization-mode",
+    "mode",
+    default=RBAC_MODE,
+    show_default=True,
+    metavar="MODE",
+    help="Who may do what: RBAC, or AlwaysAllow for everybody who is let in.",
 )
 @click.option(
     "--event-ttl", "event_ttl_s", type=DURATION, default="1h", show_default=True, help="How long events are kept."
@@ -69,6 +78,7 @@ def apiserver(
     bind: str,
     secure_port: int,
     token_file: Path | None,
+    mode: str,
     event_ttl_s: float,
     audit_log_path: str | None,
     audit_log_maxsize: int,
@@ -105,6 +115,7 @@ def apiserver(
         bind=bind,
         port=secure_port,
         token_file=token_file,
+        authorization_mode=authorization_mode(mode),
         gates=gates,
         event_ttl_s=event_ttl_s,
         audit=audit,

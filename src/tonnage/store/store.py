@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tonnage.store.errors import (
     FenceBroken,
@@ -44,12 +44,20 @@ from tonnage.store.log import Row
 from tonnage.store.log_reader import Index, LogReader, Stretch
 from tonnage.store.migration import FindProblem
 from tonnage.store.records import Event, Record, Records, event_of
+from tonnage.store.state import resource_of
 from tonnage.store.watch import Feed, Watch, Window
 from tonnage.store.writer import Writer
 from tonnage.store.writes import Compaction, Outcomes, Write, Writes
 
 Render = Callable[[int], bytes]
 Answer = TypeVar("Answer")
+
+
+class Follower(Protocol):
+    """Hears of every change of a resource; of a deletion the record is the object's final state."""
+
+    def __call__(self, record: Record, *, is_deleted: bool) -> None: ...
+
 
 KEEP_REVISIONS = 100_000
 """Revisions of history: more than a minute of the fastest writing; an informer that was cut off is back in seconds."""
@@ -93,6 +101,7 @@ class Store:
         )
         self._assigned = opened.log.revision  # the newest revision given to a write, settled or not
         self._pending: dict[str, Write] = {}  # by key: at most one write of a key is on its way
+        self._followers: dict[str, list[Follower]] = {}  # by resource
         self._automatic: Compaction | None = None
         self._closing: asyncio.Task[None] | None = None
         self._reader = LogReader(opened.log.path, index)
@@ -172,6 +181,15 @@ class Store:
         if record is None and key in self._kept_out:
             raise self._kept_out.error(key)
         return record
+
+    def follow(self, prefix: str, follower: Follower) -> Records:
+        """Have `follower` called with every change of a resource from now on; what is there already is returned.
+
+        It is called on the loop when a change is durable, in the order of the revisions and before whoever asked for
+        the change has his answer, so that what it keeps is never behind what anybody knows. It must not fail.
+        """
+        self._followers.setdefault(resource_of(prefix), []).append(follower)
+        return self.list(prefix)
 
     def list(self, prefix: str) -> Records:
         """The records under a prefix that ends in "/", by key; those that are kept out are left out."""
@@ -358,6 +376,8 @@ class Store:
         else:
             self._state.put(record)
         self._history.add(record.revision, freed)
+        for follower in self._followers.get(resource_of(record.key), ()):
+            follower(record, is_deleted=deleted)
         return event_of(record, before, deleted=deleted)
 
     def _note_health(self, error: StoreError | None, rows: Sequence[Row]) -> None:

@@ -75,6 +75,7 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
             subresource=call.subresource,
             is_tracked=False,
             is_large=is_large,
+            requester=call.user,
         )
     except NotFound:
         if call.subresource:
@@ -82,7 +83,16 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
         authorize_create(registry, call)
         doc = await registry.work(is_large, lambda: to_stored(resource, applied_to(None)))
         doc["metadata"].pop("resourceVersion", None)
-        return await registry.create(resource, call.namespace, doc, options, is_tracked=False, is_large=is_large)
+        return await registry.create(
+            resource,
+            call.namespace,
+            doc,
+            options,
+            is_tracked=False,
+            is_large=is_large,
+            requester=call.user,
+            requested_name=call.name,
+        )
 
 
 def _configuration(call: Call, validation: str) -> Doc:

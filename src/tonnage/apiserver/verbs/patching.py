@@ -64,6 +64,7 @@ async def patch(registry: Registry, call: Call) -> Response:
             options,
             subresource=call.subresource,
             is_large=is_large,
+            requester=call.user,
         )
     call.warnings.extend(written.warnings)
     return await respond(registry, call, written.document, code=201 if written.created else 200)

@@ -25,7 +25,7 @@ async def create(registry: Registry, call: Call) -> Response:
     """POST to a collection. Raises Invalid (422), AlreadyExists (409), Forbidden (403)."""
     options = write_options("create", call.query, call.headers.get("User-Agent", ""))
     doc, is_large = await _read(registry, call, options.field_validation)
-    written = await registry.create(call.resource, call.namespace, doc, options, is_large=is_large)
+    written = await registry.create(call.resource, call.namespace, doc, options, is_large=is_large, requester=call.user)
     call.warnings.extend(written.warnings)
     return await respond(registry, call, written.document, code=201)
 
@@ -51,13 +51,22 @@ async def update(registry: Registry, call: Call) -> Response:
             subresource=call.subresource,
             is_put=True,
             is_large=is_large,
+            requester=call.user,
         )
     except NotFound:
         if not strategy.create_on_update or call.subresource:
             raise
         authorize_create(registry, call)
         doc["metadata"].pop("resourceVersion", None)
-        written = await registry.create(call.resource, call.namespace, doc, options, is_large=is_large)
+        written = await registry.create(
+            call.resource,
+            call.namespace,
+            doc,
+            options,
+            is_large=is_large,
+            requester=call.user,
+            requested_name=call.name,
+        )
     call.warnings.extend(written.warnings)
     return await respond(registry, call, written.document, code=201 if written.created else 200)
 

@@ -82,6 +82,7 @@ PersistentVolumeSpec Capacity?ResourceList *PersistentVolumeSource AccessModes? 
  PersistentVolumeReclaimPolicy StorageClassName MountOptions? VolumeMode? NodeAffinity?VolumeNodeAffinity
  VolumeAttributesClassName?
 RoleRef APIGroup Kind Name
+NonResourceAttributes Path Verb
 """
 
 MAX_DIFF_LINES = 4_000

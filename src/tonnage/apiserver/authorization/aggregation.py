@@ -1,0 +1,89 @@
+"""ClusterRoles that gather the rules of others are kept up to date here, whoever else runs.
+
+Upstream leaves this to kube-controller-manager; so does Tonnage where it runs beside another server
+(`controllers/access/cluster_role_aggregation.py`). A server that decides by these rules does not wait for a program
+that may not be there. Both write the same, so that neither finds anything to do after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from tonnage.apiserver.authorization.rbac import CLUSTER_ROLES
+from tonnage.apiserver.event_loop.background import in_background
+from tonnage.apiserver.options import WriteOptions
+from tonnage.apiserver.registry import Registry
+from tonnage.backoff import Backoff
+from tonnage.documents.access.aggregation import aggregated_rules
+from tonnage.errors import ApiError, NotFound
+from tonnage.objects.document import Doc, decode
+from tonnage.store import Record, StoreClosed, StoreError
+
+_OPTIONS = WriteOptions(manager="clusterrole-aggregation-controller")
+_MAX_ROUNDS = 8
+"""Roles may gather from roles that gather. Those that gather from one another in a ring never come to rest."""
+_log = logging.getLogger(__name__)
+
+
+async def aggregate(registry: Registry) -> bool:
+    """Write the rules of every ClusterRole that gathers, where they are others. Has it come to rest?"""
+    for _ in range(_MAX_ROUNDS):
+        if not await _round(registry):
+            return True
+    return False
+
+
+async def _round(registry: Registry) -> bool:
+    """Whether anything was written, after which roles that gather from it are to be looked at again."""
+    roles = [decode(record.document) for record in registry.store.list(CLUSTER_ROLES.store_prefix)]
+    is_changed = False
+    for role in roles:
+        if "aggregationRule" not in role or "deletionTimestamp" in role["metadata"]:
+            continue
+        rules = aggregated_rules(role, roles)
+        if rules == role.get("rules", []):
+            continue
+
+        def gathered(old: Doc, rules: list[Doc] = rules) -> Doc:
+            return {**old, "rules": rules} if rules else {key: old[key] for key in old if key != "rules"}
+
+        with suppress(NotFound):
+            await registry.change(CLUSTER_ROLES, "", role["metadata"]["name"], gathered, _OPTIONS)
+        role["rules"] = rules
+        is_changed = True
+    return is_changed
+
+
+@asynccontextmanager
+async def cluster_roles_aggregated(registry: Registry, rng: random.Random) -> AsyncIterator[None]:
+    """Inside the block, what changes about ClusterRoles changes those that gather from them."""
+    changed = asyncio.Event()
+
+    def note(record: Record, *, is_deleted: bool) -> None:
+        changed.set()
+
+    registry.store.follow(CLUSTER_ROLES.store_prefix, note)
+    async with in_background(_follow(registry, changed, rng), "aggregation of ClusterRoles"):
+        yield
+
+
+async def _follow(registry: Registry, changed: asyncio.Event, rng: random.Random) -> None:
+    backoff = Backoff(clock=registry.clock, rng=rng)
+    while True:
+        await changed.wait()
+        changed.clear()
+        try:
+            if await aggregate(registry):
+                backoff.reset()
+                continue
+            _log.warning("ClusterRoles gather rules from one another without coming to rest")
+        except StoreClosed:
+            return
+        except (ApiError, StoreError) as exc:
+            _log.error("ClusterRoles cannot be aggregated: %s", exc.message)
+        changed.set()
+        await registry.clock.sleep(backoff.next_s())

@@ -1,0 +1,136 @@
+"""Kubernetes' own roles and bindings as documents, and what an older cluster misses of them.
+
+`bootstrap.policy` is the data. A server sees to it at every start that they are there: what is missing is made, rules
+and subjects that are missing are added, what somebody has added stays. An object with the annotation
+`rbac.authorization.kubernetes.io/autoupdate: "false"` is left alone. Mirrors auth/rbac/reconciliation of
+component-helpers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.resources import files
+
+from tonnage.documents.access.aggregation import aggregated_rules
+from tonnage.documents.access.covering import uncovered
+from tonnage.documents.access.rules import document_of, rules_of
+from tonnage.objects.document import Doc, copy
+from tonnage.objects.resources import RBAC
+
+AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
+_LABEL = "kubernetes.io/bootstrapping"
+_SUBJECTS = {"user": "User", "group": "Group", "account": "ServiceAccount"}
+
+
+def bootstrap_policy() -> list[Doc]:
+    """Every role and binding, roles first; aggregated ones with the rules that they gather from the others."""
+    documents: list[Doc] = copy(_policy())  # the caller's own
+    return documents
+
+
+@cache
+def _policy() -> list[Doc]:
+    documents = list(_read((files("tonnage.documents.access") / "bootstrap.policy").read_text()))
+    clusterwide = [doc for doc in documents if doc["kind"] == "ClusterRole"]
+    for doc in _gathering_last(clusterwide):
+        doc["rules"] = aggregated_rules(doc, clusterwide)
+    return sorted(documents, key=lambda doc: doc["kind"].endswith("Binding"))
+
+
+def _gathering_last(roles: Iterable[Doc]) -> list[Doc]:
+    """The aggregated roles, those that others gather from first: view, edit, admin."""
+    return sorted((role for role in roles if "aggregationRule" in role), key=lambda role: role["metadata"]["name"])[
+        ::-1
+    ]
+
+
+def _read(text: str) -> Iterator[Doc]:
+    role: Doc = {}
+    binding: Doc = {}
+    for line in text.splitlines():
+        words = line.partition("  #" if not line.startswith("#") else "#")[0].split()
+        if not words:
+            continue
+        if line.startswith(("ClusterRole", "Role")):
+            namespace, _, name = words[1].rpartition("/") if words[0] == "Role" else ("", "", words[1])
+            role, binding = _object(words[0], namespace, name), {}
+            yield role
+        elif line.startswith("bound"):
+            binding = _object(f"{role['kind']}Binding", role["metadata"].get("namespace", ""), words[1])
+            binding["roleRef"] = {"apiGroup": RBAC, "kind": role["kind"], "name": role["metadata"]["name"]}
+            yield binding
+        elif binding:
+            binding.setdefault("subjects", []).append(_subject(*words))
+        elif words[0] == "label":
+            role["metadata"]["labels"][words[1]] = "true"
+        elif words[0] == "gathers":
+            role["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {words[1]: "true"}}]}
+        else:
+            role.setdefault("rules", []).append(_rule(*(part.split() for part in line.split("|"))))
+
+
+def _object(kind: str, namespace: str, name: str) -> Doc:
+    meta = {"name": name, "labels": {_LABEL: "rbac-defaults"}, "annotations": {AUTOUPDATE: "true"}}
+    if namespace:
+        meta["namespace"] = namespace
+    return {"kind": kind, "apiVersion": f"{RBAC}/v1", "metadata": meta}
+
+
+def _rule(verbs: list[str], *about: list[str]) -> Doc:
+    if len(about) == 1:
+        return {"verbs": verbs, "nonResourceURLs": about[0]}
+    groups = ["" if group == "core" else group for group in about[0]]
+    rule: Doc = {"verbs": verbs, "apiGroups": groups, "resources": about[1]}
+    return rule | {"resourceNames": about[2]} if len(about) > 2 else rule
+
+
+def _subject(kind: str, name: str) -> Doc:
+    if kind == "account":
+        namespace, _, name = name.partition("/")
+        return {"kind": _SUBJECTS[kind], "name": name, "namespace": namespace}
+    return {"kind": _SUBJECTS[kind], "apiGroup": RBAC, "name": name}
+
+
+def reconciled(existing: Doc, expected: Doc) -> Doc | None:
+    """The object with what it misses of `expected`; None when it misses nothing, or is to be left alone.
+
+    A binding that names another role cannot be mended, since a roleRef never changes: that is `must_be_recreated`.
+    """
+    if is_protected(existing):
+        return None
+    doc: Doc = copy(existing)
+    for field in ("labels", "annotations"):
+        merged = {**expected["metadata"].get(field, {}), **doc["metadata"].get(field, {})}
+        if merged:
+            doc["metadata"][field] = merged
+    if "roleRef" in expected:
+        missing = [subject for subject in expected.get("subjects", ()) if subject not in doc.get("subjects", ())]
+        if missing:
+            doc["subjects"] = [*doc.get("subjects", ()), *missing]
+        return doc if doc != existing else None
+    rules = uncovered(rules_of(existing), rules_of(expected))
+    if rules and "aggregationRule" not in expected:  # whose rules a controller gathers
+        doc["rules"] = [*doc.get("rules", ()), *map(document_of, rules)]
+    _reconcile_aggregation(doc, expected)
+    return doc if doc != existing else None
+
+
+def _reconcile_aggregation(doc: Doc, expected: Doc) -> None:
+    if "aggregationRule" not in expected:
+        doc.pop("aggregationRule", None)
+        return
+    selectors = doc.get("aggregationRule", {}).get("clusterRoleSelectors", [])
+    wanted = expected["aggregationRule"]["clusterRoleSelectors"]
+    missing = [selector for selector in wanted if selector not in selectors]
+    if missing:
+        doc["aggregationRule"] = {"clusterRoleSelectors": [*selectors, *missing]}
+
+
+def must_be_recreated(existing: Doc, expected: Doc) -> bool:
+    """Is this a binding of another role than it should be?"""
+    return not is_protected(existing) and existing.get("roleRef") != expected.get("roleRef")
+
+
+def is_protected(doc: Doc) -> bool:
+    return bool(doc["metadata"].get("annotations", {}).get(AUTOUPDATE) == "false")

@@ -1,0 +1,213 @@
+"""Questions about rights: what makes one legal, what it asks, and the answer. Mirrors pkg/apis/authorization.
+
+RBAC does not look at selectors. They are read all the same, so that a mistake in one shows in the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tonnage.documents.access.attributes import Attributes, Decision
+from tonnage.documents.access.rules import Rule
+from tonnage.documents.access.user import User
+from tonnage.documents.validation.internal_form import internal
+from tonnage.objects import names
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required
+from tonnage.objects.field_rules import validate_label_name
+from tonnage.objects.requirements import Requirement
+from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelSelector
+
+_RESOURCE = "spec.resourceAttributes"
+_NEEDS_VALUES, _NEEDS_NONE = ("In", "NotIn"), ("Exists", "DoesNotExist")
+
+
+def validate_self_review(doc: Doc) -> Errors:
+    """Of a SelfSubjectAccessReview."""
+    return _validate_attributes(doc.get("spec", {})) + _validate_selectors(doc) + _validate_metadata(doc)
+
+
+def validate_subject_review(doc: Doc) -> Errors:
+    """Of a SubjectAccessReview."""
+    return _validate_spec(doc) + _validate_metadata(doc)
+
+
+def validate_local_review(doc: Doc) -> Errors:
+    """Of a LocalSubjectAccessReview: about resources of its own namespace."""
+    spec, namespace = doc.get("spec", {}), doc.get("metadata", {}).get("namespace", "")
+    errors = _validate_spec(doc) + _validate_metadata(doc, "namespace")
+    asked = spec.get("resourceAttributes")
+    if asked is not None and asked.get("namespace", "") != namespace:
+        told = "must match metadata.namespace"
+        errors.append(invalid(f"{_RESOURCE}.namespace", asked.get("namespace", ""), told))
+    if (other := spec.get("nonResourceAttributes")) is not None:
+        told = "disallowed on this kind of request"
+        errors.append(invalid("spec.nonResourceAttributes", internal("NonResourceAttributes", other), told))
+    return errors
+
+
+def _validate_spec(doc: Doc) -> Errors:
+    spec = doc.get("spec", {})
+    errors = _validate_attributes(spec)
+    if not spec.get("user") and not spec.get("groups"):
+        errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
+    return errors + _validate_selectors(doc)
+
+
+def _validate_attributes(spec: Doc) -> Errors:
+    asked, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if asked is not None and other is not None:
+        told = "cannot be specified in combination with resourceAttributes"
+        return [invalid("spec.nonResourceAttributes", internal("NonResourceAttributes", other), told)]
+    if asked is None and other is None:
+        told = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        return [invalid(_RESOURCE, None, told)]
+    return []
+
+
+def _validate_metadata(doc: Doc, *allowed: str) -> Errors:
+    meta = doc.get("metadata", {})
+    if not meta.keys() - {"managedFields", *allowed}:
+        return []
+    told = "must be empty except for namespace" if allowed else "must be empty"
+    return [invalid("metadata", meta, told)]
+
+
+def _validate_selectors(doc: Doc) -> Errors:
+    asked = doc.get("spec", {}).get("resourceAttributes") or {}
+    return _validate_selector(asked, "fieldSelector", _field_key) + _validate_selector(
+        asked, "labelSelector", validate_label_name
+    )
+
+
+def _validate_selector(asked: Doc, field: str, validate_key: Callable[[str, str], Errors]) -> Errors:
+    selector, path = asked.get(field), f"{_RESOURCE}.{field}"
+    if selector is None:
+        return []
+    raw, requirements = selector.get("rawSelector", ""), selector.get("requirements", [])
+    errors: Errors = []
+    if raw and requirements:
+        errors.append(invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements"))
+    if not raw and not requirements:
+        told = f"when {path} is specified, requirements or rawSelector is required"
+        errors.append(required(f"{path}.requirements", told))
+    for idx, requirement in enumerate(requirements):
+        errors += _validate_requirement(requirement, f"{path}.requirements[{idx}]", validate_key)
+    return errors
+
+
+def _field_key(key: str, path: str) -> Errors:
+    return [] if key else [required(path, "must be specified")]
+
+
+def _validate_requirement(requirement: Doc, path: str, validate_key: Callable[[str, str], Errors]) -> Errors:
+    """An operator that is not known is let pass: newer clients may know it."""
+    key, operator, values = requirement.get("key", ""), requirement.get("operator", ""), requirement.get("values", [])
+    checks: Errors = []
+    if operator in _NEEDS_VALUES and not values:
+        checks.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+    elif operator in _NEEDS_NONE and values:
+        checks.append(forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+    if validate_key is _field_key:
+        return validate_key(key, f"{path}.key") + checks
+    checks += validate_key(key, f"{path}.key")
+    for idx, value in enumerate(values):
+        checks += [invalid(f"{path}.values[{idx}]", value, told) for told in names.label_value(value)]
+    return checks
+
+
+# -- what is asked ----------------------------------------------------------------------------------------------------
+
+
+def subject_of_review(spec: Doc) -> User:
+    """Whom a SubjectAccessReview is about."""
+    extra = {key: tuple(values) for key, values in spec.get("extra", {}).items()}
+    return User(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups", ())), extra)
+
+
+def attributes_of_review(user: User, spec: Doc) -> Attributes:
+    """What a legal review asks about."""
+    asked = spec.get("resourceAttributes")
+    if asked is None:
+        other = spec["nonResourceAttributes"]
+        return Attributes(user, other.get("verb", ""), path=other.get("path", ""))
+    fields = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
+    verb, group, version, resource, subresource, namespace, name = (asked.get(field, "") for field in fields)
+    return Attributes(user, verb, group, version or "*", resource, subresource, namespace, name)
+
+
+def selector_problems(spec: Doc) -> list[str]:
+    """What could not be read of selectors, and was left out of the judgement."""
+    asked = spec.get("resourceAttributes") or {}
+    problems = []
+    for field, read in (("fieldSelector", _read_field), ("labelSelector", _read_label)):
+        if (selector := asked.get(field)) is None:
+            continue
+        wrong, total = read(selector)
+        if wrong:
+            part = "partially ignored" if wrong < total else "ignored"
+            problems.append(f"{_RESOURCE}.{field} {part} due to parse error")
+    return problems
+
+
+def _read_field(selector: Doc) -> tuple[int, int]:
+    """How many parts of a selector make no sense, and how many there are."""
+    if raw := selector.get("rawSelector", ""):
+        return _failures([lambda: FieldSelector.parse(raw)])
+    requirements = selector.get("requirements", [])
+    wrong = [
+        each for each in requirements if each.get("operator") not in _NEEDS_VALUES or len(each.get("values", ())) != 1
+    ]
+    return len(wrong), len(requirements)
+
+
+def _read_label(selector: Doc) -> tuple[int, int]:
+    if raw := selector.get("rawSelector", ""):
+        return _failures([lambda: LabelSelector.parse(raw)])
+    return _failures([_requirement(each) for each in selector.get("requirements", [])])
+
+
+def _requirement(doc: Doc) -> Callable[[], object]:
+    made = Requirement(key=doc.get("key", ""), operator=doc.get("operator", ""), values=tuple(doc.get("values", ())))
+    return lambda: made.holds(None)
+
+
+def _failures(reads: list[Callable[[], object]]) -> tuple[int, int]:
+    wrong = 0
+    for read in reads:
+        try:
+            read()
+        except InvalidSelector:
+            wrong += 1
+    return wrong, len(reads)
+
+
+# -- the answer -------------------------------------------------------------------------------------------------------
+
+
+def status_of(decision: Decision, spec: Doc) -> Doc:
+    """A SubjectAccessReviewStatus."""
+    status: Doc = {"allowed": decision.allowed}
+    if decision.reason:
+        status["reason"] = decision.reason
+    problems = [*filter(None, [decision.evaluation_error]), *selector_problems(spec)]
+    if problems:
+        status["evaluationError"] = "; ".join(problems)
+    return status
+
+
+def rules_status(rules: Iterable[Rule], error: str = "") -> Doc:
+    """A SubjectRulesReviewStatus."""
+    resource_rules, other_rules = [], []
+    for rule in rules:
+        if rule.resources:
+            shown: Doc = {
+                "verbs": list(rule.verbs),
+                "apiGroups": list(rule.api_groups),
+                "resources": list(rule.resources),
+            }
+            resource_rules.append(shown | ({"resourceNames": list(rule.resource_names)} if rule.resource_names else {}))
+        if rule.non_resource_urls:
+            other_rules.append({"verbs": list(rule.verbs), "nonResourceURLs": list(rule.non_resource_urls)})
+    status: Doc = {"resourceRules": resource_rules, "nonResourceRules": other_rules, "incomplete": False}
+    return status | ({"evaluationError": error} if error else {})
