@@ -151,6 +151,7 @@ FILES: dict[tuple[str, str], str] = {
     ("autoscaling", "v1"): "autoscaling_v1",
     ("coordination.k8s.io", "v1"): "coordination_v1",
     ("events.k8s.io", "v1"): "events_v1",
+    ("networking.k8s.io", "v1"): "networking_v1",
     ("node.k8s.io", "v1"): "node_v1",
     ("policy", "v1"): "policy_v1",
     ("rbac.authorization.k8s.io", "v1"): "rbac_v1",

@@ -122,6 +122,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("apps", "v1", "StatefulSet", "statefulsets", True, ("sts",), _ALL, ("status", "scale")),
     Resource("coordination.k8s.io", "v1", "Lease", "leases", True),
     Resource("events.k8s.io", "v1", "Event", "events", True, ("ev",), stored_as=("", "events")),
+    Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, ("netpol",)),
     Resource("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", False),
     Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, ("pdb",), subresources=("status",)),
     Resource(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", False),

@@ -66,6 +66,12 @@ KINDS: list[tuple[str, str, str, Doc]] = [
     ("/apis/apps/v1", "*statefulsets", "StatefulSet", {"spec": {**WORKLOAD, "serviceName": "s"}}),
     ("/apis/coordination.k8s.io/v1", "*leases", "Lease", {"spec": {"holderIdentity": "h"}}),
     ("/apis/events.k8s.io/v1", "*events", "Event", NEW_EVENT),
+    (
+        "/apis/networking.k8s.io/v1",
+        "*networkpolicies",
+        "NetworkPolicy",
+        {"spec": {"podSelector": SELECTOR, "ingress": [{"ports": [{"port": "https"}]}]}},
+    ),
     ("/apis/node.k8s.io/v1", "runtimeclasses", "RuntimeClass", {"handler": "h"}),
     ("/apis/policy/v1", "*poddisruptionbudgets", "PodDisruptionBudget", {"spec": BUDGET}),
     (f"/apis/{RBAC}/v1", "*rolebindings", "RoleBinding", BINDING),

@@ -1,4 +1,4 @@
-"""Services: the addresses they are reached at."""
+"""Services and who may reach them: addresses, and the pods of policies."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ def _port(port: Doc) -> str:
     return f"{inside}/{port.get('protocol', '')}"
 
 
+def pod_selector(policy: Doc, now: datetime) -> Cell:
+    return cells.selector(dig(policy, "spec", "podSelector")) or cells.NONE
+
+
 LAYOUTS = {
     ("", "Service"): Layout(
         (
@@ -53,5 +57,8 @@ LAYOUTS = {
             AGE,
             Column("Selector", of(cells.labels, "spec.selector"), wide=True, field="spec.selector"),
         )
-    )
+    ),
+    ("networking.k8s.io", "NetworkPolicy"): Layout(
+        (NAME, Column("Pod-Selector", pod_selector, field="spec.podSelector"), AGE)
+    ),
 }

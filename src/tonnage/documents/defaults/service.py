@@ -1,4 +1,4 @@
-"""Defaults of Service. Nothing is allocated: an address or a node port is there when the client gave one.
+"""Defaults of Service and NetworkPolicy. Nothing is allocated: addresses and node ports are what a client gave.
 
 A stock server would draw a cluster IP from its range; here nothing listens on one, and an address that leads nowhere is
 worse than none. Headless services, which is what StatefulSets need, are complete.
@@ -74,3 +74,14 @@ def settle_addresses(spec: Doc, was: Doc | None = None) -> None:
 def _mirror_single(spec: Doc) -> None:
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
+
+
+def default_network_policy(doc: Doc) -> None:
+    """Fill in a NetworkPolicy, in place. Mirrors SetDefaults_NetworkPolicy and SetDefaults_NetworkPolicyPort."""
+    spec = doc.setdefault("spec", {})
+    spec.setdefault("podSelector", {})
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+    for rule in (*spec.get("ingress", ()), *spec.get("egress", ())):
+        for port in rule.get("ports", ()):
+            port.setdefault("protocol", "TCP")

@@ -34,7 +34,7 @@ from tonnage.documents.strategies.rbac import (
 )
 from tonnage.documents.strategies.resource_quota import ResourceQuotaStrategy
 from tonnage.documents.strategies.runtime_class import RuntimeClassStrategy
-from tonnage.documents.strategies.service import ServiceStrategy
+from tonnage.documents.strategies.service import NetworkPolicyStrategy, ServiceStrategy
 from tonnage.documents.strategies.storage_class import StorageClassStrategy
 from tonnage.documents.strategies.volume_attachment import VolumeAttachmentStrategy
 from tonnage.documents.strategies.workloads import (
@@ -71,6 +71,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("apps", "statefulsets"): StatefulSetStrategy,
     ("coordination.k8s.io", "leases"): LeaseStrategy,
     ("events.k8s.io", "events"): EventStrategy,
+    ("networking.k8s.io", "networkpolicies"): NetworkPolicyStrategy,
     ("node.k8s.io", "runtimeclasses"): RuntimeClassStrategy,
     ("policy", "poddisruptionbudgets"): PodDisruptionBudgetStrategy,
     (RBAC, "clusterrolebindings"): ClusterRoleBindingStrategy,

@@ -1,12 +1,13 @@
-"""The rules of Service. It allocates nothing; see `documents/defaults/service.py` for what that means."""
+"""The rules of Service and NetworkPolicy. Nothing is allocated: see `documents/defaults/service.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import ClassVar
 
-from tonnage.documents.defaults.service import default_service, settle_addresses
-from tonnage.documents.strategies.base import Strategy
+from tonnage.documents.defaults.service import default_network_policy, default_service, settle_addresses
+from tonnage.documents.strategies.base import Generation, Strategy
+from tonnage.documents.validation.network_policy import network_policy_warnings, validate_network_policy
 from tonnage.documents.validation.service import service_warnings, validate_service, validate_service_status
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -63,3 +64,21 @@ def _drop_untouched_node_ports(spec: Doc, was: Doc) -> None:
     if outer == [port.get("nodePort", 0) for port in was.get("ports", ())]:
         for port in spec.get("ports", ()):
             port.pop("nodePort", None)
+
+
+class NetworkPolicyStrategy(Strategy):
+    """Kept, not enforced: pods of an embedded cluster have no network of their own."""
+
+    generation = Generation.COUNTED
+
+    def default(self, doc: Doc) -> None:
+        default_network_policy(doc)
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_network_policy(doc)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return validate_network_policy(new, old)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        return network_policy_warnings(new)
