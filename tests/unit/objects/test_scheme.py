@@ -25,13 +25,18 @@ from tonnage.quantity import Quantity
 # Served, and read by no program: devices are allocated by schedulers that know them, and what a definition brings is
 # found by discovery.
 WITHOUT_A_CLASS = {
+    "ClusterRole",
+    "ClusterRoleBinding",
     "CustomResourceDefinition",
     "DeviceClass",
     "LimitRange",
+    "NetworkPolicy",
     "PodTemplate",
     "ResourceClaim",
     "ResourceClaimTemplate",
     "ResourceSlice",
+    "Role",
+    "RoleBinding",
     "RuntimeClass",
 }
 
