@@ -61,11 +61,25 @@ def text_of(program: str) -> str:
     return files("tonnage.roles").joinpath(f"{program}.yaml").read_text(encoding="utf-8")
 
 
-def documents_of(program: str, *, namespace: str = OWN_NAMESPACE, without: Collection[str] = ()) -> tuple[Doc, ...]:
-    """The objects of a program that runs in this namespace, `without` some of the rights that it can do without."""
+def documents_of(
+    program: str, *, namespace: str = OWN_NAMESPACE, without: Collection[str] = (), prefix: str = ""
+) -> tuple[Doc, ...]:
+    """The objects of a program that runs in this namespace, `without` some of the rights that it can do without.
+
+    A `prefix` goes before the names of roles and bindings, so that they do not meet others made from the same files.
+    """
     text = text_of(program).replace(f"namespace: {OWN_NAMESPACE}", f"namespace: {namespace}")
-    found = (document.value for document in documents(text) if document.value is not None)
-    return tuple(doc for doc in found if _right(doc) not in without or not _right(doc))
+    found = [document.value for document in documents(text) if document.value is not None]
+    kept = tuple(doc for doc in found if _right(doc) not in without or not _right(doc))
+    if prefix:
+        roles = {(doc["kind"], doc["metadata"]["name"]) for doc in kept if doc["kind"] in _ROLES}
+        for doc in kept:
+            if doc["kind"] != "ServiceAccount":
+                doc["metadata"]["name"] = prefix + doc["metadata"]["name"]
+            reference = doc.get("roleRef")
+            if reference is not None and (reference["kind"], reference["name"]) in roles:
+                reference["name"] = prefix + reference["name"]
+    return kept
 
 
 def rights_of(program: str) -> tuple[str, ...]:

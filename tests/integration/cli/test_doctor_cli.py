@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tonnage.scheduling.engine.permissions import PERMISSIONS
 from tonnage.testing.api_servers import Api, kube_apiserver
 from tonnage.testing.http import free_port
 from tonnage.testing.recording_proxy import RecordingProxy
 from tonnage.testing.refusing_proxy import RefusingProxy
+from tonnage.whatif.doctor.permissions import scheduler_permissions
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 EXAMPLE = Path(__file__).parents[3] / "examples" / "16-doctor"
@@ -60,7 +60,7 @@ def test_only_reads_and_access_reviews_reach_the_server(sick, tmp_path):
     assert done.returncode == 4, done.stderr
     writes = [each for each in proxy.requests if each[0] != "GET"]
     assert set(writes) == {("POST", REVIEWS)}
-    assert len(writes) == len(PERMISSIONS)
+    assert len(writes) == len(scheduler_permissions())
     assert {"capacity-nil-topology", "driver-unregistered"} <= names_in(done)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,16 +11,18 @@ from typing import Any
 
 import pytest
 
+from tonnage.client.config.connection import Cluster, Connection, Impersonation, User
 from tonnage.objects.meta import Object
+from tonnage.objects.scheme import resource_of
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.kinds import READ_KINDS
-from tonnage.scheduling.engine.permissions import PERMISSIONS, Permission
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.doctor.access_checks import access_findings
 from tonnage.whatif.doctor.facts import Access, Answer, Facts, GateSign, ServerFacts
 from tonnage.whatif.doctor.figures import figures_of
 from tonnage.whatif.doctor.findings import CATALOGUE
+from tonnage.whatif.doctor.permissions import Permission, home_of, scheduler_permissions
 from tonnage.whatif.doctor.reading import gate_signs
 from tonnage.whatif.doctor.recommendation import Recommendation, recommendation_of
 from tonnage.whatif.doctor.server_checks import server_findings
@@ -75,14 +79,17 @@ def test_the_file_is_one_that_the_scheduler_takes(objects):
 # -- permissions ------------------------------------------------------------------------------------------------------
 
 
+PERMISSIONS = scheduler_permissions()
+
+
 def test_every_kind_that_decisions_read_is_listed_and_watched():
     assert len({(each.verb, each.qualified) for each in PERMISSIONS}) == len(PERMISSIONS)
-    reads = {each.verb for each in PERMISSIONS if each.qualified == "csistoragecapacities.storage.k8s.io"}
-    assert reads == {"list", "watch"}
-    assert sum(each.verb == "watch" for each in PERMISSIONS) == len(READ_KINDS)
+    for verb in ("list", "watch"):
+        asked = {(each.group, each.resource) for each in PERMISSIONS if each.verb == verb}
+        assert asked == {(row.group, row.plural) for row in (resource_of(kind.cls) for kind in READ_KINDS)}
 
 
-def test_every_write_of_the_live_scheduler_is_in_the_table():
+def test_every_write_of_the_live_scheduler_is_asked_for():
     """Writes stand in the programs as calls of the client; each kind of call has its permission."""
     source = ROOT / "src" / "tonnage"
     files = [*(source / "scheduler").glob("*.py"), source / "client" / "recorder.py", source / "client" / "leader.py"]
@@ -100,7 +107,37 @@ def test_every_write_of_the_live_scheduler_is_in_the_table():
         ("patch", "events.events.k8s.io"),
         ("create", "leases.coordination.k8s.io"),
         ("update", "leases.coordination.k8s.io"),
+        ("create", "tokenreviews.authentication.k8s.io"),
+        ("create", "subjectaccessreviews.authorization.k8s.io"),
     }
+
+
+def test_what_is_asked_for_is_what_the_role_file_says_with_its_reason():
+    binding = next(each for each in PERMISSIONS if each.subresource == "binding")
+    assert (binding.purpose, binding.is_needed) == ("Pods are bound to nodes", True)
+    lease = next(each for each in PERMISSIONS if (each.verb, each.resource) == ("update", "leases"))
+    assert (lease.name, lease.namespace, lease.is_needed) == ("tonnage-scheduler", "kube-system", False)
+
+
+def jwt(subject: str) -> str:
+    claims = base64.urlsafe_b64encode(json.dumps({"sub": subject}).encode()).decode().rstrip("=")
+    return f"e30.{claims}.c2ln"
+
+
+@pytest.mark.parametrize(
+    ("user", "home"),
+    [
+        (User(token=jwt("system:serviceaccount:storage:tonnage-scheduler")), "storage"),
+        (User(token=jwt("kubernetes-admin")), "kube-system"),
+        (User(token="not.a!.jwt"), "kube-system"),
+        (User(token="plain"), "kube-system"),
+        (User(), "kube-system"),
+        (User(token_file=Path("/nowhere/token")), "kube-system"),
+        (User(impersonation=Impersonation("system:serviceaccount:a:b"), token="plain"), "a"),
+    ],
+)
+def test_a_lease_is_asked_for_where_the_account_is_at_home(user, home):
+    assert home_of(Connection(Cluster("https://localhost"), user)) == home
 
 
 def test_permissions_that_are_missing_are_told_by_resource_with_the_rule_that_gives_them():

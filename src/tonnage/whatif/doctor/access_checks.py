@@ -10,23 +10,24 @@ from tonnage.whatif.page import named
 
 
 def access_findings(facts: Facts) -> Iterator[Finding]:
-    lacking: dict[tuple[str, str, bool], list[Access]] = {}
+    lacking: dict[tuple[str, str, str, bool], list[Access]] = {}
     for each in facts.access:
         asked = each.permission
         if each.is_allowed is Answer.NO:
-            lacking.setdefault((asked.qualified, asked.namespace, asked.is_needed), []).append(each)
-    for (resource, namespace, is_needed), found in lacking.items():
+            lacking.setdefault((asked.qualified, asked.namespace, asked.name, asked.is_needed), []).append(each)
+    for (resource, namespace, name, is_needed), found in lacking.items():
         verbs = [each.permission.verb for each in found]
-        where = f" in {namespace}" if namespace else ""
+        where = (f" {name}" if name else "") + (f" in {namespace}" if namespace else "")
+        names = f'resourceNames: ["{name}"], ' if name else ""
         purposes = "; ".join(dict.fromkeys(each.permission.purpose for each in found))
         group = found[0].permission.group
         bare = resource.replace(f".{group}", "", 1) if group else resource
         yield CATALOGUE["permission-missing" if is_needed else "permission-advised"].about(
             f"{'Role' if namespace else 'ClusterRole'} {resource}",
             f"this user may not {' or '.join(verbs)} {resource}{where}: {purposes}",
-            f'add the rule {{apiGroups: ["{group}"], resources: ["{bare}"], verbs: {_listed(verbs)}}}'
+            f'add the rule {{apiGroups: ["{group}"], resources: ["{bare}"], {names}verbs: {_listed(verbs)}}}'
             + (f" in namespace {namespace}" if namespace else "")
-            + " to the role that Tonnage's scheduler runs with",
+            + " to the role that Tonnage's scheduler runs with (deploy/ has all of them)",
         )
     unknown = [each for each in facts.access if each.is_allowed is Answer.UNKNOWN]
     if unknown:

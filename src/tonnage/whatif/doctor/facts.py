@@ -19,8 +19,8 @@ from tonnage.objects.node_selectors import NodeSelector
 from tonnage.objects.requirements import InvalidSelector, Requirement
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
-from tonnage.scheduling.engine.permissions import Permission
 from tonnage.scheduling.volumes.migrated_plugins import csi_driver_of
+from tonnage.whatif.doctor.permissions import Permission
 from tonnage.whatif.sources import ClusterState
 
 T = TypeVar("T", bound=Object)

@@ -25,8 +25,8 @@ from tonnage.objects.api_verbs import ACCESS_REVIEWS
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity
-from tonnage.scheduling.engine.permissions import PERMISSIONS, Permission
 from tonnage.whatif.doctor.facts import Access, Answer, GateSign, ServerFacts
+from tonnage.whatif.doctor.permissions import Permission, home_of, scheduler_permissions
 
 _STORAGE_SCHEMA: Final = "/openapi/v3/apis/storage.k8s.io/v1"
 _PREFIX: Final = "io.k8s.api.storage.v1."
@@ -54,7 +54,7 @@ async def read_server(
         major, minor = _number(version.get("major")), _number(version.get("minor"))
         gates = gate_signs(metrics, schemas, objects, release=(major, minor))
         server = ServerFacts(version=text, major=major, minor=minor, gates=gates)
-        return server, await _access(client, PERMISSIONS)
+        return server, await _access(client, scheduler_permissions(home_of(connection)))
 
 
 async def _read(client: Client, path: str) -> str:
@@ -166,6 +166,7 @@ async def _may(client: Client, permission: Permission) -> Access:
         "resource": permission.resource,
         "subresource": permission.subresource,
         "namespace": permission.namespace,
+        "name": permission.name,
     }
     review = {
         "apiVersion": ACCESS_REVIEWS.api_version,
