@@ -58,6 +58,8 @@ def locate(path: str, find: Find = lambda group, version, plural: None) -> Locat
         return Location(_PODS, namespace, subresource="binding")  # an older way to pods/{name}/binding
     asked = (group, version, rest[0])
     review = REVIEWS_BY_PATH.get(asked) if len(rest) == 1 else None
+    if review is not None and review.namespaced is not bool(namespace):
+        return None
     resource = BY_PATH.get(asked) or review or find(*asked)
     if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
         return None

@@ -21,7 +21,7 @@ from tonnage.documents.access.user import User
 from tonnage.documents.go_text import quoted, quoted_list
 from tonnage.errors import ApiError
 from tonnage.objects.document import Doc
-from tonnage.objects.resources import BY_PLURAL, RBAC, Resource
+from tonnage.objects.resources import RBAC, Resource
 
 _FULL_AUTHORITY: Rules = (Rule(("*",), ("*",), ("*",)), Rule(("*",), non_resource_urls=("*",)))
 _ROLES = frozenset({(RBAC, "roles"), (RBAC, "clusterroles")})
@@ -72,8 +72,8 @@ def refuse_escalation(
     try:
         rules = resolver.rules_of(role, namespace)
     except RoleMissing as exc:
-        raise _missing(exc) from exc
-    if problem := _not_held(rules, user, namespace, resolver):
+        raise _missing(resource, exc) from exc
+    if problem := _not_held(resource, rules, user, namespace, resolver):
         raise api_errors.forbidden(resource, new["metadata"].get("name", ""), problem)
 
 
@@ -81,9 +81,9 @@ def _refuse_role(
     resource: Resource, namespace: str, new: Doc, old: Doc | None, user: User, resolver: RuleResolver
 ) -> None:
     name = new["metadata"].get("name", "")
-    if problem := _not_held(rules_of(new), user, namespace, resolver):
+    if problem := _not_held(resource, rules_of(new), user, namespace, resolver):
         raise api_errors.forbidden(resource, name, problem)
-    if (_gathers(new) or _gathers(old or {})) and _not_held(_FULL_AUTHORITY, user, namespace, resolver):
+    if (_gathers(new) or _gathers(old or {})) and _not_held(resource, _FULL_AUTHORITY, user, namespace, resolver):
         told = "must have cluster-admin privileges to use the aggregationRule"
         raise api_errors.forbidden(resource, name, told)
 
@@ -92,7 +92,7 @@ def _gathers(role: Doc) -> bool:
     return bool(role.get("aggregationRule", {}).get("clusterRoleSelectors"))
 
 
-def _not_held(wanted: Rules, user: User, namespace: str, resolver: RuleResolver) -> str:
+def _not_held(resource: Resource, wanted: Rules, user: User, namespace: str, resolver: RuleResolver) -> str:
     """What a user would give away and does not have, told as upstream does; empty when there is no such thing."""
     sheet = resolver.sheet(user, namespace)
     missing = uncovered(sheet.rules, wanted)
@@ -101,16 +101,16 @@ def _not_held(wanted: Rules, user: User, namespace: str, resolver: RuleResolver)
     rights = "\n".join(sorted({str(rule) for rule in compacted(missing)}))
     who = f"user {quoted(user.name)} (groups={quoted_list(user.groups)})"
     told = f"{who} is attempting to grant RBAC permissions not currently held:\n{rights}"
-    errors = list(dict.fromkeys(_missing(each).message for each in sheet.missing))
+    errors = list(dict.fromkeys(_missing(resource, each).message for each in sheet.missing))
     if errors:
         aggregated = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
         told += f"; resolution errors: [{aggregated}]"
     return told
 
 
-def _missing(error: RoleMissing) -> ApiError:
-    resource = BY_PLURAL.get((RBAC, error.role.plural))
-    if resource is None or error.role.kind not in ("Role", "ClusterRole"):
+def _missing(resource: Resource, error: RoleMissing) -> ApiError:
+    """A role that is not there, told as if it were what is written: upstream's store knows no better."""
+    if error.role.kind not in ("Role", "ClusterRole"):
         return api_errors.UnknownReason(str(error))
     return api_errors.not_found(resource, error.role.name)
 

@@ -28,7 +28,10 @@ def validate_cluster_role(doc: Doc, *, allow_invalid_values: bool = False) -> Er
         told = "at least one clusterRoleSelector required if aggregationRule is non-nil"
         errors.append(required(_SELECTORS, told))
     for idx, selector in enumerate(selectors):
-        errors += validate_label_selector(selector, f"{_SELECTORS}[{idx}]", allow_invalid_values=allow_invalid_values)
+        path = f"{_SELECTORS}[{idx}]"
+        errors += validate_label_selector(selector, path, allow_invalid_values=allow_invalid_values)
+        if validate_label_selector(selector, path):
+            errors.append(invalid(path, None, "invalid label selector."))
     return errors
 
 
