@@ -21,9 +21,10 @@ Rows = tuple[tuple[str, ...], ...]
 
 ROWS: Rows = (
     (
-        "backoff", "certificates", "clock", "connection_budget", "deadline", "durations", "endpoints", "errors",
-        "faults", "fnv", "gates", "health", "http_connection", "keyed_heap", "keyed_locks", "listener", "log_limiter",
-        "logs", "metrics", "printable", "private_files", "quantity", "serving_certificate", "suggestions",
+        "backoff", "certificates", "clock", "connection_budget", "deadline", "durations", "endpoints",
+        "errors", "faults", "fnv", "gates", "health", "http_connection", "keyed_heap", "keyed_locks", "listener",
+        "log_limiter", "logs", "metrics", "printable", "private_files", "quantity",
+        "serving", "serving_certificate", "suggestions",
     ),
     ("objects",),
     ("store", "documents", "client", "scheduling", "csi", "roles"),

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
+from importlib import resources
 from typing import Final, NoReturn, Self, overload
 
 from tonnage.errors import TonnageError
@@ -71,6 +72,8 @@ class Gate:
 _BOOLEANS: Final = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "FALSE", "false", "False"), False
 )
+_COMPONENT: Final = "kube:"
+"""Upstream's form `kube:A=true`: gates of the component that all of Kubernetes is."""
 # Not gates: each stands for the gates of a stage that are not set by name.
 _WHOLE_STAGES: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 
@@ -151,6 +154,7 @@ class Gates:
                 raise GateError(f"missing bool value for {name}; write {name}=true or {name}=false", gate=name)
             if value not in _BOOLEANS:
                 raise GateError(f"invalid value of {name}={value}; write {name}=true or {name}=false", gate=name)
+            name = name.removeprefix(_COMPONENT)
             if name in settings:
                 raise GateError(f"feature gate {name} is set more than once; leave one of them", gate=name)
             settings[name] = _BOOLEANS[value]
@@ -212,6 +216,12 @@ class Gates:
         table = cls.table()
         if name in table:
             return table[name]
+        if name in upstream_gates():
+            raise GateError(
+                f"feature gate {name} is one of Kubernetes' own, and Tonnage does not have what it switches",
+                gate=name,
+                hint="leave it out; docs/guides/beside-kube-scheduler.md tells what differs from kube-scheduler",
+            )
         known = [*_WHOLE_STAGES, *table]
         close = closest(name, known)
         raise GateError(
@@ -235,6 +245,14 @@ class Gates:
 
     def _answers(self) -> tuple[tuple[str, bool], ...]:
         return tuple((gate.name, self.enabled(gate.name)) for gate in self.table().values() if not gate.successor)
+
+
+@cache
+def upstream_gates() -> frozenset[str]:
+    """Gates of Kubernetes 1.36 that Tonnage does not have. Configurations of kube-scheduler name them, and whoever
+    brings one over should be told which mean nothing here, not that they are misspelled.
+    """
+    return frozenset(resources.files("tonnage").joinpath("upstream-gates.txt").read_text(encoding="ascii").split())
 
 
 def _spelled(value: bool) -> str:

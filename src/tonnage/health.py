@@ -1,22 +1,37 @@
 """A program's own endpoints: /healthz, /livez, /readyz, /metrics and /debug/…, for probes, Prometheus and people.
 
-They ask for no token, as probes have none. Metrics show names of profiles and plugins, the debug pages names of pods
-and claims; neither shows secrets. Where names are to be kept, it listens on loopback (the default), or not at all.
+Who may read what is for the `gate` to say, which is handed in: it is asked before anything is answered, also about
+paths that are not there. `client.delegated_access` asks the API server, as Kubernetes' programs do. Without a gate
+everybody who reaches the address may read everything: metrics show names of profiles and plugins, the debug pages names
+of pods and claims, neither shows secrets.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Protocol
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
 from tonnage.errors import TonnageError
+from tonnage.http_connection import connection_of
 from tonnage.listener import listening
-from tonnage.serving_certificate import ServingCertificate
+
+Gate = Callable[[web.BaseRequest], Awaitable[web.Response | None]]
+"""Asked about every request: an answer refuses it, None lets it in."""
+Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class Tls(Protocol):
+    """What a listener with TLS needs: `server_tls.ServerTls`, `serving_certificate.ServingCertificate`."""
+
+    def context(self) -> ssl.SSLContext: ...
+
+    def renewed(self) -> AbstractAsyncContextManager[None]: ...
 
 
 @asynccontextmanager
@@ -24,19 +39,28 @@ async def served(
     *,
     host: str,
     port: int,
-    tls: ServingCertificate | None,
+    tls: Tls | None,
     registry: CollectorRegistry,
     is_healthy: Callable[[], bool],
     is_ready: Callable[[], bool],
     debug: Mapping[str, Callable[[], Any]] | None = None,
+    pages: Mapping[str, Page] | None = None,
+    gate: Gate | None = None,
+    shares_port: bool = False,
 ) -> AsyncIterator[str]:
     """Listen while the block runs; the address is given. Raises TonnageError when the port is taken.
 
-    `debug` are paths and what they show, as JSON, when somebody looks.
+    `debug` are paths and what they show, as JSON, when somebody looks; `pages` answer for themselves.
     """
-    shown = debug or {}
+    shown, own = debug or {}, pages or {}
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        if gate is not None:
+            refused = await gate(request)
+            if refused is not None:
+                return refused
+        if request.path in own:
+            return await own[request.path](request)
         if request.path == "/metrics":
             body, content_type = metrics.exposition(registry)
             return web.Response(body=body, headers={"Content-Type": content_type})
@@ -50,7 +74,9 @@ async def served(
 
     async with AsyncExitStack() as stack:
         try:
-            opened = listening(handle, host=host, port=port, tls=None if tls is None else tls.context)
+            opened = listening(
+                handle, host=host, port=port, tls=None if tls is None else tls.context, shares_port=shares_port
+            )
             listener = await stack.enter_async_context(opened)
         except OSError as exc:
             raise TonnageError(
@@ -59,7 +85,15 @@ async def served(
             ) from exc
         if tls is not None:
             await stack.enter_async_context(tls.renewed())
-        yield f"{'https' if tls else 'http'}://{host}:{listener.port}"
+        shown_host = f"[{host}]" if ":" in host else host
+        yield f"{'https' if tls else 'http'}://{shown_host}:{listener.port}"
+
+
+def recognised(request: web.BaseRequest) -> None:
+    """For a gate: whoever asks has shown who they are, and their connection is kept before those of strangers."""
+    connection = connection_of(request)
+    if connection is not None:
+        connection.let_in()
 
 
 def _probe_answer(good: bool) -> web.Response:

@@ -54,14 +54,15 @@ async def listening(
     tls: Tls | None,
     limits: ConnectionLimits | None = None,
     grace_s: float = 1.0,
+    shares_port: bool = False,
 ) -> AsyncIterator[Listener]:
     """Listen while the block runs; then take no more, and give what is under way `grace_s` to end. Raises OSError.
 
-    A handler is cancelled when its client hangs up.
+    A handler is cancelled when its client hangs up. With `shares_port` others who ask for it may listen there too.
     """
     limits = limits or ConnectionLimits.of_descriptors(raise_descriptor_limit())
     listener = Listener(handler, tls=tls, limits=limits)
-    await listener.open(host, port)
+    await listener.open(host, port, shares_port=shares_port)
     try:
         yield listener
     finally:
@@ -105,14 +106,14 @@ class Listener:
         number: int = self._sockets[0].getsockname()[1]
         return number
 
-    async def open(self, host: str, port: int) -> None:
+    async def open(self, host: str, port: int, *, shares_port: bool = False) -> None:
         try:
             for family, kind, protocol, _, address in await self._loop.getaddrinfo(
                 host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             ):
                 if port == 0 and self._sockets:
                     address = (address[0], self.port, *address[2:])  # one port on all addresses of a name
-                self._sockets.append(_listen(family, kind, protocol, address))
+                self._sockets.append(_listen(family, kind, protocol, address, shares_port))
         except OSError:
             for each in self._sockets:
                 each.close()
@@ -243,10 +244,12 @@ class Listener:
                 connection.abort()
 
 
-def _listen(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> socket.socket:
+def _listen(family: int, kind: int, protocol: int, address: tuple[Any, ...], shares_port: bool) -> socket.socket:
     made = socket.socket(family, kind, protocol)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shares_port:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.setblocking(False)

@@ -48,6 +48,10 @@ class ServingCertificate:
     def context(self) -> ssl.SSLContext:
         return self._context
 
+    def chain(self) -> tuple[Path, Path]:
+        """The files of the certificate that is shown, and of its key."""
+        return self.identity.cert_path, self.identity.key_path
+
     @asynccontextmanager
     async def renewed(self) -> AsyncIterator[None]:
         """Look after it while the block runs."""

@@ -34,7 +34,8 @@ def scheduler(api: Api, folder: Path, name: str, port: int) -> Iterator[Program]
     (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
     (folder / "scheduler.yaml").write_text(json.dumps(configuration))
     given = ("--kubeconfig", str(folder / "kubeconfig"), "--config", str(folder / "scheduler.yaml"))
-    process = spawn("scheduler", *given, "--secure-port", str(port), log=folder / "scheduler.log")
+    served = ("--secure-port", str(port), "--unauthenticated-on-loopback")
+    process = spawn("scheduler", *given, *served, log=folder / "scheduler.log")
     try:
         yield process
         process.send_signal(signal.SIGTERM)

@@ -8,14 +8,26 @@ import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Unpack
 
 import click
 
 from tonnage.cli.durations import DURATION
+from tonnage.cli.flags.access_flags import access_options
+from tonnage.cli.flags.election_flags import (
+    ElectionFlags,
+    checked_times,
+    leader_elect_option,
+    lease_place_options,
+    lease_time_options,
+)
+from tonnage.cli.flags.go_flags import GoCommand, switch
+from tonnage.cli.flags.metric_flags import metric_options
+from tonnage.cli.flags.secure_endpoint import EndpointFlags, checked, secure_endpoint
+from tonnage.cli.flags.serving_flags import serving_options
 from tonnage.cli.options import feature_gates, logging_options, start_logging
-from tonnage.cli.output import echo, say
+from tonnage.cli.output import say
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
-from tonnage.cli.serving import cert_dir_option, own_tls
 from tonnage.client.clients import Clients, lease_timeout_s
 from tonnage.client.leader import LeaderElector, new_identity
 from tonnage.client.leadership import Leadership
@@ -27,19 +39,22 @@ from tonnage.controllers.registry import ControllerManagerConfiguration, Unknown
 from tonnage.csi.client import CsiClient
 from tonnage.csi.metrics import sidecar_calls
 from tonnage.gates import Gates
-from tonnage.health import served
 from tonnage.metrics import new_registry
+from tonnage.serving import profiling
 
-_LEASE = f"kube-system/{PROGRAM}"
+
+class ProgramFlags(EndpointFlags, ElectionFlags):
+    """Flags that every program with an endpoint and a lease has."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """Leader election's, in seconds."""
+    """Leader election's, in seconds, and which lease it is about."""
 
     lease_duration_s: float = 15.0
     renew_deadline_s: float = 10.0
     retry_period_s: float = 2.0
+    lease: str = f"kube-system/{PROGRAM}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +65,12 @@ class Options:
     controllers: tuple[str, ...]
     csi_addresses: tuple[str, ...]
     election: LeaseTimes | None
-    host: str
-    port: int
-    cert_dir: Path | None
     timeout_s: float
+    profiling: bool
+    endpoint: EndpointFlags
 
 
-@click.command()
+@click.command(cls=GoCommand)
 @kubeconfig_option
 @click.option(
     "--controllers",
@@ -149,28 +163,18 @@ class Options:
     show_default=True,
     help="How often attachments are compared with what is really attached.",
 )
-@click.option(
-    "--disable-attach-detach-reconcile-sync", "no_attach_sync", is_flag=True, help="Never compare them on a period."
-)
-@click.option(
+@switch("--disable-attach-detach-reconcile-sync", help="Never compare them on a period.")
+@switch(
     "--disable-force-detach-on-timeout",
-    "no_force_detach",
-    is_flag=True,
     help="Leave volumes of a lost node attached until it is declared out of service.",
 )
-@click.option("--leader-elect/--no-leader-elect", default=False, help="Act only while holding the lease.")
-@click.option(
-    "--leader-elect-lease-duration", type=DURATION, default="15s", show_default=True, help="How long it lasts."
-)
-@click.option(
-    "--leader-elect-renew-deadline", type=DURATION, default="10s", show_default=True, help="When a leader gives up."
-)
-@click.option(
-    "--leader-elect-retry-period", type=DURATION, default="2s", show_default=True, help="How often it is tried."
-)
-@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where health and metrics are served.")
-@cert_dir_option
-@click.option("--secure-port", type=click.IntRange(0, 65535), default=10257, show_default=True, help="0 serves none.")
+@leader_elect_option(default=False, help="Act only while holding the lease.")
+@lease_time_options
+@lease_place_options(PROGRAM)
+@serving_options(port=10257)
+@access_options
+@metric_options
+@switch("--profiling", default=True, help="Serve /debug/pprof/: stacks, for whoever may read it.")
 @feature_gates
 @logging_options
 def controllers(
@@ -189,18 +193,13 @@ def controllers(
     pod_gc_quarantine: float,
     pvclaimbinder_sync_period: float,
     attach_detach_reconcile_sync_period: float,
-    no_attach_sync: bool,
-    no_force_detach: bool,
-    leader_elect: bool,
-    leader_elect_lease_duration: float,
-    leader_elect_renew_deadline: float,
-    leader_elect_retry_period: float,
-    bind_address: str,
-    cert_dir: Path | None,
-    secure_port: int,
+    disable_attach_detach_reconcile_sync: bool,
+    disable_force_detach_on_timeout: bool,
+    profiling: bool,
     gates: Gates,
     logging_format: str,
     verbosity: int,
+    **flags: Unpack[ProgramFlags],
 ) -> None:
     """Bind claims, attach volumes, run workloads, watch over nodes, and clear away what is left over.
 
@@ -208,6 +207,7 @@ def controllers(
     crash it need not wait for its own lease. Prints "ready" once it follows the cluster; SIGTERM and Ctrl-C stop it.
     """
     start_logging(logging_format, verbosity)
+    checked(flags)
     for warning in gates.warnings:
         say("warning", warning)
     names = tuple(word.strip() for word in wanted.split(",") if word.strip())
@@ -230,14 +230,37 @@ def controllers(
         terminated_pod_gc_threshold=terminated_pod_gc_threshold,
         pod_gc_quarantine_s=pod_gc_quarantine,
         pvclaimbinder_sync_period_s=pvclaimbinder_sync_period,
-        attach_detach_reconcile_sync_period_s=0.0 if no_attach_sync else attach_detach_reconcile_sync_period,
-        force_detach_on_timeout=not no_force_detach,
+        attach_detach_reconcile_sync_period_s=_every(
+            disable_attach_detach_reconcile_sync, attach_detach_reconcile_sync_period
+        ),
+        force_detach_on_timeout=not disable_force_detach_on_timeout,
         gates=gates,
     )
-    times = LeaseTimes(leader_elect_lease_duration, leader_elect_renew_deadline, leader_elect_retry_period)
-    election = times if leader_elect else None
-    options = Options(kubeconfig_file, names, csi_addresses, election, bind_address, secure_port, cert_dir, timeout)
+    options = Options(kubeconfig_file, names, csi_addresses, _election_of(flags), timeout, profiling, flags)
     asyncio.run(run(configuration, options))
+
+
+def _every(is_off: bool, period_s: float) -> float:
+    return 0.0 if is_off else period_s
+
+
+def _election_of(flags: ElectionFlags) -> LeaseTimes | None:
+    """What leader election is told; None without one. Raises UsageError."""
+    if not flags["leader_elect"]:
+        return None
+    default = LeaseTimes()
+    times = LeaseTimes(
+        flags["leader_elect_lease_duration"] or default.lease_duration_s,
+        flags["leader_elect_renew_deadline"] or default.renew_deadline_s,
+        flags["leader_elect_retry_period"] or default.retry_period_s,
+        f"{flags['leader_elect_resource_namespace'] or 'kube-system'}/{flags['leader_elect_resource_name'] or PROGRAM}",
+    )
+    checked_times(
+        lease_duration_s=times.lease_duration_s,
+        renew_deadline_s=times.renew_deadline_s,
+        retry_period_s=times.retry_period_s,
+    )
+    return times
 
 
 async def run(configuration: ControllerManagerConfiguration, options: Options) -> None:
@@ -289,19 +312,19 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
             )
         )
         elector = LeaderElector(
-            clients.leases, _LEASE, identity, leadership=leadership, retry_period_s=times.retry_period_s
+            clients.leases, times.lease, identity, leadership=leadership, retry_period_s=times.retry_period_s
         )
-        if options.port:
-            tls = stack.enter_context(own_tls(options.cert_dir, options.host))
-            address = await stack.enter_async_context(
-                served(
-                    host=options.host,
-                    port=options.port,
-                    tls=tls,
-                    registry=registry,
-                    is_healthy=lambda: elector.is_healthy() and manager.is_healthy,
-                    is_ready=lambda: manager.is_synced,
-                )
+        await stack.enter_async_context(
+            secure_endpoint(
+                options.endpoint,
+                connection,
+                registry=registry,
+                is_healthy=lambda: elector.is_healthy() and manager.is_healthy,
+                is_ready=lambda: manager.is_synced,
+                pages=profiling.pages(clock) if options.profiling else None,
+                clock=clock,
+                rng=rng,
+                user_agent=PROGRAM,
             )
-            echo(f"serving health and metrics at {address}", err=True)
+        )
         await run_until_signalled(elector.run(manager.run) if guard is not None else manager.run())

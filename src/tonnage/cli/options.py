@@ -73,7 +73,7 @@ def feature_gates(command: F) -> F:
 
 
 def logging_options(command: F) -> F:
-    command = click.option("-v", "--v", "verbosity", type=click.IntRange(0, 10), default=0, help="More log lines.")(
+    command = click.option("-v", "--v", "verbosity", type=click.IntRange(min=0), default=0, help="More log lines.")(
         command
     )
     return click.option(

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,20 @@ import click
 
 from tonnage.cli.output import echo
 from tonnage.client.config import in_cluster, kubeconfig
-from tonnage.client.config.connection import Connection
+from tonnage.client.config.connection import Cluster, Connection
 
 
-def connection_of(wanted: Path | None) -> Connection:
-    """The file that was named, else the pod's service account, else $KUBECONFIG and the usual place."""
+def connection_of(wanted: Path | None, master: str = "") -> Connection:
+    """The file that was named, else the pod's service account, else $KUBECONFIG and the usual place.
+
+    `master` is another address of the server; with it, and nothing else, nobody says who we are.
+    """
+    if master:
+        try:
+            found = connection_of(wanted)
+        except kubeconfig.NoKubeconfig:
+            return Connection(Cluster(master.rstrip("/")))
+        return replace(found, cluster=replace(found.cluster, server=master.rstrip("/")))
     if wanted is None and "KUBECONFIG" not in os.environ and in_cluster.is_possible():
         return in_cluster.load()
     return kubeconfig.load(wanted)

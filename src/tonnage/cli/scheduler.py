@@ -8,70 +8,65 @@ import random
 import secrets
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Unpack
 
 import click
 
 from tonnage import __version__
+from tonnage.cli.flags.access_flags import access_options
+from tonnage.cli.flags.election_flags import leader_elect_option, lease_place_options, lease_time_options
+from tonnage.cli.flags.go_flags import GoCommand, version_flag
+from tonnage.cli.flags.metric_flags import metric_options
+from tonnage.cli.flags.scheduler_flags import SchedulerFlags, configured, kube_scheduler_options
+from tonnage.cli.flags.secure_endpoint import checked, secure_endpoint
+from tonnage.cli.flags.serving_flags import serving_options
 from tonnage.cli.options import BYTES, feature_gates, logging_options, start_logging
-from tonnage.cli.output import echo, say
+from tonnage.cli.output import say
 from tonnage.cli.running import connection_of, run_until_signalled, say_ready
-from tonnage.cli.serving import cert_dir_option, own_tls
 from tonnage.client.clients import Clients, lease_timeout_s
 from tonnage.client.leader import LeaderElector, new_identity
 from tonnage.client.leadership import Leadership
 from tonnage.clock import SystemClock
-from tonnage.gates import Gates
-from tonnage.health import served
+from tonnage.errors import TonnageError
 from tonnage.metrics import new_registry
 from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduler.installed_plugins import foreign_plugins
+from tonnage.scheduler.lease_choice import check_lease
 from tonnage.scheduler.program import Program
 from tonnage.scheduler.recording_file import RecordingFile
 from tonnage.scheduling.configuration.configuration import Configuration
+from tonnage.scheduling.configuration.written import document_of, text_of
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.recording.recording_engine import RecordingEngine
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Flags that override the configuration file, as kube-scheduler's do."""
-
-    kubeconfig: Path | None
-    leader_elect: bool | None
-    host: str
-    port: int
-    cert_dir: Path | None
-    record_file: Path | None = None
-    record_limit_bytes: int = 0
-
+from tonnage.serving import profiling
 
 _USER_AGENT = "tonnage-scheduler"
 _YOUNG_OBJECTS = 20_000
 """New objects that are looked through for circles at a time; Python's own 700 are made within a pod or two."""
 
 
-@click.command()
-@click.option(
-    "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="KubeSchedulerConfiguration."
-)
-@click.option(
-    "--kubeconfig",
-    "kubeconfig_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="How to reach the API server.",
-)
-@click.option("--leader-elect/--no-leader-elect", default=None, help="Place pods only while holding the lease.")
-@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where health and metrics are served.")
-@cert_dir_option
-@click.option("--secure-port", type=click.IntRange(0, 65535), default=10259, show_default=True, help="0 serves none.")
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(cls=GoCommand)
+@click.option("--config", "config_file", type=_FILE, help="KubeSchedulerConfiguration.")
+@click.option("--kubeconfig", "kubeconfig_file", type=_FILE, help="How to reach the API server.")
+@click.option("--master", default="", metavar="URL", help="The API server's address, instead of the kubeconfig's.")
+@click.option("--write-config-to", type=_FILE, help="Write the configuration that is in force to this file, and end.")
+@leader_elect_option(default=None, help="Place pods only while holding the lease.  [default: true]")
+@lease_time_options
+@lease_place_options("kube-scheduler")
+@serving_options(port=10259)
+@access_options
+@metric_options
+@kube_scheduler_options
 @click.option(
     "--record",
     "record_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=_FILE,
     help="Write down what is seen and decided, for `tonnage simulate --recording`.",
 )
 @click.option(
@@ -84,34 +79,39 @@ _YOUNG_OBJECTS = 20_000
 )
 @feature_gates
 @logging_options
-def scheduler(
-    config_file: Path | None,
-    kubeconfig_file: Path | None,
-    leader_elect: bool | None,
-    bind_address: str,
-    cert_dir: Path | None,
-    secure_port: int,
-    record_file: Path | None,
-    record_limit: int,
-    gates: Gates,
-    logging_format: str,
-    verbosity: int,
-) -> None:
+@version_flag("following kube-scheduler 1.36")
+def scheduler(**flags: Unpack[SchedulerFlags]) -> None:
     """Place pods on any Kubernetes cluster, beside its scheduler or instead of it.
 
     Without --config one profile named default-scheduler runs with kube-scheduler's default plugins. Without
-    --kubeconfig the configuration's, $KUBECONFIG, or the pod's own service account is used.
+    --kubeconfig the configuration's, $KUBECONFIG, or the pod's own service account is used. Flags have kube-scheduler's
+    names and forms; docs/guides/beside-kube-scheduler.md tells the few that differ.
     """
-    start_logging(logging_format, verbosity)
+    start_logging(flags["logging_format"], flags["verbosity"])
+    gates, config_file = flags["gates"], flags["config_file"]
     for warning in gates.warnings:
         say("warning", warning)
+    checked(flags)
     foreign = foreign_plugins()
     configuration = load_configuration(config_file, gates, foreign)
     for note in configuration.notes:
         say("note", note)
-    options = Options(kubeconfig_file, leader_elect, bind_address, secure_port, cert_dir, record_file, record_limit)
+    configuration, warnings = configured(configuration, flags)
+    for warning in filter(None, (*warnings, check_lease(configuration))):
+        say("warning", warning)
+    if flags["write_config_to"] is not None:
+        _write(flags["write_config_to"], text_of(configuration))
+        return
     text = config_file.read_text(encoding="utf-8") if config_file is not None else ""
-    asyncio.run(run(configuration, options, foreign, text, gates))
+    asyncio.run(run(configuration, flags, foreign, text))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise TonnageError(f"{path} cannot be written: {exc.strerror}") from exc
+    say("note", f"the configuration was written to {path}")
 
 
 def kubeconfig_of(configuration: Configuration, wanted: Path | None) -> Path | None:
@@ -121,16 +121,16 @@ def kubeconfig_of(configuration: Configuration, wanted: Path | None) -> Path | N
 
 
 async def run(
-    configuration: Configuration, options: Options, foreign: ForeignPlugins, configuration_text: str, gates: Gates
+    configuration: Configuration, flags: SchedulerFlags, foreign: ForeignPlugins, configuration_text: str
 ) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
     seed = secrets.randbits(63)
     clock, rng, registry = SystemClock(), random.Random(seed), new_registry()
     limits, election = configuration.request_limits, configuration.leader_election
-    elects = election.leader_elect if options.leader_elect is None else options.leader_elect
+    connection = connection_of(kubeconfig_of(configuration, flags["kubeconfig_file"]), flags["master"])
     identity = new_identity()
     guard: Leadership | None = None
-    if elects:
+    if election.leader_elect:
         guard = Leadership(
             identity,
             clock=clock,
@@ -140,7 +140,7 @@ async def run(
     async with AsyncExitStack() as stack:
         clients = await stack.enter_async_context(
             Clients.connect(
-                connection_of(kubeconfig_of(configuration, options.kubeconfig)),
+                connection,
                 clock=clock,
                 user_agent=_USER_AGENT,
                 qps=max(limits.qps, 0.0),
@@ -150,16 +150,16 @@ async def run(
             )
         )
         engine_of: Callable[..., Engine] = Engine
-        if options.record_file is not None:
-            limit_bytes = options.record_limit_bytes
-            file = stack.enter_context(RecordingFile(options.record_file, limit_bytes=limit_bytes, clock=clock))
+        if flags["record_file"] is not None:
+            limit_bytes = flags["record_limit"]
+            file = stack.enter_context(RecordingFile(flags["record_file"], limit_bytes=limit_bytes, clock=clock))
             engine_of = partial(
                 RecordingEngine,
                 sink=file.take,
                 seed=seed,
                 version=__version__,
                 configuration=configuration_text,
-                feature_gates=gates.spelled(),
+                feature_gates=flags["gates"].spelled(),
             )
         program = await stack.enter_async_context(
             Program(
@@ -185,24 +185,25 @@ async def run(
                 leadership=guard,
                 retry_period_s=election.retry_period_s,
             )
-        if options.port:
-            tls = stack.enter_context(own_tls(options.cert_dir, options.host))
-            address = await stack.enter_async_context(
-                served(
-                    host=options.host,
-                    port=options.port,
-                    tls=tls,
-                    registry=registry,
-                    is_healthy=lambda: elector is None or elector.is_healthy(),
-                    is_ready=lambda: program.is_synced,
-                    debug={
-                        "/debug/reservations": program.reservations.listed,
-                        "/debug/nominations": program.nominations.listed,
-                        "/debug/assumed": program.assumed.listed,
-                    },
-                )
+        await stack.enter_async_context(
+            secure_endpoint(
+                flags,
+                connection,
+                registry=registry,
+                is_healthy=lambda: elector is None or elector.is_healthy(),
+                is_ready=lambda: program.is_synced,
+                debug={
+                    "/configz": lambda: {"componentconfig": document_of(configuration)},
+                    "/debug/reservations": program.reservations.listed,
+                    "/debug/nominations": program.nominations.listed,
+                    "/debug/assumed": program.assumed.listed,
+                },
+                pages=profiling.pages(clock) if configuration.enable_profiling else None,
+                clock=clock,
+                rng=random.Random(secrets.randbits(63)),  # not the decisions' own, which repeat by their seed
+                user_agent=_USER_AGENT,
             )
-            echo(f"serving health and metrics at {address}", err=True)
+        )
         await run_until_signalled(elector.run(program.run) if elector is not None else program.run())
         if isinstance(program.engine, RecordingEngine):
             program.engine.ended()

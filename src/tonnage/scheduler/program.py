@@ -81,6 +81,7 @@ class Program:
             settings=EngineSettings(
                 initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
                 max_backoff_s=float(configuration.pod_max_backoff_seconds),
+                max_unschedulable_s=configuration.pod_max_in_unschedulable_s,
             ),
             hooks=EngineHooks(
                 on_queued=lambda queued, queue, why: self.metrics.incoming(queued, str(queue), why),

@@ -162,7 +162,13 @@ class Stage:
                 }
             )
         )
-        server = ("--secure-port", str(self.port), "--kubeconfig", str(self.server.kubeconfig))
+        server = (
+            "--secure-port",
+            str(self.port),
+            "--unauthenticated-on-loopback",
+            "--kubeconfig",
+            str(self.server.kubeconfig),
+        )
         process = spawn("scheduler", "--config", str(config), *server, log=self.folder / "scheduler.log")
         try:
             yield process

@@ -10,6 +10,8 @@ import pytest
 from tonnage.plane.command_lines import PROGRAMS, SERVING, CommandLines
 from tonnage.plane.settings import PlaneSettings
 
+OPEN = "--unauthenticated-on-loopback"
+
 
 def commands(folder: Path, **options: Any) -> CommandLines:
     settings = PlaneSettings(data_dir=folder, **options)
@@ -19,8 +21,14 @@ def commands(folder: Path, **options: Any) -> CommandLines:
 @pytest.mark.parametrize(
     ("program", "flags"),
     [
-        ("scheduler", ["--bind-address", "127.0.0.1", "--secure-port", "20001", "--cert-dir", "{}/tls/scheduler"]),
-        ("controllers", ["--bind-address", "127.0.0.1", "--secure-port", "20001", "--cert-dir", "{}/tls/controllers"]),
+        (
+            "scheduler",
+            ["--bind-address", "127.0.0.1", "--secure-port", "20001", "--cert-dir", "{}/tls/scheduler", OPEN],
+        ),
+        (
+            "controllers",
+            ["--bind-address", "127.0.0.1", "--secure-port", "20001", "--cert-dir", "{}/tls/controllers", OPEN],
+        ),
         ("provisioner", ["--http-endpoint", "127.0.0.1:20001"]),
         ("node", ["--metrics-address", "127.0.0.1:20001"]),
     ],

@@ -14,6 +14,7 @@ import click
 
 from tonnage.cli.completion.values import driver_names
 from tonnage.cli.durations import DURATION
+from tonnage.cli.flags.go_flags import GoCommand, switch
 from tonnage.cli.options import logging_options, start_logging
 from tonnage.cli.output import echo
 from tonnage.cli.provisioning.provisioner_flags import endpoint_of
@@ -66,7 +67,7 @@ class Flags(TypedDict):
     verbosity: int
 
 
-@click.command("pools")
+@click.command("pools", cls=GoCommand)
 @kubeconfig_option
 @click.option(
     "--source",
@@ -116,7 +117,7 @@ class Flags(TypedDict):
     help="How long the pools of a source that has fallen silent are kept, marked.",
 )
 @click.option("--remove", is_flag=True, help="Take away all that was written, and end.")
-@click.option("--leader-elect/--no-leader-elect", default=False, help="Act only while holding the lease.")
+@switch("--leader-elect", help="Act only while holding the lease.")
 @click.option(
     "--leader-elect-namespace", envvar="NAMESPACE", default="kube-system", show_default=True, help="Where the lease is."
 )

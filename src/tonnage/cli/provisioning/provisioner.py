@@ -6,13 +6,13 @@ import asyncio
 import os
 import random
 import secrets
-from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any, Final, TypeVar, Unpack
+from typing import Final, Unpack
 
 import click
 
 from tonnage.cli.durations import DURATION
+from tonnage.cli.flags.go_flags import GoCommand, switch
 from tonnage.cli.options import logging_options, start_logging
 from tonnage.cli.output import echo, say
 from tonnage.cli.provisioning.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
@@ -29,19 +29,10 @@ from tonnage.metrics import new_registry
 from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.program import PROGRAM, Provisioner
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _THREADS: Final = click.IntRange(min=1)
 
 
-def switch(name: str, *, default: bool, help: str) -> Callable[[F], F]:
-    """A flag as Go has them: `--name`, `--name=true`, `--name=false`."""
-    return click.option(
-        name, type=click.BOOL, is_flag=False, flag_value="true", default=default, show_default=True, help=help
-    )
-
-
-@click.command()
+@click.command(cls=GoCommand)
 @kubeconfig_option
 @click.option("--csi-address", default="/run/csi/socket", show_default=True, help="Address of the CSI driver socket.")
 @click.option(

@@ -77,6 +77,8 @@ class Configuration(Record):
     pod_initial_backoff_seconds: int = 1
     pod_max_backoff_seconds: int = 10
     delay_cache_until_active: bool = False
+    pod_max_in_unschedulable_s: float = 300.0
+    """Not of the file: kube-scheduler has a flag for it."""
     source: str = ""
     notes: tuple[str, ...] = ()
 

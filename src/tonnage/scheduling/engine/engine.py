@@ -88,6 +88,7 @@ class Engine:
             sort_key=self._first_profile.sort_key,
             initial_backoff_s=settings.initial_backoff_s,
             max_backoff_s=settings.max_backoff_s,
+            max_unschedulable_s=settings.max_unschedulable_s,
             nominations_give_way=resolved[0].gates.NominatedNodeNameForExpectation,
             retries_in_a_row=_RETRIES_IN_A_ROW if self._first_profile.sorts_by_priority else 0,
             on_queued=hooks.on_queued,

@@ -11,6 +11,7 @@ from tonnage.scheduling.framework import PluginTimes
 from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOFF_S
 from tonnage.scheduling.queue.queueing_hints import PluginErrorHook
 from tonnage.scheduling.queue.queues import QueuedHook
+from tonnage.scheduling.queue.scheduling_queue import MAX_UNSCHEDULABLE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class EngineSettings:
 
     initial_backoff_s: float = INITIAL_BACKOFF_S
     max_backoff_s: float = MAX_BACKOFF_S
+    max_unschedulable_s: float = MAX_UNSCHEDULABLE_S
+    """No pod waits longer than this for an event that may never come."""
     takes_any_pod: bool = False
     """Pods that ask for a scheduler that is not here are placed by the first profile."""
     implies_namespaces: bool = False

@@ -1,0 +1,1 @@
+"""Flags as Kubernetes' programs have them, in groups that several commands share."""

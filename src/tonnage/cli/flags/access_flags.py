@@ -1,0 +1,170 @@
+"""Flags about who may read a program's pages: delegated authentication and authorisation, as kube-scheduler's.
+
+One thing is friendlier than upstream: without --authentication-kubeconfig and --authorization-kubeconfig the program's
+own connection is used, where upstream then takes every token for nobody's and forbids everything. One flag is ours:
+--unauthenticated-on-loopback leaves all pages open to whoever is on the machine.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypedDict, TypeVar
+
+import click
+
+from tonnage.cli.durations import DURATION
+from tonnage.cli.flags.go_flags import switch, texts
+from tonnage.cli.flags.serving_flags import ServingFlags, is_loopback
+from tonnage.client.config import kubeconfig
+from tonnage.client.config.connection import Connection
+from tonnage.client.delegated_access.access import AccessSettings, DelegatedAccess
+from tonnage.client.delegated_access.authorities import AuthoritySources, FrontProxies
+from tonnage.client.delegated_access.authorization import OPEN_PATHS, OpenPaths
+from tonnage.clock import Clock
+from tonnage.errors import TonnageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+
+
+class AccessFlags(TypedDict):
+    """As click hands them over."""
+
+    authentication_kubeconfig: Path | None
+    authentication_skip_lookup: bool
+    authentication_tolerate_lookup_failure: bool
+    authentication_token_webhook_cache_ttl: float
+    authorization_kubeconfig: Path | None
+    authorization_always_allow_paths: tuple[str, ...]
+    authorization_webhook_cache_authorized_ttl: float
+    authorization_webhook_cache_unauthorized_ttl: float
+    client_ca_file: Path | None
+    requestheader_client_ca_file: Path | None
+    requestheader_allowed_names: tuple[str, ...]
+    requestheader_username_headers: tuple[str, ...]
+    requestheader_uid_headers: tuple[str, ...]
+    requestheader_group_headers: tuple[str, ...]
+    requestheader_extra_headers_prefix: tuple[str, ...]
+    unauthenticated_on_loopback: bool
+
+
+def _ttl(name: str, help: str) -> Callable[[F], F]:
+    return click.option(name, type=DURATION, default="10s", show_default=True, help=help)
+
+
+_OPTIONS = (
+    switch(
+        "--unauthenticated-on-loopback",
+        help="Leave metrics and debug open to everybody on this machine; --bind-address must be loopback. Ours.",
+    ),
+    click.option(
+        "--authentication-kubeconfig",
+        type=_FILE,
+        help="Who is asked whose token it is (TokenReview).  [default: the program's own connection]",
+    ),
+    switch("--authentication-skip-lookup", help="Do not look for authorities of client certificates in the cluster."),
+    switch(
+        "--authentication-tolerate-lookup-failure",
+        default=True,
+        help="Go on without client certificates when that fails.",
+    ),
+    _ttl("--authentication-token-webhook-cache-ttl", "How long an answer about a token counts."),
+    click.option(
+        "--authorization-kubeconfig",
+        type=_FILE,
+        help="Who is asked what somebody may (SubjectAccessReview).  [default: the program's own connection]",
+    ),
+    texts("--authorization-always-allow-paths", default=OPEN_PATHS, help="What everybody may read; * ends a prefix."),
+    _ttl("--authorization-webhook-cache-authorized-ttl", "How long a yes counts."),
+    _ttl("--authorization-webhook-cache-unauthorized-ttl", "How long a no counts."),
+    click.option(
+        "--client-ca-file", type=_FILE, help="The authority of client certificates.  [default: the cluster's]"
+    ),
+    click.option(
+        "--requestheader-client-ca-file",
+        type=_FILE,
+        help="The authority of front proxies, which say in headers who asks.  [default: the cluster's]",
+    ),
+    texts("--requestheader-allowed-names", help="Common names of front proxies.  [default: any]"),
+    texts("--requestheader-username-headers", default=("x-remote-user",), help="Where they name the user."),
+    texts("--requestheader-uid-headers", help="Where they name the user's uid."),
+    texts("--requestheader-group-headers", default=("x-remote-group",), help="Where they name groups."),
+    texts("--requestheader-extra-headers-prefix", default=("x-remote-extra-",), help="Where they say more."),
+)
+
+
+def access_options(command: F) -> F:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def checked(flags: AccessFlags, serving: ServingFlags) -> None:
+    """Raises UsageError for flags that do not go together."""
+    if flags["unauthenticated_on_loopback"] and not is_loopback(serving["bind_address"]):
+        raise click.UsageError(
+            f"--unauthenticated-on-loopback needs a loopback --bind-address, and {serving['bind_address']} is none: "
+            "leave it out, or bind to 127.0.0.1"
+        )
+    for name in ("username_headers", "uid_headers", "group_headers", "extra_headers_prefix", "allowed_names"):
+        if any(not each.strip() for each in flags[f"requestheader_{name}"]):  # type: ignore[literal-required]
+            raise click.UsageError(f'empty value in "requestheader-{name.replace("_", "-")}"')
+    uids = flags["requestheader_uid_headers"]
+    if uids and "x-remote-uid" not in [each.lower() for each in uids]:
+        raise click.UsageError(
+            "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation "
+            "will not work"
+        )
+    try:
+        OpenPaths(flags["authorization_always_allow_paths"])
+    except TonnageError as exc:
+        raise click.UsageError(f"--authorization-always-allow-paths: {exc.message}") from exc
+
+
+def access_of(
+    flags: AccessFlags, own: Connection, *, clock: Clock, rng: random.Random, user_agent: str
+) -> DelegatedAccess | None:
+    """The gate that the flags ask for; None leaves all open. Raises InvalidKubeconfig.
+
+    `own` is how the program reaches its API server.
+    """
+    if flags["unauthenticated_on_loopback"]:
+        return None
+
+    def connection(path: Path | None) -> Connection:
+        return own if path is None else kubeconfig.load(path)
+
+    def lower(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(each.strip().lower() for each in names)
+
+    proxies = FrontProxies(
+        username_headers=lower(flags["requestheader_username_headers"]),
+        uid_headers=lower(flags["requestheader_uid_headers"]),
+        group_headers=lower(flags["requestheader_group_headers"]),
+        extra_prefixes=lower(flags["requestheader_extra_headers_prefix"]),
+        allowed_names=flags["requestheader_allowed_names"],
+    )
+    settings = AccessSettings(
+        token_ttl_s=flags["authentication_token_webhook_cache_ttl"],
+        allow_ttl_s=flags["authorization_webhook_cache_authorized_ttl"],
+        deny_ttl_s=flags["authorization_webhook_cache_unauthorized_ttl"],
+        open_paths=flags["authorization_always_allow_paths"],
+        authorities=AuthoritySources(
+            client_ca_file=flags["client_ca_file"],
+            front_proxy_ca_file=flags["requestheader_client_ca_file"],
+            front_proxies=proxies,
+            looks_up=not flags["authentication_skip_lookup"],
+            tolerates_failure=flags["authentication_tolerate_lookup_failure"],
+        ),
+    )
+    return DelegatedAccess(
+        connection(flags["authentication_kubeconfig"]),
+        connection(flags["authorization_kubeconfig"]),
+        settings,
+        clock=clock,
+        rng=rng,
+        user_agent=user_agent,
+    )

@@ -1,0 +1,139 @@
+"""Flags in the form of Kubernetes' programs, which is that of Go's pflag.
+
+    @click.command(cls=GoCommand)
+    @switch("--leader-elect", help="…")                   --leader-elect, --leader-elect=true, --leader-elect=false
+    @refused("--vmodule", because="…", instead="…")       a flag that upstream has and we do not, with the reason
+
+A `GoCommand` also reads `--no-leader-elect` for `--leader-elect=false` (the last one counts), `--leader_elect`, and
+`-v=4`; and `--version` as verflag has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from tonnage import __version__
+from tonnage.cli.help.groups import HintedUsageError
+from tonnage.cli.output import echo
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def switch(name: str, *, default: bool | None = False, help: str, hidden: bool = False) -> Callable[[F], F]:
+    """A flag that is on or off: `--name`, `--name=true`, `--name=false`."""
+    return click.option(
+        name,
+        type=click.BOOL,
+        is_flag=False,
+        flag_value="true",
+        default=default,
+        show_default=str(default).lower() if default is not None else False,
+        metavar="[=true|false]",
+        help=help,
+        hidden=hidden,
+    )
+
+
+class Texts(click.ParamType[tuple[str, ...]]):
+    """Texts with commas between them; pflag's StringSlice. The flag may be repeated (`texts`)."""
+
+    name = "A,B"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(each.strip() for each in str(value).split(",")) if str(value) else ()
+
+
+def texts(name: str, *, default: tuple[str, ...] = (), help: str, hidden: bool = False) -> Callable[[F], F]:
+    """A flag with a list: `--name=a,b`, `--name=a --name=b`; given at all, it replaces the default."""
+
+    def joined(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+        given = value or (default,)
+        return tuple(each for part in given for each in part)
+
+    return click.option(
+        name,
+        type=Texts(),
+        multiple=True,
+        callback=joined,
+        help=f"{help}  [default: {','.join(default)}]" if default else help,
+        metavar="A,B",
+        hidden=hidden,
+    )
+
+
+def refused(name: str, *, because: str, instead: str) -> Callable[[F], F]:
+    """A flag of upstream's that has no meaning here: who gives it is told why, and what to do. No help lists it."""
+
+    def refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            raise HintedUsageError(f"{name} is not supported: {because}", instead, ctx)
+
+    return click.option(
+        name, is_flag=False, flag_value="", default=None, callback=refuse, expose_value=False, hidden=True
+    )
+
+
+def ignored(name: str, *, only: tuple[str, ...] = (), because: str) -> Callable[[F], F]:
+    """A flag of upstream's that changes nothing here; `only` are the values that say what is so anyway, if not all."""
+
+    def look(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        if value is not None and only and value.lower() not in only:
+            raise HintedUsageError(f"{name}={value} is not supported: {because}", f"leave {name} out", ctx)
+
+    return click.option(
+        name, is_flag=False, flag_value="true", default=None, callback=look, expose_value=False, hidden=True
+    )
+
+
+def version_flag(program: str) -> Callable[[F], F]:
+    """`--version`, `--version=true`, `--version=raw`: print it and end, before anything else is looked at."""
+
+    def show(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        if value is None or value.lower() in ("false", "f", "0"):
+            return
+        if value.lower() not in ("true", "t", "1", "raw"):
+            raise click.BadParameter(f'"{value}" is none of true, false and raw', ctx, param)
+        echo(f"tonnage {__version__}, {program}")
+        ctx.exit()
+
+    return click.option(
+        "--version",
+        is_flag=False,
+        flag_value="true",
+        default=None,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        metavar="[=true|raw]",
+        help="Print the version and end.",
+    )
+
+
+class GoCommand(click.Command):
+    """A command whose flags may be written as pflag's. Its switches have a `--no-` form, as click's do."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        switches = {
+            name
+            for param in self.params
+            if isinstance(param, click.Option) and param.type is click.BOOL and not param.is_flag
+            for name in param.opts
+        }
+        return super().parse_args(ctx, [_as_click_has_it(each, switches) for each in args])
+
+
+def _as_click_has_it(text: str, switches: set[str]) -> str:
+    name, equals, value = text.partition("=")
+    if name == "-v" and equals:
+        return f"--v={value}"
+    if not name.startswith("--"):
+        return text
+    name = name.replace("_", "-")
+    if not equals and name.startswith("--no-") and f"--{name.removeprefix('--no-')}" in switches:
+        return f"--{name.removeprefix('--no-')}=false"
+    return f"{name}{equals}{value}"

@@ -1,0 +1,183 @@
+"""The flags of `tonnage scheduler`, typed, and what they make of its configuration.
+
+Every flag of kube-scheduler 1.36 is here by its name: with its meaning, or with the reason why it has none. Which count
+beside --config is upstream's rule too (Options.ApplyTo): those of leader election do, and those that upstream calls
+deprecated do not, which is said in a warning. --kubeconfig is the exception: it always counts, because a configuration
+seldom knows where its cluster is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+import msgspec
+
+from tonnage.cli.durations import DURATION
+from tonnage.cli.flags import election_flags
+from tonnage.cli.flags.access_flags import AccessFlags
+from tonnage.cli.flags.election_flags import ElectionFlags
+from tonnage.cli.flags.go_flags import ignored, refused, switch
+from tonnage.cli.flags.metric_flags import MetricFlags
+from tonnage.cli.flags.serving_flags import ServingFlags
+from tonnage.gates import Gates
+from tonnage.scheduling.configuration.configuration import Configuration
+from tonnage.scheduling.configuration.file import LeaderElection, RequestLimits
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+KUBERNETES: Final = "1.36"
+"""The release whose behaviour is followed."""
+DEPRECATED: Final = ("profiling", "contention_profiling", "kube_api_qps", "kube_api_burst", "kube_api_content_type")
+"""Flags that a configuration file says better; beside one they do not count."""
+
+
+class SchedulerFlags(ServingFlags, AccessFlags, MetricFlags, ElectionFlags):
+    """Every flag by its name, as click hands them over; durations are in seconds."""
+
+    config_file: Path | None
+    kubeconfig_file: Path | None
+    master: str
+    write_config_to: Path | None
+    profiling: bool | None
+    contention_profiling: bool | None
+    kube_api_qps: float | None
+    kube_api_burst: int | None
+    kube_api_content_type: str | None
+    pod_max_in_unschedulable_pods_duration: float
+    record_file: Path | None
+    record_limit: int
+    gates: Gates
+    logging_format: str
+    verbosity: int
+
+
+def _version(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """`1.36`, `v1.36`, `kube=1.36`: the one that there is."""
+    for each in (value or "").split(","):
+        told = each.strip().removeprefix("kube=").removeprefix("v")
+        if told and told != KUBERNETES:
+            name = param.opts[0]
+            raise click.UsageError(
+                f"{name}={value} is not supported: Tonnage decides as Kubernetes {KUBERNETES} does; leave {name} out",
+                ctx,
+            )
+
+
+_OPTIONS = (
+    switch("--profiling", default=None, help="Serve /debug/pprof/: stacks, for whoever may read it.  [default: true]"),
+    switch("--contention-profiling", default=None, help="Without effect: there is one thread.", hidden=True),
+    click.option(
+        "--kube-api-qps",
+        type=float,
+        default=None,
+        help="Requests a second; less than 0 is no limit.  [default: 1000; upstream: 50]",
+    ),
+    click.option(
+        "--kube-api-burst",
+        type=click.IntRange(min=0),
+        default=None,
+        help="The same at once.  [default: 2000; upstream: 100]",
+    ),
+    click.option(
+        "--kube-api-content-type",
+        type=click.Choice(["application/vnd.kubernetes.protobuf", "application/json"]),
+        default=None,
+        hidden=True,
+        help="Without effect: JSON is spoken.",
+    ),
+    click.option(
+        "--pod-max-in-unschedulable-pods-duration",
+        type=DURATION,
+        default="5m0s",
+        show_default=True,
+        help="How long a pod waits for something to change before it is tried again all the same.",
+    ),
+    # What upstream has and is always so here, or not at all.
+    click.option("--emulated-version", default=None, callback=_version, expose_value=False, hidden=True),
+    click.option("--min-compatibility-version", default=None, callback=_version, expose_value=False, hidden=True),
+    ignored("--log-flush-frequency", because="log lines are not held back"),
+    ignored("--log-text-split-stream", only=("false",), because="stdout is for data, log lines go to stderr"),
+    ignored("--log-json-split-stream", only=("false",), because="stdout is for data, log lines go to stderr"),
+    ignored("--log-text-info-buffer-size", only=("0",), because="log lines are not held back"),
+    ignored("--log-json-info-buffer-size", only=("0",), because="log lines are not held back"),
+    refused(
+        "--vmodule",
+        because="log lines are not chosen by file",
+        instead="raise --v, and pick the loggers you want: every line names its own",
+    ),
+)
+
+
+def kube_scheduler_options(command: F) -> F:
+    """Flags that kube-scheduler has beside those of serving, access, leader election and metrics."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def configured(configuration: Configuration, flags: SchedulerFlags) -> tuple[Configuration, list[str]]:
+    """The configuration with what the flags say, and what is to be said about that. Raises UsageError."""
+    warnings: list[str] = []
+    given = [name for name in DEPRECATED if flags[name] is not None]
+    if flags["config_file"] is None:
+        configuration = _with_deprecated(configuration, flags)
+    else:
+        warnings += [
+            f"--{name.replace('_', '-')} does not count beside --config: write it in {flags['config_file']}"
+            for name in given
+        ]
+        named = configuration.client_connection.kubeconfig
+        if named and flags["kubeconfig_file"] is not None and str(flags["kubeconfig_file"]) != named:
+            warnings.append(
+                f"--kubeconfig {flags['kubeconfig_file']} counts, and {named} of the configuration does not"
+            )
+    election = _elected(configuration.leader_election, flags)
+    if election.leader_elect:
+        election_flags.checked_times(
+            lease_duration_s=election.lease_duration_s,
+            renew_deadline_s=election.renew_deadline_s,
+            retry_period_s=election.retry_period_s,
+        )
+        for name in ("resource_name", "resource_namespace"):
+            if not getattr(election, name):
+                raise click.UsageError(f"--leader-elect-{name.replace('_', '-')} is empty: name the lease")
+    return (
+        msgspec.structs.replace(
+            configuration,
+            leader_election=election,
+            pod_max_in_unschedulable_s=flags["pod_max_in_unschedulable_pods_duration"],
+        ),
+        warnings,
+    )
+
+
+def _with_deprecated(configuration: Configuration, flags: SchedulerFlags) -> Configuration:
+    connection, limits = configuration.client_connection, configuration.request_limits
+    qps, burst = flags["kube_api_qps"], flags["kube_api_burst"]
+    if qps:
+        limits = RequestLimits(qps=qps, burst=burst or connection.burst)
+    elif burst:
+        limits = RequestLimits(burst=burst)
+    profiling, contention = flags["profiling"], flags["contention_profiling"]
+    return msgspec.structs.replace(
+        configuration,
+        request_limits=limits,
+        enable_profiling=configuration.enable_profiling if profiling is None else profiling,
+        enable_contention_profiling=configuration.enable_contention_profiling if contention is None else contention,
+    )
+
+
+def _elected(election: LeaderElection, flags: SchedulerFlags) -> LeaderElection:
+    told = {
+        "leader_elect": flags["leader_elect"],
+        "lease_duration_s": flags["leader_elect_lease_duration"],
+        "renew_deadline_s": flags["leader_elect_renew_deadline"],
+        "retry_period_s": flags["leader_elect_retry_period"],
+        "resource_lock": flags["leader_elect_resource_lock"],
+        "resource_name": flags["leader_elect_resource_name"],
+        "resource_namespace": flags["leader_elect_resource_namespace"],
+    }
+    return msgspec.structs.replace(election, **{name: value for name, value in told.items() if value is not None})

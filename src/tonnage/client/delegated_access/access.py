@@ -1,0 +1,161 @@
+"""The gate of a program's own pages, as kube-scheduler's: who asks, and may they, is the API server's to say.
+
+    async with DelegatedAccess(connection, connection, settings, …) as access:
+        async with served(…, tls=ServerTls(…, client_authorities=access.client_authorities), gate=access.gate):
+
+      request ─► a path of everybody's? ── yes ─► answered, whatever it shows
+                   │ no
+                   ├─► authentication: front proxy, client certificate, bearer token, anonymous ── refused ─► 401
+                   └─► authorisation: system:masters, then SubjectAccessReview (path, verb) ── refused ─► 403
+                                                                         └─ no answer ─► 500
+
+Refusals are upstream's, word for word. One thing is ours: upstream looks at what is shown even on paths of everybody's,
+so that a probe with an old token is told 401; here such a path is answered, also while the API server is away.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from aiohttp import web
+
+from tonnage.client.config.connection import Connection
+from tonnage.client.delegated_access.authentication import Authenticator, TokenAuthenticator, Unauthenticated
+from tonnage.client.delegated_access.authorities import AuthoritySources, FollowedAuthorities
+from tonnage.client.delegated_access.authorization import OPEN_PATHS, Authorizer, OpenPaths
+from tonnage.client.delegated_access.remote_user import RemoteUser
+from tonnage.client.delegated_access.reviews import ReviewFailed, Reviews
+from tonnage.client.transport.http_transport import HttpTransport
+from tonnage.client.transport.wire import Transport
+from tonnage.clock import Clock
+from tonnage.health import recognised
+from tonnage.objects.document import encode
+
+_CONNECTIONS: Final = 8
+_HEADERS: Final = {"Cache-Control": "no-cache, private"}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """What flags say; the defaults are upstream's."""
+
+    token_ttl_s: float = 10.0
+    allow_ttl_s: float = 10.0
+    deny_ttl_s: float = 10.0
+    open_paths: tuple[str, ...] = OPEN_PATHS
+    authorities: AuthoritySources = field(default_factory=AuthoritySources)
+
+
+class DelegatedAccess:
+    """One program's gate; entering it looks for authorities. Raises TonnageError there, where that must succeed.
+
+    `authentication` and `authorization` are the servers that are asked who somebody is and whether they may. Without
+    the first every token is nobody's, without the second nobody may anything but administrators.
+    """
+
+    def __init__(
+        self,
+        authentication: Connection | None,
+        authorization: Connection | None,
+        settings: AccessSettings,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        user_agent: str,
+    ) -> None:
+        def transport(connection: Connection | None) -> HttpTransport | None:
+            if connection is None:
+                return None
+            return HttpTransport(connection, clock=clock, user_agent=user_agent, max_connections=_CONNECTIONS)
+
+        first = transport(authentication)
+        second = first if authorization is authentication else transport(authorization)
+        self._transports: tuple[Transport, ...] = tuple({id(each): each for each in (first, second) if each}.values())
+        self._tokens: TokenAuthenticator | None = None
+        if first is not None:
+            reviews = Reviews(first, clock=clock, rng=rng)
+            self._tokens = TokenAuthenticator(reviews, ttl_s=settings.token_ttl_s, clock=clock)
+        self._authorities = FollowedAuthorities(settings.authorities, first, clock=clock, rng=rng)
+        self._authenticator = Authenticator(lambda: self._authorities.current, self._tokens, clock=clock)
+        self._authorizer = Authorizer(
+            Reviews(second, clock=clock, rng=rng) if second is not None else None,
+            allow_ttl_s=settings.allow_ttl_s,
+            deny_ttl_s=settings.deny_ttl_s,
+            clock=clock,
+        )
+        self._open = OpenPaths(settings.open_paths)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            for each in self._transports:
+                stack.push_async_callback(each.close)
+            if self._tokens is not None:
+                stack.push_async_callback(self._tokens.close)
+            await stack.enter_async_context(self._authorities)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    def client_authorities(self) -> bytes:
+        """Those whose client certificates are worth asking for, as PEM."""
+        return self._authorities.current.all_pem
+
+    async def gate(self, request: web.BaseRequest) -> web.Response | None:
+        """None when the request may go on, else what it is told."""
+        path, verb = request.path, request.method.lower()
+        if self._open.has(path):
+            return None
+        try:
+            user = await self._authenticator.user_of(request)
+        except Unauthenticated as exc:
+            _log.info("Unable to authenticate the request: %s", exc)
+            return _status(401, "Unauthorized", "Unauthorized")
+        if not user.is_anonymous:
+            recognised(request)
+        try:
+            answer = await self._authorizer.may(user, verb, path)
+        except ReviewFailed as exc:
+            _log.warning("It cannot be told who may read: %s", exc.message)
+            told = _sanitised(f'Internal Server Error: "{request.path_qs}": {exc.message}')
+            return web.Response(status=500, text=f"{told}\n", headers={**_HEADERS, "X-Content-Type-Options": "nosniff"})
+        return None if answer.allowed else _forbidden(user, verb, path, answer.reason)
+
+
+def _forbidden(user: RemoteUser, verb: str, path: str, reason: str) -> web.Response:
+    message = _sanitised(f"User {_quoted(user.name)} cannot {verb} path {_quoted(path)}")
+    message = f"forbidden: {message}: {reason}" if reason else f"forbidden: {message}"
+    return _status(403, "Forbidden", message)
+
+
+def _status(code: int, reason: str, message: str) -> web.Response:
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        **({"details": {}} if code == 403 else {}),
+        "code": code,
+    }
+    headers = {**_HEADERS, "Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
+    return web.Response(status=code, body=encode(status) + b"\n", headers=headers)
+
+
+def _quoted(text: str) -> str:
+    """In quotes, whatever is in it: what strangers write is shown again."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _sanitised(text: str) -> str:
+    """Nothing that looks like HTML. Mirrors responsewriters' sanitizer."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,154 @@
+"""Who asks: a front proxy's word, a client certificate, a bearer token, or nobody.
+
+In upstream's order (authenticatorfactory.DelegatingAuthenticatorConfig): the first that recognises somebody decides.
+Where one found something to judge and did not accept it, and no other did either, whoever asks is refused (401); only
+who shows nothing at all is anonymous.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import unquote
+
+from aiohttp import web
+from multidict import CIMultiDictProxy
+
+from tonnage.client.delegated_access.authorities import Authorities, FrontProxies
+from tonnage.client.delegated_access.expiring_cache import ExpiringCache
+from tonnage.client.delegated_access.peer_certificates import PeerCertificate, certificates_of, peer_certificate
+from tonnage.client.delegated_access.remote_user import ANONYMOUS, RemoteUser
+from tonnage.client.delegated_access.reviews import ReviewFailed, Reviews
+from tonnage.clock import Clock
+
+_CACHE_SIZE: Final = 4096
+
+_log = logging.getLogger(__name__)
+
+
+class Unauthenticated(Exception):
+    """Something was shown, and nobody recognises it."""
+
+
+class TokenAuthenticator:
+    """Tokens and whose they are, asked of the API server and remembered for `ttl_s`, good or bad.
+
+    Tokens are not kept: a keyed hash of each is. Failures are not remembered. Requests with one token that come at a
+    time wait for one question.
+    """
+
+    def __init__(self, reviews: Reviews, *, ttl_s: float, clock: Clock) -> None:
+        self._reviews = reviews
+        self._ttl_s = ttl_s
+        self._key = secrets.token_bytes(32)
+        self._known: ExpiringCache[bytes, tuple[RemoteUser | None]] = ExpiringCache(_CACHE_SIZE, clock=clock)
+        self._asked: dict[bytes, asyncio.Task[RemoteUser | None]] = {}
+
+    async def user_of(self, token: str) -> RemoteUser | None:
+        """Whose token it is; None for nobody's. Raises ReviewFailed."""
+        digest = hmac.new(self._key, token.encode(errors="surrogateescape"), hashlib.sha256).digest()
+        known = self._known.get(digest)
+        if known is not None:
+            return known[0]
+        asking = self._asked.get(digest)
+        if asking is None:
+            asking = asyncio.create_task(self._ask(digest, token))
+            self._asked[digest] = asking
+            asking.add_done_callback(lambda done: self._answered(digest, done))
+        return await asyncio.shield(asking)  # whoever hangs up does not take the answer from the others
+
+    async def close(self) -> None:
+        for asking in list(self._asked.values()):
+            asking.cancel()
+        await asyncio.gather(*self._asked.values(), return_exceptions=True)
+
+    async def _ask(self, digest: bytes, token: str) -> RemoteUser | None:
+        found = await self._reviews.user_of(token)
+        self._known.put(digest, (found,), for_s=self._ttl_s)
+        return found
+
+    def _answered(self, digest: bytes, done: asyncio.Task[RemoteUser | None]) -> None:
+        self._asked.pop(digest, None)
+        if not done.cancelled():
+            done.exception()  # whoever waited has it; when all have hung up, nobody needs it
+
+
+class Authenticator:
+    """Recognises whoever sends a request. `authorities` tells whose certificates count now; tokens may be off."""
+
+    def __init__(
+        self, authorities: Callable[[], Authorities], tokens: TokenAuthenticator | None, *, clock: Clock
+    ) -> None:
+        self._authorities = authorities
+        self._tokens = tokens
+        self._clock = clock
+
+    async def user_of(self, request: web.BaseRequest) -> RemoteUser:
+        """Raises Unauthenticated."""
+        problems: list[str] = []
+        peer = peer_certificate(request)
+        if peer is not None:
+            found = self._by_certificate(peer, request.headers, problems)
+            if found is not None:
+                return found.authenticated()
+        token = bearer_token(request.headers.get("Authorization", ""))
+        if token and self._tokens is not None:
+            try:
+                found = await self._tokens.user_of(token)
+                if found is not None:
+                    return found.authenticated()
+                problems.append("invalid bearer token")
+            except ReviewFailed as exc:
+                _log.warning("A token cannot be judged: %s", exc.message)
+                problems.append(exc.message)
+        if problems:
+            raise Unauthenticated("; ".join(problems))
+        return ANONYMOUS
+
+    def _by_certificate(
+        self, peer: PeerCertificate, headers: CIMultiDictProxy[str], problems: list[str]
+    ) -> RemoteUser | None:
+        authorities, now = self._authorities(), self._clock.now()
+        proxies = authorities.front_proxies
+        if proxies.ca_pem:
+            if not peer.stands_under(certificates_of(proxies.ca_pem), now):
+                problems.append("the certificate is not one of a front proxy")
+            elif proxies.allowed_names and peer.common_name not in proxies.allowed_names:
+                problems.append(f"x509: subject with cn={peer.common_name} is not in the allowed list")
+            elif (said := user_of_headers(proxies, headers)) is not None:
+                return said
+        if authorities.client_ca_pem:
+            if peer.stands_under(certificates_of(authorities.client_ca_pem), now):
+                return peer.user()
+            problems.append("x509: certificate signed by unknown authority")
+        return None
+
+
+def bearer_token(header: str) -> str:
+    """The token of an Authorization header; empty for another scheme and for none. Mirrors bearertoken.New."""
+    parts = header.strip().split(" ", 2)
+    return parts[1] if len(parts) > 1 and parts[0].lower() == "bearer" else ""
+
+
+def user_of_headers(proxies: FrontProxies, headers: CIMultiDictProxy[str]) -> RemoteUser | None:
+    """Whom a front proxy says a request is from; None when it does not say. Mirrors headerrequest."""
+
+    def first(names: tuple[str, ...]) -> str:
+        return next((headers[name] for name in names if headers.get(name)), "")
+
+    name = first(proxies.username_headers)
+    if not name:
+        return None
+    groups = [value for header in proxies.group_headers for value in headers.getall(header, ()) if value]
+    extra: dict[str, tuple[str, ...]] = {}
+    for prefix in proxies.extra_prefixes:
+        for header, value in headers.items():
+            if prefix and header.lower().startswith(prefix):
+                key = unquote(header.lower()[len(prefix) :])
+                extra[key] = (*extra.get(key, ()), value)
+    return RemoteUser(name, first(proxies.uid_headers), tuple(groups), extra)

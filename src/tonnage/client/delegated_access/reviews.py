@@ -1,0 +1,147 @@
+"""Questions to the API server about somebody else: TokenReview and SubjectAccessReview.
+
+Both are POSTs that change nothing, so that one without an answer may be asked again. When, how often and how long is
+upstream's (DefaultAuthWebhookRetryBackoff, DefaultShouldRetry): five tries within ten seconds, pauses of half a second
+growing by half, and only after what is likely to pass: a connection that was cut, 429, 500, 504, or a server that says
+when to come back. A server that is away is not waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.backoff import exponential_s, jittered
+from tonnage.client.delegated_access.remote_user import RemoteUser
+from tonnage.client.errors import Disconnected
+from tonnage.client.throttle import TokenBucket
+from tonnage.client.transport.wire import Request, Response, Transport
+from tonnage.clock import Clock
+from tonnage.errors import TonnageError
+
+TIMEOUT_S: Final = 10.0
+_TRIES: Final = 5
+_FIRST_PAUSE_S, _FACTOR, _JITTER = 0.5, 1.5, 0.2
+_QPS, _BURST = 200.0, 400
+"""How many questions strangers can make us ask a second: upstream's limits of these two clients."""
+_RETRIED: Final = frozenset({429, 500, 504})
+
+_TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
+_ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class ReviewFailed(TonnageError):
+    """The API server did not say: it is away, refuses the question, or answers something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessAnswer:
+    """A SubjectAccessReview's status. Who is not allowed is not let in, denied or not."""
+
+    allowed: bool
+    reason: str = ""
+
+
+class _UserInfo(msgspec.Struct, frozen=True):
+    username: str = ""
+    uid: str = ""
+    groups: list[str] = []
+    extra: dict[str, list[str]] = {}
+
+
+class _TokenStatus(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: _UserInfo = _UserInfo()
+    error: str = ""
+
+
+class _TokenReview(msgspec.Struct, frozen=True):
+    status: _TokenStatus = _TokenStatus()
+
+
+class _AccessStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+    denied: bool = False
+    reason: str = ""
+
+
+class _AccessReview(msgspec.Struct, frozen=True):
+    status: _AccessStatus = _AccessStatus()
+
+
+class Reviews:
+    """One API server that is asked. The transport is the caller's to close."""
+
+    def __init__(self, transport: Transport, *, clock: Clock, rng: random.Random) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._rng = rng
+        self._limit = TokenBucket(_QPS, _BURST, clock=clock)
+
+    async def user_of(self, token: str) -> RemoteUser | None:
+        """Whose token it is; None for nobody's. Raises ReviewFailed."""
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        status = (await self._ask(_TOKEN_REVIEWS, body, _TokenReview)).status
+        if status.authenticated:
+            user, extra = status.user, {name: tuple(values) for name, values in status.user.extra.items()}
+            return RemoteUser(user.username, user.uid, tuple(user.groups), extra)
+        if status.error:
+            raise ReviewFailed(status.error)
+        return None
+
+    async def access(self, spec: Mapping[str, Any]) -> AccessAnswer:
+        """May somebody do something? Raises ReviewFailed."""
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        status = (await self._ask(_ACCESS_REVIEWS, body, _AccessReview)).status
+        if status.allowed and status.denied:
+            raise ReviewFailed("webhook subject access review returned both allow and deny response")
+        return AccessAnswer(status.allowed, status.reason)
+
+    async def _ask(self, path: str, body: Mapping[str, Any], answer: type[Any]) -> Any:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                response = await self._send(Request("POST", path, msgspec.json.encode(body), timeout_s=TIMEOUT_S))
+        except TimeoutError as exc:
+            raise ReviewFailed(f"POST {path}: no answer within {TIMEOUT_S:g} s") from exc
+        except TonnageError as exc:
+            raise ReviewFailed(exc.message) from exc
+        if response.code not in (200, 201):
+            raise ReviewFailed(f"POST {path}: {_told(response)}")
+        try:
+            return msgspec.json.decode(response.body, type=answer)
+        except (msgspec.DecodeError, ValueError, RecursionError) as exc:
+            raise ReviewFailed(f"POST {path}: the answer is no review") from exc
+
+    async def _send(self, request: Request) -> Response:
+        """Raises Disconnected and the transport's other errors once there is no use in trying again."""
+        for tried in range(_TRIES):
+            await self._limit.take()
+            is_last = tried == _TRIES - 1
+            try:
+                response = await self._transport.send(request)
+            except Disconnected as exc:
+                if is_last or not exc.in_doubt:
+                    raise
+            else:
+                is_transient = response.code in _RETRIED or (response.code >= 400 and "retry-after" in response.headers)
+                if is_last or not is_transient:
+                    return response
+            await self._clock.sleep(jittered(exponential_s(_FIRST_PAUSE_S, tried, factor=_FACTOR), _JITTER, self._rng))
+        raise AssertionError("unreachable: the last try returns or raises")
+
+
+def _told(response: Response) -> str:
+    """A refusal in the server's words, where it says any."""
+    try:
+        told = msgspec.json.decode(response.body)
+        message = told["message"]
+        if isinstance(message, str) and message:
+            return message
+    except (msgspec.DecodeError, ValueError, RecursionError, KeyError, TypeError):
+        pass
+    return f"the answer is {response.code}"

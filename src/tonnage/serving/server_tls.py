@@ -1,0 +1,172 @@
+"""TLS of a listener: the certificate that it shows, the oldest protocol, and whose client certificates it asks for.
+
+    tls = ServerTls(GivenCertificate(cert_file, key_file, clock), client_authorities=access.client_authorities)
+    async with listening(…, tls=tls.context), tls.renewed():
+
+Every connection asks for its context when it comes. A context is made anew when the certificate or the authorities have
+changed, and connections that are open keep theirs. Client certificates are asked for where there is an authority to
+judge them by, and demanded of nobody: who shows none may still show a token. OpenSSL judges a certificate during the
+handshake, so that one of an unknown authority ends the connection there, where kube-scheduler would go on and look for
+a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from tonnage.clock import Clock
+from tonnage.errors import TonnageError
+
+_CHECK_S: Final = 60.0
+"""How often given files are looked at: upstream's interval of dynamic certificates."""
+
+_log = logging.getLogger(__name__)
+
+
+class Shown(Protocol):
+    """A certificate that a listener shows: `serving_certificate.ServingCertificate`, or `GivenCertificate`."""
+
+    def context(self) -> ssl.SSLContext:
+        """One with the certificate in it; another object when the certificate has changed."""
+        ...
+
+    def chain(self) -> tuple[Path, Path]:
+        """The files of the certificate and of its key."""
+        ...
+
+    def renewed(self) -> AbstractAsyncContextManager[None]: ...
+
+
+class GivenCertificate:
+    """A certificate and its key from two files, read again when they change. Raises TonnageError at the start.
+
+    A pair that does not fit together, as half a renewal leaves it, is not shown: the last good one stays.
+    """
+
+    def __init__(self, certificate_file: Path, key_file: Path, clock: Clock) -> None:
+        self._files = (certificate_file, key_file)
+        self._clock = clock
+        try:
+            self._seen = self._read()
+            self._context = server_context(*self._files)
+        except (OSError, ValueError) as exc:
+            raise TonnageError(
+                f"the certificate {certificate_file} cannot be served with the key {key_file}: {_words(exc)}",
+                hint="--tls-cert-file and --tls-private-key-file are PEM files, the key matching the certificate",
+            ) from exc
+
+    def context(self) -> ssl.SSLContext:
+        return self._context
+
+    def chain(self) -> tuple[Path, Path]:
+        return self._files
+
+    def refresh(self) -> None:
+        """Show what the files hold now, if they have changed and fit together."""
+        try:
+            found = self._read()
+            if found != self._seen:
+                self._context = server_context(*self._files)
+                self._seen = found
+                _log.info("The serving certificate %s has changed and is shown from now on", self._files[0])
+        except (OSError, ValueError) as exc:
+            _log.error("The serving certificate %s is not read, the old one is kept: %s", self._files[0], _words(exc))
+
+    @asynccontextmanager
+    async def renewed(self) -> AsyncIterator[None]:
+        """Look after it while the block runs."""
+        looking = asyncio.create_task(self._look())
+        try:
+            yield
+        finally:
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking
+
+    async def _look(self) -> None:
+        while True:
+            await self._clock.sleep(_CHECK_S)
+            self.refresh()
+
+    def _read(self) -> tuple[bytes, bytes]:
+        return self._files[0].read_bytes(), self._files[1].read_bytes()
+
+
+@dataclass(frozen=True, slots=True)
+class TlsRules:
+    """The oldest protocol, and the cipher suites of TLS 1.2 in OpenSSL's names; none are OpenSSL's own choice."""
+
+    minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+    ciphers: tuple[str, ...] = ()
+
+
+class ServerTls:
+    """One listener's TLS. Raises TonnageError where there can be none."""
+
+    def __init__(
+        self,
+        shown: Shown,
+        *,
+        rules: TlsRules | None = None,
+        client_authorities: Callable[[], bytes] = lambda: b"",
+    ) -> None:
+        """`client_authorities` are those, as PEM, whose client certificates are asked for; none, and none are."""
+        self._shown = shown
+        self._rules = rules or TlsRules()
+        self._authorities = client_authorities
+        self._made_of: tuple[ssl.SSLContext, bytes] = (shown.context(), client_authorities())
+        try:
+            self._context = self._make(*self._made_of)
+        except (OSError, ValueError) as exc:
+            raise TonnageError(f"TLS cannot be served: {_words(exc)}") from exc
+
+    def context(self) -> ssl.SSLContext:
+        made_of = self._shown.context(), self._authorities()
+        if made_of != self._made_of:
+            try:
+                self._context = self._make(*made_of)
+            except (OSError, ValueError) as exc:  # half a pair, or an authority that is none: the old one is kept
+                _log.error("TLS goes on with the old certificates: %s", _words(exc))
+            self._made_of = made_of
+        return self._context
+
+    def renewed(self) -> AbstractAsyncContextManager[None]:
+        return self._shown.renewed()
+
+    def _make(self, _: ssl.SSLContext, authorities: bytes) -> ssl.SSLContext:
+        context = server_context(*self._shown.chain())
+        context.minimum_version = self._rules.minimum
+        if self._rules.ciphers:
+            try:
+                context.set_ciphers(":".join(self._rules.ciphers))
+            except ssl.SSLError as exc:
+                told = ", ".join(self._rules.ciphers)
+                raise TonnageError(f"none of the cipher suites {told} can be used here") from exc
+        if authorities:
+            context.load_verify_locations(cadata=authorities.decode("ascii", errors="ignore"))
+            # As Go has it: any certificate among the authorities is one, whoever signed it.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+
+def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """What every listener of ours has. Raises OSError, of which ssl.SSLError is one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION  # of TLS 1.2: a handshake costs the server more than its client
+    context.load_cert_chain(certificate, key, password=lambda: b"")  # else an encrypted key would ask the terminal
+    return context
+
+
+def _words(exc: BaseException) -> str:
+    if isinstance(exc, ssl.SSLError):
+        return (exc.reason or str(exc)).replace("_", " ").lower()
+    return f"{exc.strerror.lower()}" if isinstance(exc, OSError) and exc.strerror else str(exc)
