@@ -34,6 +34,7 @@ LIMITED: Final = (
     "tonnage.listener",
     "tonnage.http_connection",
     "tonnage.apiserver",
+    "tonnage.client.delegated_access",
     "tonnage.client.transport",
 )
 """Loggers that speak about requests, connections and their faults."""

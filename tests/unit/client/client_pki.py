@@ -30,10 +30,11 @@ class Authority:
     def pem(self) -> bytes:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
-    def sign(self, name: str, *hosts: str) -> Pair:
+    def sign(self, name: str, *hosts: str, groups: tuple[str, ...] = ()) -> Pair:
         """A certificate for a user, or for a server that has these names and addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        members = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        subject = x509.Name([*members, x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = self._builder(subject, key, is_ca=False)
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName([_general(host) for host in hosts]), False)

@@ -68,14 +68,17 @@ class DelegatedAccess:
         clock: Clock,
         rng: random.Random,
         user_agent: str,
+        transport: Transport | None = None,
     ) -> None:
-        def transport(connection: Connection | None) -> HttpTransport | None:
-            if connection is None:
-                return None
+        """A `transport` goes in place of connections that would be made to both servers."""
+
+        def way_to(connection: Connection | None) -> Transport | None:
+            if connection is None or transport is not None:
+                return transport
             return HttpTransport(connection, clock=clock, user_agent=user_agent, max_connections=_CONNECTIONS)
 
-        first = transport(authentication)
-        second = first if authorization is authentication else transport(authorization)
+        first = way_to(authentication)
+        second = first if authorization is authentication else way_to(authorization)
         self._transports: tuple[Transport, ...] = tuple({id(each): each for each in (first, second) if each}.values())
         self._tokens: TokenAuthenticator | None = None
         if first is not None:
