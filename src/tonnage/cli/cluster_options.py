@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from tonnage.cli.completion.values import contexts, files, namespaces
 from tonnage.cli.options import feature_gates
 from tonnage.cli.output import say
 from tonnage.client.config import kubeconfig
-from tonnage.client.config.connection import Connection
+from tonnage.client.config.connection import Connection, Impersonation, User
 from tonnage.endpoints import Endpoint, read_endpoints
 from tonnage.gates import Gates
 from tonnage.private_files import NotOurs
@@ -47,6 +47,7 @@ class ClusterQuestion:
     given_namespace: str
     scheduler_endpoint: str | None
     scheduler_ca_file: Path | None
+    scheduler_token_file: Path | None
     config_file: Path | None
     gates: Gates
     warnings: list[str] = field(default_factory=list)
@@ -98,7 +99,13 @@ class ClusterQuestion:
             found = from_files(self.files, self.creation, with_workloads=with_workloads, without=without)
         else:
             found = asyncio.run(
-                from_cluster(self.connection, self._scheduler(), with_workloads=with_workloads, user_agent=user_agent)
+                from_cluster(
+                    self.connection,
+                    self._scheduler(),
+                    with_workloads=with_workloads,
+                    user_agent=user_agent,
+                    scheduler_user=self._scheduler_user(),
+                )
             )
             if self.files:
                 found = laid_over(found, self.files, self.creation, with_workloads=with_workloads, without=without)
@@ -114,8 +121,9 @@ class ClusterQuestion:
             if not url.startswith(("http://", "https://")):
                 raise click.UsageError(f'--scheduler-endpoint "{url}": write https://HOST:PORT')
             return Endpoint(url, ca_file.read_bytes() if ca_file is not None else b"")
-        if ca_file is not None:
-            raise click.UsageError("--scheduler-ca goes with --scheduler-endpoint")
+        if ca_file is not None or self.scheduler_token_file is not None:
+            name = "--scheduler-ca" if ca_file is not None else "--scheduler-token-file"
+            raise click.UsageError(f"{name} goes with --scheduler-endpoint")
         if self.kubeconfig_file is None:
             return None
         try:
@@ -123,6 +131,21 @@ class ClusterQuestion:
         except NotOurs as exc:
             say("warning", f"the scheduler is not asked: {exc.message}; name it with --scheduler-endpoint")
             return None
+
+    def _scheduler_user(self) -> User:
+        """Who asks a scheduler that was named: the token's owner, else the kubeconfig's user. Raises UsageError.
+
+        Nothing is shown to the scheduler of a `tonnage up`, which asks for nothing, nor without TLS. A password, and
+        whom one impersonates, are for the API server alone.
+        """
+        url, token_file = self.scheduler_endpoint or "", self.scheduler_token_file
+        if token_file is not None:
+            if not url.startswith("https://"):
+                raise click.UsageError(f"--scheduler-token-file: a token is sent over https alone, not to {url}")
+            return User(token_file=token_file)
+        if not url.startswith("https://"):
+            return User()
+        return replace(self.connection.user, username="", password="", impersonation=Impersonation())
 
 
 def say_about(state: ClusterState) -> None:
@@ -177,6 +200,11 @@ _OPTIONS = (
         help="Whom to trust there: ca.crt of its --cert-dir.",
     ),
     click.option(
+        "--scheduler-token-file",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help="Who asks there: a bearer token.  [default: the kubeconfig's user]",
+    ),
+    click.option(
         "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="KubeSchedulerConfiguration."
     ),
     feature_gates,
@@ -188,6 +216,7 @@ _NAMES = (
     "given_namespace",
     "scheduler_endpoint",
     "scheduler_ca_file",
+    "scheduler_token_file",
     "config_file",
     "gates",
 )

@@ -1,4 +1,7 @@
-"""Pages of a program's own endpoints (`tonnage.health`): health, metrics, debug. They ask for no token.
+"""Pages of a program's own endpoints (`tonnage.health`): health, metrics, debug.
+
+Whoever asks shows a token or a certificate where the program wants to know (`client.delegated_access`), and over TLS
+alone. The programs of `tonnage up` do not ask.
 
 async with ProgramPages(endpoint, clock=clock) as pages:
     held = await pages.json("/debug/reservations")        # None where the program has no such page
@@ -10,7 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
-from tonnage.client.config.connection import Cluster, Connection
+from tonnage.client.config.connection import Cluster, Connection, User
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Request
 from tonnage.clock import Clock
@@ -20,12 +23,24 @@ from tonnage.errors import TonnageError
 _TIMEOUT_S = 5.0
 
 
+class NotLetIn(TonnageError):
+    """A program does not show a page to whoever asked. `code` is 401 for nobody it knows, 403 for who may not."""
+
+    def __init__(self, server: str, path: str, code: int, reason: str) -> None:
+        self.code = code
+        super().__init__(
+            f"GET {server}{path}: {reason or code}",
+            hint=f"show a token of somebody who may get the nonResourceURL {path}",
+        )
+
+
 class ProgramPages:
     """One program, asked over one connection."""
 
-    def __init__(self, endpoint: Endpoint, *, clock: Clock) -> None:
-        cluster = Cluster(endpoint.url.rstrip("/"), ca_pem=endpoint.ca_pem)
-        self._transport = HttpTransport(Connection(cluster), clock=clock, user_agent="tonnage", max_connections=1)
+    def __init__(self, endpoint: Endpoint, *, clock: Clock, user: User | None = None) -> None:
+        """`user` is who asks; else nobody does."""
+        connection = Connection(Cluster(endpoint.url.rstrip("/"), ca_pem=endpoint.ca_pem), user or User())
+        self._transport = HttpTransport(connection, clock=clock, user_agent="tonnage", max_connections=1)
 
     async def __aenter__(self) -> Self:
         return self
@@ -38,10 +53,12 @@ class ProgramPages:
         return (await self._transport.send(Request("GET", path, timeout_s=_TIMEOUT_S))).code == 200
 
     async def json(self, path: str) -> Any:
-        """What a page shows; None where there is none. Raises Disconnected, Untrusted, or TonnageError."""
+        """What a page shows; None where there is none. Raises Disconnected, Untrusted, NotLetIn, or TonnageError."""
         answer = await self._transport.send(Request("GET", path, timeout_s=_TIMEOUT_S))
         if answer.code == 404:
             return None
+        if answer.code in (401, 403):
+            raise NotLetIn(self._transport.server, path, answer.code, _reason(answer.body))
         try:
             if answer.code == 200:
                 return msgspec.json.decode(answer.body)
@@ -49,3 +66,12 @@ class ProgramPages:
         except (msgspec.DecodeError, ValueError, RecursionError):
             problem = "no JSON"
         raise TonnageError(f"GET {self._transport.server}{path}: the answer is {problem}")
+
+
+def _reason(body: bytes) -> str:
+    """What a Status says; nothing for another body."""
+    try:
+        message = msgspec.json.decode(body)["message"]
+    except (msgspec.DecodeError, ValueError, RecursionError, KeyError, TypeError):
+        return ""
+    return message[:500] if isinstance(message, str) else ""

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from tonnage.client.config.connection import User
 from tonnage.client.program_pages import ProgramPages
 from tonnage.clock import Clock
 from tonnage.endpoints import Endpoint
@@ -147,9 +148,12 @@ class SchedulerMemory:
         return _claims_of(asked).difference(*map(_claims_of, others))
 
 
-async def memory_of(endpoint: Endpoint, *, clock: Clock) -> SchedulerMemory:
-    """Ask a live scheduler. Raises Disconnected, Untrusted, or TonnageError for one that does not answer as ours."""
-    async with ProgramPages(endpoint, clock=clock) as pages:
+async def memory_of(endpoint: Endpoint, *, clock: Clock, user: User | None = None) -> SchedulerMemory:
+    """Ask a live scheduler, as `user`.
+
+    Raises Disconnected, Untrusted, NotLetIn, or TonnageError for one that does not answer as ours.
+    """
+    async with ProgramPages(endpoint, clock=clock, user=user) as pages:
         held, assumed = await pages.json(RESERVATIONS), await pages.json(ASSUMED)
         nominations = await pages.json(NOMINATIONS)
     return memory_from(endpoint.url, held, assumed, nominations)

@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
-from tonnage.client.config.connection import Connection
+from tonnage.client.config.connection import Connection, User
 from tonnage.client.http import Client
+from tonnage.client.program_pages import NotLetIn
 from tonnage.clock import Clock, SystemClock, VirtualClock
 from tonnage.deadline import within
 from tonnage.endpoints import Endpoint
@@ -94,9 +95,14 @@ def _state_of(found: manifests.Manifests, made: Sequence[Object], source: str) -
 
 
 async def from_cluster(
-    connection: Connection, scheduler: Endpoint | None = None, *, with_workloads: bool = False, user_agent: str
+    connection: Connection,
+    scheduler: Endpoint | None = None,
+    *,
+    with_workloads: bool = False,
+    user_agent: str,
+    scheduler_user: User | None = None,
 ) -> ClusterState:
-    """What a live cluster holds now, and what its scheduler remembers besides.
+    """What a live cluster holds now, and what its scheduler remembers besides, asked as `scheduler_user`.
 
     Raises ApiError, Disconnected, or InvalidKubeconfig. A scheduler that cannot be asked is no failure; it is
     noted, for the answer may differ from what it would decide.
@@ -107,7 +113,10 @@ async def from_cluster(
         memory = None
         try:
             if scheduler is not None:
-                memory = await memory_of(scheduler, clock=clock)
+                memory = await memory_of(scheduler, clock=clock, user=scheduler_user)
+        except NotLetIn as exc:
+            remedy = "give --scheduler-token-file, or let the user of the kubeconfig get the nonResourceURLs /debug/*"
+            asked = f"the scheduler does not answer: {exc.message} ({remedy}); {_UNKNOWN}"
         except TonnageError as exc:
             asked = f"the scheduler cannot be asked: {exc.message}; {_UNKNOWN}"
         objects, unlisted, at = await listed(client)

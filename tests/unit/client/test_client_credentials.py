@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_pki import Authority
 
 from tonnage.client import NoCredentials
 from tonnage.client.config.connection import Cluster, Connection, ExecPlugin, User
@@ -17,6 +16,7 @@ from tonnage.client.config.credentials import Credentials, Identity
 from tonnage.client.transport.tls import Certificate
 from tonnage.clock import VirtualClock
 from tonnage.testing.eventually import eventually_async
+from tonnage.testing.pki import Authority
 
 CA = Authority()
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
-from client_pki import Authority
 
 from tonnage.client import InvalidKubeconfig
 from tonnage.client.config import in_cluster
 from tonnage.client.config.connection import Cluster, Connection, ExecPlugin, Impersonation, User
 from tonnage.client.config.kubeconfig import load
 from tonnage.errors import TonnageError
+from tonnage.testing.pki import Authority
 
 CA = Authority()
 ADMIN = CA.sign("admin")

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from client_pki import Authority, Pair
 
 from tonnage.client import Client, Disconnected, NoCredentials, Untrusted
 from tonnage.client.config.connection import Cluster, Connection, ExecPlugin, Impersonation, User
 from tonnage.errors import NotFound, Unauthorized
 from tonnage.objects.core_v1 import ConfigMap, Node
 from tonnage.testing.http import free_port
+from tonnage.testing.pki import Authority, Pair
 
 CA = Authority()
 SERVER = CA.sign("kube-apiserver", "127.0.0.1", "kubernetes")

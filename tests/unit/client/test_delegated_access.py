@@ -15,7 +15,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from client_pki import Authority, Pair
 from prometheus_client import CollectorRegistry
 from scripted_reviews import ScriptedServer
 
@@ -26,6 +25,7 @@ from tonnage.clock import SystemClock, VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.health import served
 from tonnage.serving.server_tls import GivenCertificate, ServerTls
+from tonnage.testing.pki import Authority, Pair
 
 SERVERS, USERS, PROXIES, STRANGERS = (Authority(name) for name in ("servers", "users", "proxies", "strangers"))
 METRICS_FORBIDDEN = {

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from client_pki import Authority, Pair
 from cryptography import x509
 
 from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.listener import listening
 from tonnage.serving.server_tls import GivenCertificate, ServerTls, TlsRules
+from tonnage.testing.pki import Authority, Pair
 
 CA, OTHER = Authority(), Authority("other")
 

@@ -1,0 +1,232 @@
+"""A second scheduler as one would install it: a name and a lease of its own, and pages for whom the server lets in.
+
+Started by flags alone, in kube-scheduler's form, beside whatever serves `default-scheduler`.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.testing.api_servers import Api
+from tonnage.testing.eventually import eventually
+from tonnage.testing.http import free_port
+from tonnage.testing.pki import Authority
+from tonnage.testing.programs import spawn
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+AT_ONCE = (
+    "--authentication-token-webhook-cache-ttl=0s",
+    "--authorization-webhook-cache-authorized-ttl=0s",
+    "--authorization-webhook-cache-unauthorized-ttl=0s",
+)
+"""What the server says counts at once, so that no test waits for an answer to grow old."""
+
+
+@dataclass
+class Second:
+    """A running scheduler, asked over its HTTPS endpoint as Prometheus would."""
+
+    api: Api
+    name: str
+    port: int
+    folder: Path
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "scheduler.log").read_text()
+
+    def get(self, path: str, token: str = "", certificate: tuple[Path, Path] | None = None) -> tuple[int, str]:
+        context = ssl.create_default_context(cafile=str(self.folder / "tls" / "ca.crt"))
+        if certificate is not None:
+            context.load_cert_chain(*certificate)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=30) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as exc:
+            with exc:
+                return exc.code, exc.read().decode()
+
+    def refusal(self, path: str, token: str = "") -> tuple[int, str]:
+        code, body = self.get(path, token)
+        return code, json.loads(body)["message"]
+
+
+@contextmanager
+def second(api: Api, folder: Path, name: str, *flags: str) -> Iterator[Second]:
+    kubeconfig = {
+        "clusters": [{"name": "c", "cluster": {"server": api.url, "insecure-skip-tls-verify": True}}],
+        "users": [{"name": "u", "user": {"token": api.token}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": name}],
+    }
+    (folder / "scheduler.yaml").write_text(json.dumps(configuration))
+    port = free_port()
+    process = spawn(
+        "scheduler",
+        f"--config={folder / 'scheduler.yaml'}",
+        f"--kubeconfig={folder / 'kubeconfig'}",
+        "--leader-elect=true",
+        f"--leader-elect-resource-name={name}",
+        f"--secure-port={port}",
+        f"--cert-dir={folder / 'tls'}",
+        *flags,
+        log=folder / "scheduler.log",
+    )
+    made = Second(api, name, port, folder)
+    try:
+        eventually(lambda: is_serving(made), "the scheduler to be ready", details=lambda: made.log)
+        yield made
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0, made.log
+    finally:
+        process.kill()
+        process.wait(timeout=30)
+
+
+def tonnage(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tonnage", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def is_serving(made: Second) -> bool:
+    try:
+        return made.get("/readyz") == (200, "ok")
+    except OSError:
+        return False
+
+
+def token_of(api: Api, ns: str, name: str) -> str:
+    """A ServiceAccount, and a token that is bound to it."""
+    path = f"/api/v1/namespaces/{ns}/serviceaccounts"
+    api.create(path, {"metadata": {"name": name}})
+    review = api.post(f"{path}/{name}/token", {"spec": {}})
+    if review.code == 404:
+        pytest.skip("the server gives no tokens to ServiceAccounts")
+    return str(review.body["status"]["token"])
+
+
+def let_read(api: Api, name: str, subject: dict[str, Any], *urls: str) -> None:
+    rules = [{"nonResourceURLs": list(urls), "verbs": ["get"]}]
+    api.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    api.create(f"{RBAC}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
+
+
+def account(ns: str, name: str) -> dict[str, str]:
+    return {"kind": "ServiceAccount", "namespace": ns, "name": name}
+
+
+def test_it_serves_its_own_pods_under_its_own_lease_and_leaves_the_others(
+    api: Api, ns: str, pods: str, tmp_path: Path
+) -> None:
+    room = {"cpu": "2", "memory": "4Gi", "pods": "10"}
+    node = {"metadata": {"name": ns, "labels": {"mine": ns}}, "status": {"capacity": room, "allocatable": room}}
+    api.create("/api/v1/nodes", node)
+
+    def pod(name: str, **more: Any) -> dict[str, Any]:
+        spec = {"nodeSelector": {"mine": ns}, "containers": [{"name": "c", "image": "i"}], **more}
+        return {"metadata": {"name": name}, "spec": spec}
+
+    api.create(pods, pod("default"))
+    with second(api, tmp_path, ns) as scheduler:
+        api.create(pods, pod("ours", schedulerName=ns))
+        eventually(lambda: api.get(f"{pods}/ours").body["spec"].get("nodeName") == ns, details=lambda: scheduler.log)
+        # The last pod that came in is placed, so that the first was seen, and left alone.
+        assert "nodeName" not in api.get(f"{pods}/default").body["spec"]
+        assert api.get(f"{pods}/default").body["status"].get("conditions") is None
+        assert api.get(f"{LEASES}/{ns}").body["spec"]["holderIdentity"]
+        assert api.get(f"{LEASES}/kube-scheduler").code == 404
+
+
+def test_metrics_are_for_whom_the_server_lets_in(api: Api, ns: str, tmp_path: Path) -> None:
+    good, poor = token_of(api, ns, "prom"), token_of(api, ns, "poor")
+    let_read(api, ns, account(ns, "prom"), "/metrics", "/debug/*", "/configz")
+    with second(api, tmp_path, ns, *AT_ONCE) as scheduler:
+        for path in ("/healthz", "/livez", "/readyz"):
+            assert scheduler.get(path) == (200, "ok")
+        for path in ("/metrics", "/debug/reservations", "/debug/pprof/profile", "/configz", "/no/such/page"):
+            told = f'forbidden: User "system:anonymous" cannot get path "{path}"'
+            assert scheduler.refusal(path) == (403, told)
+        assert scheduler.refusal("/metrics", "wrong") == (401, "Unauthorized")
+        user = f"system:serviceaccount:{ns}:poor"
+        assert scheduler.refusal("/metrics", poor) == (403, f'forbidden: User "{user}" cannot get path "/metrics"')
+        code, metrics = scheduler.get("/metrics", good)
+        assert code == 200
+        assert "scheduler_schedule_attempts_total" in metrics
+        assert json.loads(scheduler.get("/debug/reservations", good)[1]) == []
+        configuration = json.loads(scheduler.get("/configz", good)[1])["componentconfig"]
+        assert configuration["leaderElection"]["resourceName"] == ns
+        assert scheduler.get("/debug/pprof/", good)[0] == 200
+
+        assert api.delete(f"{RBAC}/clusterrolebindings/{ns}").code == 200
+        eventually(lambda: scheduler.get("/metrics", good)[0] == 403, "the right to be gone")
+        assert api.delete(f"/api/v1/namespaces/{ns}/serviceaccounts/prom").code == 200
+        eventually(lambda: scheduler.get("/metrics", good)[0] == 401, "the token to be nobody's")
+
+
+def test_a_client_certificate_is_a_user_too(api: Api, ns: str, tmp_path: Path) -> None:
+    authority = Authority()
+    (tmp_path / "users.crt").write_bytes(authority.pem)
+    certificate, key = tmp_path / "prom.crt", tmp_path / "prom.key"
+    pair = authority.sign(f"prom-{ns}")
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    let_read(api, ns, {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": f"prom-{ns}"}, "/metrics")
+    with second(api, tmp_path, ns, f"--client-ca-file={tmp_path / 'users.crt'}", *AT_ONCE) as scheduler:
+        assert scheduler.get("/metrics")[0] == 403
+        assert scheduler.get("/metrics", certificate=(certificate, key))[0] == 200
+        assert scheduler.get("/configz", certificate=(certificate, key))[0] == 403
+
+
+def test_explain_asks_it_as_the_kubeconfigs_user_or_with_a_token(api: Api, ns: str, pods: str, tmp_path: Path) -> None:
+    api.create(pods, {"metadata": {"name": "db"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    (tmp_path / "poor").write_text(token_of(api, ns, "poor"))
+    with second(api, tmp_path, ns) as scheduler:
+        where = (
+            f"--scheduler-endpoint=https://127.0.0.1:{scheduler.port}",
+            f"--scheduler-ca={tmp_path / 'tls/ca.crt'}",
+        )
+        ask = ("explain", f"--kubeconfig={tmp_path / 'kubeconfig'}", f"--pod={ns}/db", "-o", "json", *where)
+        done = tonnage(*ask)
+        assert (done.returncode, "the scheduler" in done.stderr) == (0, False), done.stderr
+        done = tonnage(*ask, f"--scheduler-token-file={tmp_path / 'poor'}")
+        assert done.returncode == 0
+        user = f"system:serviceaccount:{ns}:poor"
+        assert f'forbidden: User "{user}" cannot get path "/debug/reservations"' in done.stderr
+        assert "give --scheduler-token-file" in done.stderr
+
+
+def test_with_kube_schedulers_lease_it_says_why_it_does_not_start(api: Api, ns: str, tmp_path: Path) -> None:
+    config = tmp_path / "scheduler.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        f"profiles: [{{schedulerName: {ns}}}]\n"
+    )
+    done = tonnage("scheduler", "--config", str(config))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"hint: give it a lease of its own: --leader-elect-resource-name={ns}, or leaderElection.resourceName: {ns} in "
+        "the configuration"
+    )
