@@ -24,7 +24,7 @@ SERVED = [
         "`tonnage scheduler`",
         "`--bind-address`, `--secure-port`",
         "10259",
-        "TLS, its own certificate authority in `--cert-dir`",
+        "TLS: `--tls-cert-file`, else its own certificate authority in `--cert-dir`; probes are open, the rest is for whom the API server lets in",
     ),
     ("`tonnage controllers`", "`--bind-address`, `--secure-port`", "10257", "TLS, as the scheduler"),
     ("`tonnage provisioner`", "`--http-endpoint`", "none", "plain HTTP, as external-provisioner"),
@@ -45,6 +45,16 @@ PAGES = [
         "200 once informers are in step; of the API server, while writes reach the disk. `?verbose`, `?exclude=NAME` and a path a check there",
     ),
     ("/metrics", "every program", "Prometheus' text format"),
+    (
+        "/configz",
+        "scheduler",
+        "the configuration in force, defaults filled in: `{componentconfig: KubeSchedulerConfiguration}`",
+    ),
+    (
+        "/debug/pprof",
+        "scheduler, controllers",
+        "what the program is doing, unless `--profiling=false`: `/debug/pprof/profile?seconds=30` (stacks and how often each was seen, for flame graphs), `/debug/pprof/goroutine` (every task and thread, and where it stands), `/debug/pprof/cmdline`",
+    ),
     (
         "/debug/reservations",
         "scheduler",
@@ -67,7 +77,14 @@ API = """\
 `tonnage explain` on a live cluster asks for the three debug pages, so that capacity which only the scheduler knows to be
 reserved, pods on their way and room held for nominated pods count as they do there. It finds the scheduler beside the
 kubeconfig of a `tonnage up`; of any other cluster name it with `--scheduler-endpoint URL` (and `--scheduler-ca FILE`, the
-`ca.crt` of its `--cert-dir`). Where the scheduler cannot be asked, a note says so.
+`ca.crt` of its `--cert-dir`). It asks as the kubeconfig's user, or with `--scheduler-token-file FILE`. Where the scheduler
+cannot be asked or does not let one in, a note says so.
+
+Who may read: `tonnage scheduler` and `tonnage controllers` ask the API server, as kube-scheduler does (TokenReview, client
+certificates, SubjectAccessReview of `get` on the path; [beside kube-scheduler](../guides/beside-kube-scheduler.md)). 401 is for
+a token that is nobody's, 403 for somebody who may not. The programs of `tonnage up` run with
+`--unauthenticated-on-loopback` and ask nobody. What is served by plain HTTP is open to whoever reaches the address, as with
+Kubernetes' sidecars.
 
 ## API server
 
