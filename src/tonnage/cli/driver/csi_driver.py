@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from tonnage.cli.driver.pool_options import by_node, max_volumes_option, pools_by_node, pools_option
+from tonnage.cli.flags.go_flags import GoCommand, switch
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import say
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
@@ -75,7 +76,7 @@ class Endpoints:
     node_template: str
 
 
-@click.command("csi-driver")
+@click.command("csi-driver", cls=GoCommand)
 @click.option(
     "--endpoint",
     type=ENDPOINT,
@@ -104,10 +105,9 @@ class Endpoints:
     show_default=True,
     help="Which pool a new volume goes to.",
 )
-@click.option(
-    "--report-pools/--no-report-pools",
+@switch(
+    "--report-pools",
     default=True,
-    show_default=True,
     help="Tell the free bytes of each pool (KEP-5925), or only their sum, as drivers did before.",
 )
 @click.option(
@@ -123,10 +123,8 @@ class Endpoints:
     help="Keep LVMNode objects there, as OpenEBS LVM LocalPV does, with every pool as a volume group. Needs the API "
     "server, and the kind's definition on it.",
 )
-@click.option(
-    "--rebuild/--no-rebuild",
-    default=False,
-    show_default=True,
+@switch(
+    "--rebuild",
     help="Let volumes leave a node that is cordoned or gone, and rebuild them where they are wanted (KEP-5925). "
     "Needs the API server.",
 )

@@ -97,16 +97,14 @@ class Flags(TypedDict):
 @click.option(
     "--pool-policy", type=click.Choice(POOL_POLICIES), help="How the driver chooses a pool.  [default: what is known]"
 )
-@click.option(
-    "--set-pool-policy/--no-set-pool-policy",
+@switch(
+    "--set-pool-policy",
     default=True,
-    show_default=True,
     help="Say so on the StorageClasses (tonnage.dev/pool-policy).",
 )
-@click.option(
-    "--set-capacity-groups/--no-set-capacity-groups",
+@switch(
+    "--set-capacity-groups",
     default=False,
-    show_default=True,
     help="Say on StorageClasses which of them draw from the same disks (tonnage.dev/capacity-group).",
 )
 @click.option(

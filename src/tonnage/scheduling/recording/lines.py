@@ -68,6 +68,8 @@ class Header(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=
     feature_gates: str = ""
     takes_any_pod: bool = False
     implies_namespaces: bool = False
+    max_unschedulable_s: float = 300.0
+    """Of a flag, not of the configuration; older recordings do not say it."""
 
 
 class Line(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, omit_defaults=True):

@@ -97,6 +97,7 @@ class RecordingEngine(Engine):
                 feature_gates=feature_gates,
                 takes_any_pod=settings.takes_any_pod,
                 implies_namespaces=settings.implies_namespaces,
+                max_unschedulable_s=settings.max_unschedulable_s,
             )
         self._sink(encoded(header))
 

@@ -122,6 +122,7 @@ class Repetition:
                 max_backoff_s=max_backoff_s,
                 takes_any_pod=header.takes_any_pod,
                 implies_namespaces=header.implies_namespaces,
+                max_unschedulable_s=header.max_unschedulable_s,
             ),
         )
         self.decisions = 0
