@@ -30,7 +30,7 @@ from tonnage.health import Page
 _EVERY_S: Final = 0.01
 _DEFAULT_S, _MOST_S = 30.0, 300.0
 _DEEPEST: Final = 200
-_MOST_STACKS: Final = 20_000
+_MOST_STACKS: Final = 2_000
 """Different stacks that are kept; more are counted together."""
 
 _INDEX: Final = """\

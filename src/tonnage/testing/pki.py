@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -25,6 +26,16 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self._certificate = self._builder(self._name, self._key, is_ca=True).sign(self._key, hashes.SHA256())
+
+    @classmethod
+    def of(cls, folder: Path) -> Authority:
+        """The one whose `ca.crt` and `ca.key` lie in a folder."""
+        made = cls()
+        made._certificate = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+        key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), password=None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        made._key, made._name = key, made._certificate.subject
+        return made
 
     @property
     def pem(self) -> bytes:

@@ -16,7 +16,7 @@ from tonnage.errors import TonnageError
 OPEN_PATHS: Final = ("/healthz", "/readyz", "/livez")
 """What probes ask, which have no token: upstream's default of --authorization-always-allow-paths."""
 _CACHE_SIZE: Final = 8192
-_MAX_CACHED_BYTES: Final = 10_000
+_MAX_CACHED_BYTES: Final = 2_000
 """Questions that are longer are asked each time: what strangers write must not fill the memory."""
 
 
