@@ -22,7 +22,7 @@ import pytest
 
 from tonnage.testing.api_servers import Api
 from tonnage.testing.eventually import eventually
-from tonnage.testing.http import free_port
+from tonnage.testing.http import free_port, unverified_tls
 from tonnage.testing.pki import Authority
 from tonnage.testing.programs import spawn
 
@@ -160,6 +160,22 @@ def test_it_serves_its_own_pods_under_its_own_lease_and_leaves_the_others(
         assert api.get(f"{LEASES}/kube-scheduler").code == 404
 
 
+def test_a_refusal_is_the_servers_own_word_for_word(api: Api, ns: str, tmp_path: Path) -> None:
+    poor = token_of(api, ns, "poor")
+    with second(api, tmp_path, ns, *AT_ONCE) as scheduler:
+        for token in (poor, "wrong"):
+            theirs = refused_by(f"{api.url}/metrics", token)
+            assert refused_by(f"https://127.0.0.1:{scheduler.port}/metrics", token) == theirs
+
+
+def refused_by(url: str, token: str) -> tuple[int, Any, str | None]:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, context=unverified_tls(), timeout=30)
+    with refused.value as exc:
+        return exc.code, json.loads(exc.read()), exc.headers.get("Cache-Control")
+
+
 def test_metrics_are_for_whom_the_server_lets_in(api: Api, ns: str, tmp_path: Path) -> None:
     good, poor = token_of(api, ns, "prom"), token_of(api, ns, "poor")
     let_read(api, ns, account(ns, "prom"), "/metrics", "/debug/*", "/configz")
@@ -214,6 +230,9 @@ def publish(api: Api, authority: Authority) -> None:
     name = "extension-apiserver-authentication"
     found = api.get(f"{path}/{name}")
     pem = authority.pem.decode()
+    if found.code == 404:  # a server that knows no authority of clients has nothing to publish
+        api.create(path, {"metadata": {"name": name}, "data": {"client-ca-file": pem}})
+        return
     known = (found.body.get("data") or {}).get("client-ca-file", "")
     changed = {**found.body, "data": {**(found.body.get("data") or {}), "client-ca-file": known + pem}}
     assert api.put(f"{path}/{name}", changed).code == 200
