@@ -149,6 +149,7 @@ FILES: dict[tuple[str, str], str] = {
     ("apps", "v1"): "apps_v1",
     ("authorization.k8s.io", "v1"): "authorization_v1",
     ("autoscaling", "v1"): "autoscaling_v1",
+    ("batch", "v1"): "batch_v1",
     ("coordination.k8s.io", "v1"): "coordination_v1",
     ("events.k8s.io", "v1"): "events_v1",
     ("networking.k8s.io", "v1"): "networking_v1",
@@ -159,14 +160,11 @@ FILES: dict[tuple[str, str], str] = {
     ("scheduling.k8s.io", "v1"): "scheduling_v1",
     ("storage.k8s.io", "v1"): "storage_v1",
 }
-_NOT_SERVED: dict[tuple[str, str], str] = {("batch", "v1"): "batch_v1"}
-"""Of kinds that our API server does not serve: files that hold them are read, and no OpenAPI tells of them."""
 
 
 def schema_of(group: str, version: str, name: str) -> Struct:
     """The struct of a kind, or of any named type, of one group and version. KeyError when there is none."""
-    stem = FILES.get((group, version)) or _NOT_SERVED[group, version]
-    return _all()[stem][name]
+    return _all()[FILES[group, version]][name]
 
 
 class ShapedResource(Resource):
@@ -199,7 +197,7 @@ def structs() -> Iterator[Struct]:
 @cache
 def _all() -> dict[str, dict[str, Struct]]:
     folder = files("tonnage.documents") / "schemas"
-    return load({stem: (folder / f"{stem}.schema").read_text() for stem in (*FILES.values(), *_NOT_SERVED.values())})
+    return load({stem: (folder / f"{stem}.schema").read_text() for stem in FILES.values()})
 
 
 def load(texts: dict[str, str]) -> dict[str, dict[str, Struct]]:

@@ -120,6 +120,8 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("apps", "v1", "Deployment", "deployments", True, ("deploy",), _ALL, ("status", "scale")),
     Resource("apps", "v1", "ReplicaSet", "replicasets", True, ("rs",), _ALL, ("status", "scale")),
     Resource("apps", "v1", "StatefulSet", "statefulsets", True, ("sts",), _ALL, ("status", "scale")),
+    Resource("batch", "v1", "CronJob", "cronjobs", True, ("cj",), _ALL, ("status",)),
+    Resource("batch", "v1", "Job", "jobs", True, (), _ALL, ("status",)),
     Resource("coordination.k8s.io", "v1", "Lease", "leases", True),
     Resource("events.k8s.io", "v1", "Event", "events", True, ("ev",), stored_as=("", "events")),
     Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, ("netpol",)),
@@ -139,13 +141,8 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", True),
     Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, ("sc",)),
     Resource("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", False, subresources=("status",)),
+    Resource("storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", False, ("vac",)),
 )
-
-NOT_SERVED: tuple[Resource, ...] = (
-    Resource("batch", "v1", "CronJob", "cronjobs", True, ("cj",), _ALL),
-    Resource("batch", "v1", "Job", "jobs", True, (), _ALL),
-)
-"""What our own API server does not serve, and programs read from others."""
 
 BY_PLURAL: dict[tuple[str, str], Resource] = {(row.group, row.plural): row for row in RESOURCES}
 BY_KIND: dict[tuple[str, str], Resource] = {(row.api_version, row.kind): row for row in RESOURCES}

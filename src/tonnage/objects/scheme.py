@@ -2,7 +2,7 @@
 
 The classes are named as their kinds, so a row here is a class under its apiVersion; everything else about the resource
 (plural, scope, path, subresources) stands in `resources`. A kind of `resources` that has no class is served by the API
-server and read by no program; jobs are read by programs and served by other servers.
+server and read by no program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tonnage.objects import (
     storage_v1,
 )
 from tonnage.objects.meta import Object
-from tonnage.objects.resources import BY_KIND, NOT_SERVED, Resource
+from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.suggestions import closest
 
 _CLASSES: dict[str, tuple[type[Object], ...]] = {
@@ -55,12 +55,12 @@ _CLASSES: dict[str, tuple[type[Object], ...]] = {
         storage_v1.CSIStorageCapacity,
         storage_v1.StorageClass,
         storage_v1.VolumeAttachment,
+        storage_v1.VolumeAttributesClass,
     ),
 }
 
-_BY_KIND = {**BY_KIND, **{(each.api_version, each.kind): each for each in NOT_SERVED}}
 RESOURCE_BY_CLASS: dict[type[Object], Resource] = {
-    cls: _BY_KIND[api_version, cls.__name__] for api_version, classes in _CLASSES.items() for cls in classes
+    cls: BY_KIND[api_version, cls.__name__] for api_version, classes in _CLASSES.items() for cls in classes
 }
 RESOURCE_BY_HEAD: dict[type[Object], Resource] = {}
 """Classes that hold metadata alone, made when they are asked for: see `client.metadata_only`."""

@@ -83,6 +83,13 @@ class StorageClass(Object):
         return self.metadata.annotations.get(POOL_POLICY, "").strip()
 
 
+class VolumeAttributesClass(Object):
+    """Attributes of volumes that may change while they exist, such as their speed; the driver knows what they are."""
+
+    driver_name: str = ""
+    parameters: Mapping[str, str] = {}
+
+
 class TokenRequest(Record):
     audience: str
     expiration_seconds: int | None = None

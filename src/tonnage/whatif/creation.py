@@ -25,7 +25,7 @@ from tonnage.objects import codec
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.resources import BY_PLURAL, NOT_SERVED, Resource
+from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.scheme import resource_of
 from tonnage.whatif.manifest_errors import BrokenManifest
 from tonnage.whatif.manifests import Manifest, Manifests
@@ -116,7 +116,7 @@ class Creation:
     def _create(self, manifest: Manifest, warnings: list[str]) -> None:
         """Turn one document, in place, into what a server would keep."""
         doc, resource = manifest.doc, manifest.resource
-        if resource in NOT_SERVED:  # a job counts for its template, and the pods of that are created like others
+        if resource.group == "batch":  # a job counts for its template, and the pods of that are created like others
             return
         if manifest.is_from_server:
             self._creator.default(resource, doc)

@@ -14,9 +14,6 @@ ELSEWHERE = {
     ("snapshot.storage.k8s.io", "volumesnapshotcontents"),
     ("authentication.k8s.io", "tokenreviews"),
     ("authorization.k8s.io", "subjectaccessreviews"),
-    ("storage.k8s.io", "volumeattributesclasses"),
-    ("batch", "cronjobs"),
-    ("batch", "jobs"),
     ("*", "*"),
 }
 """Kinds that are in no table of ours, and the wildcard of the garbage collector."""

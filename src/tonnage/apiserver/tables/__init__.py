@@ -13,7 +13,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from tonnage.apiserver.tables import cluster, custom, events, nodes, pods, rbac, services, storage, workloads
+from tonnage.apiserver.tables import batch, cluster, custom, events, nodes, pods, rbac, services, storage, workloads
 from tonnage.apiserver.tables.column import NAME, Column, Layout, text
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.schema import Struct, schema_of, schema_of_resource
@@ -31,6 +31,7 @@ _LAYOUTS: dict[tuple[str, str], Layout] = {
     **nodes.LAYOUTS,
     **storage.LAYOUTS,
     **workloads.LAYOUTS,
+    **batch.LAYOUTS,
     **services.LAYOUTS,
     **events.LAYOUTS,
     **cluster.LAYOUTS,

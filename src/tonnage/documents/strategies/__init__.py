@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tonnage.clock import Clock
 from tonnage.documents.strategies.base import Strategy
+from tonnage.documents.strategies.batch.cron_job import CronJobStrategy
+from tonnage.documents.strategies.batch.job import JobStrategy
 from tonnage.documents.strategies.config import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
 from tonnage.documents.strategies.csi_driver import CSIDriverStrategy
 from tonnage.documents.strategies.csi_node import CSINodeStrategy
@@ -35,7 +37,7 @@ from tonnage.documents.strategies.rbac import (
 from tonnage.documents.strategies.resource_quota import ResourceQuotaStrategy
 from tonnage.documents.strategies.runtime_class import RuntimeClassStrategy
 from tonnage.documents.strategies.service import NetworkPolicyStrategy, ServiceStrategy
-from tonnage.documents.strategies.storage_class import StorageClassStrategy
+from tonnage.documents.strategies.storage_class import StorageClassStrategy, VolumeAttributesClassStrategy
 from tonnage.documents.strategies.volume_attachment import VolumeAttachmentStrategy
 from tonnage.documents.strategies.workloads import (
     ControllerRevisionStrategy,
@@ -69,6 +71,8 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("apps", "deployments"): DeploymentStrategy,
     ("apps", "replicasets"): ReplicaSetStrategy,
     ("apps", "statefulsets"): StatefulSetStrategy,
+    ("batch", "cronjobs"): CronJobStrategy,
+    ("batch", "jobs"): JobStrategy,
     ("coordination.k8s.io", "leases"): LeaseStrategy,
     ("events.k8s.io", "events"): EventStrategy,
     ("networking.k8s.io", "networkpolicies"): NetworkPolicyStrategy,
@@ -88,6 +92,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("storage.k8s.io", "csistoragecapacities"): CSIStorageCapacityStrategy,
     ("storage.k8s.io", "storageclasses"): StorageClassStrategy,
     ("storage.k8s.io", "volumeattachments"): VolumeAttachmentStrategy,
+    ("storage.k8s.io", "volumeattributesclasses"): VolumeAttributesClassStrategy,
 }
 
 

@@ -1,4 +1,4 @@
-"""The rules of storage.k8s.io: StorageClass, CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment.
+"""The rules of storage.k8s.io: classes, CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment.
 
 One function judges a new object, a second a change of it; the verbs have judged metadata before. What a gate decides is
 passed in as a plain argument. Mirrors upstream's pkg/apis/storage/validation, and keeps the paths it gives, the odd
@@ -35,12 +35,7 @@ _MAX_INT32 = 2**31 - 1
 
 
 def validate_storage_class(doc: Doc) -> Errors:
-    provisioner = doc.get("provisioner", "")
-    if provisioner:
-        lower = provisioner.lower()
-        errors = [invalid("provisioner", lower, sentence) for sentence in names.qualified_name(lower)]
-    else:
-        errors = [required("provisioner")]
+    errors = _validate_driver(doc, "provisioner")
     errors += _validate_parameters(doc.get("parameters", {}))
     policy = doc.get("reclaimPolicy", "")
     if policy and policy not in ("Delete", "Retain"):
@@ -58,6 +53,28 @@ def validate_storage_class_update(new: Doc, old: Doc) -> Errors:
     for field in ("provisioner", "reclaimPolicy", "volumeBindingMode"):
         errors += immutable(field, new.get(field), old.get(field))
     return errors
+
+
+def validate_volume_attributes_class(doc: Doc) -> Errors:
+    parameters = doc.get("parameters", {})
+    errors = _validate_driver(doc, "driverName") + _validate_parameters(parameters)
+    if not parameters:
+        errors.append(required("parameters", "must contain at least one key/value pair"))
+    return errors
+
+
+def validate_volume_attributes_class_update(new: Doc, old: Doc) -> Errors:
+    errors: Errors = []
+    if new.get("driverName", "") != old.get("driverName", ""):
+        errors.append(forbidden("driverName", "updates to driverName are forbidden."))
+    if new.get("parameters") != old.get("parameters"):
+        errors.append(forbidden("parameters", "updates to parameters are forbidden."))
+    return errors + validate_volume_attributes_class(new)
+
+
+def _validate_driver(doc: Doc, field: str) -> Errors:
+    name = doc.get(field, "").lower()
+    return [invalid(field, name, told) for told in names.qualified_name(name)] if name else [required(field)]
 
 
 def _validate_parameters(parameters: dict[str, str]) -> Errors:

@@ -1,0 +1,1 @@
+"""What makes Jobs and CronJobs legal."""
