@@ -13,6 +13,7 @@ from tonnage.testing.eventually import eventually
 Doc = dict[str, Any]
 TEMPLATE: Doc = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 SELECTOR: Doc = {"matchLabels": {"a": "b"}}
+JOB: Doc = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}}
 WORKLOAD: Doc = {"selector": SELECTOR, "template": TEMPLATE}
 BUDGET: Doc = {"minAvailable": 1, "selector": SELECTOR}
 REQUESTS: Doc = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}
@@ -64,6 +65,8 @@ KINDS: list[tuple[str, str, str, Doc]] = [
     ("/apis/apps/v1", "*deployments", "Deployment", {"spec": WORKLOAD}),
     ("/apis/apps/v1", "*replicasets", "ReplicaSet", {"spec": WORKLOAD}),
     ("/apis/apps/v1", "*statefulsets", "StatefulSet", {"spec": {**WORKLOAD, "serviceName": "s"}}),
+    ("/apis/batch/v1", "*cronjobs", "CronJob", {"spec": {"schedule": "@daily", "jobTemplate": {"spec": JOB}}}),
+    ("/apis/batch/v1", "*jobs", "Job", {"spec": JOB}),
     ("/apis/coordination.k8s.io/v1", "*leases", "Lease", {"spec": {"holderIdentity": "h"}}),
     ("/apis/events.k8s.io/v1", "*events", "Event", NEW_EVENT),
     (
@@ -93,6 +96,12 @@ KINDS: list[tuple[str, str, str, Doc]] = [
     ("/apis/storage.k8s.io/v1", "csinodes", "CSINode", {"spec": {"drivers": [DRIVER]}}),
     ("/apis/storage.k8s.io/v1", "storageclasses", "StorageClass", {"provisioner": "p"}),
     ("/apis/storage.k8s.io/v1", "volumeattachments", "VolumeAttachment", {"spec": ATTACHED}),
+    (
+        "/apis/storage.k8s.io/v1",
+        "volumeattributesclasses",
+        "VolumeAttributesClass",
+        {"driverName": "d.example", "parameters": {"k": "v"}},
+    ),
 ]
 WITHOUT_GENERATION = {
     "ClusterRole",
@@ -118,6 +127,7 @@ WITHOUT_GENERATION = {
     "ServiceAccount",
     "StorageClass",
     "VolumeAttachment",
+    "VolumeAttributesClass",
 }
 
 

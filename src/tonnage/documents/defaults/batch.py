@@ -18,7 +18,7 @@ def default_job(doc: Doc) -> None:
     spec.setdefault("backoffLimit", _NO_LIMIT if "backoffLimitPerIndex" in spec else _BACKOFF_LIMIT)
     labels = spec.get("template", {}).get("metadata", {}).get("labels")
     if labels and not doc["metadata"].get("labels"):
-        doc["metadata"]["labels"] = dict(labels)
+        doc["metadata"]["labels"] = labels  # the same map, as upstream: what a new Job's template gets, it gets as well
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
     spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")

@@ -69,7 +69,9 @@ def _generate_selector(doc: Doc) -> None:
     spec, name, uid = doc["spec"], doc["metadata"].get("name", ""), doc["metadata"].get("uid", "")
     meta = spec["template"].setdefault("metadata", {})
     wanted = {OLD_JOB_NAME: name, JOB_NAME: name, OLD_CONTROLLER_UID: uid, CONTROLLER_UID: uid}
-    meta["labels"] = {**wanted, **meta.get("labels", {})}
+    labels = meta.setdefault("labels", {})
+    for key, value in wanted.items():  # in place: they may be the labels of the Job, too
+        labels.setdefault(key, value)
     selector = dict(spec.get("selector") or {})
     selector["matchLabels"] = {CONTROLLER_UID: uid, **selector.get("matchLabels", {})}
     spec["selector"] = selector

@@ -111,10 +111,11 @@ def _validate_generated_selector(doc: Doc) -> Errors:
     wanted = {OLD_CONTROLLER_UID: uid, OLD_JOB_NAME: name, CONTROLLER_UID: uid, JOB_NAME: name}
     labels = spec.get("template", {}).get("metadata", {}).get("labels") or {}
     for key, value in wanted.items():
+        at = f"spec.template.metadata.labels[{key}]"
         if key not in labels:
-            errors.append(required("spec.template.metadata.labels", f"must be '{value}'"))
+            errors.append(required(at, f"must be '{value}'"))
         elif labels[key] != value:
-            errors.append(invalid("spec.template.metadata.labels", labels, f"must be '{value}'"))
+            errors.append(invalid(at, dict(sorted(labels.items())), f"must be '{value}'"))
     parsed = _parsed(spec["selector"])
     if parsed is not None and not parsed.matches(wanted):
         errors.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
