@@ -29,6 +29,9 @@ from tonnage.controllers.volumes.protection import ProtectionController
 from tonnage.controllers.workloads.daemon_sets import DaemonSetController
 from tonnage.controllers.workloads.deployments import DeploymentController
 from tonnage.controllers.workloads.disruption import DisruptionController
+from tonnage.controllers.workloads.jobs.cron_job_controller import CronJobController
+from tonnage.controllers.workloads.jobs.job_controller import JobController
+from tonnage.controllers.workloads.jobs.ttl_after_finished import TTLAfterFinishedController
 from tonnage.controllers.workloads.replica_sets import ReplicaSetController, ReplicationManager
 from tonnage.controllers.workloads.stateful_sets import StatefulSetController
 from tonnage.csi.client import CsiClient
@@ -164,6 +167,24 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
         ("deployment",),
         "deployment-controller",
         lambda context, _: DeploymentController(context),
+    ),
+    ControllerDescriptor(
+        "job-controller",
+        ("job",),
+        "job-controller",
+        lambda context, _: JobController(context),
+    ),
+    ControllerDescriptor(
+        "cronjob-controller",
+        ("cronjob",),
+        "cronjob-controller",
+        lambda context, _: CronJobController(context),
+    ),
+    ControllerDescriptor(
+        "ttl-after-finished-controller",
+        ("ttl-after-finished",),
+        "ttl-after-finished-controller",
+        lambda context, _: TTLAfterFinishedController(context),
     ),
     ControllerDescriptor(
         "disruption-controller",

@@ -121,27 +121,29 @@ def classify(owner: Object, objects: Iterable[T], matches: Callable[[T], bool]) 
 
 
 async def claim_objects(
-    client: Client, owner: Object, index: ControllerRefIndex[T], matches: Callable[[T], bool]
+    client: Client, owner: Object, index: ControllerRefIndex[T], matches: Callable[[T], bool], *, finalizer: str = ""
 ) -> list[T]:
-    """The objects of this owner, after adoptions and releases.
+    """The objects of this owner, after adoptions and releases; `finalizer` comes with the one and goes with the other.
 
     Raises Conflict when the owner turns out to be deleted or another; what was not patched is tried next time.
     """
     found = classify(owner, [*index.of(owner), *index.orphans(owner.namespace)], matches)
     for each in found.release:
-        await _release(client, owner, each)
+        await _release(client, owner, each, finalizer)
     if not found.adopt:
         return list(found.owned)
     fresh = await client.get(type(owner), owner.key)
     if fresh.uid != owner.uid or fresh.metadata.is_terminating:
         kind = scheme.resource_of(type(owner)).kind
         raise Conflict(f"{kind} {owner.key} does not adopt: it has just been deleted", name=owner.name, uid=owner.uid)
-    adopted = [await _adopt(client, owner, each) for each in found.adopt]
+    adopted = [await _adopt(client, owner, each, finalizer) for each in found.adopt]
     return [*found.owned, *(each for each in adopted if each is not None)]
 
 
-async def _adopt(client: Client, owner: Object, found: T) -> T | None:
+async def _adopt(client: Client, owner: Object, found: T, finalizer: str) -> T | None:
     patch: Doc = {"metadata": {"uid": found.uid, "ownerReferences": [to_doc(controller_ref(owner))]}}
+    if finalizer:
+        patch["metadata"]["finalizers"] = [finalizer]
     try:
         adopted = await client.patch(type(found), found.key, patch, patch_type="strategic")
     except NotFound:
@@ -150,8 +152,10 @@ async def _adopt(client: Client, owner: Object, found: T) -> T | None:
     return adopted
 
 
-async def _release(client: Client, owner: Object, found: Object) -> None:
+async def _release(client: Client, owner: Object, found: Object, finalizer: str) -> None:
     patch: Doc = {"metadata": {"uid": found.uid, "ownerReferences": [{"$patch": "delete", "uid": owner.uid}]}}
+    if finalizer:
+        patch["metadata"]["$deleteFromPrimitiveList/finalizers"] = [finalizer]
     try:
         await client.patch(type(found), found.key, patch, patch_type="strategic")
     except (NotFound, Invalid):

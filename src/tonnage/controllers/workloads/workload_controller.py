@@ -16,12 +16,13 @@ from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers
 from tonnage.controllers.workloads.expectations import Expectations
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import ReplicationController
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.templates.rejected_pods import RejectedPods
 
-AnyWorkload = DaemonSet | Deployment | ReplicaSet | ReplicationController | StatefulSet
+AnyWorkload = DaemonSet | Deployment | Job | ReplicaSet | ReplicationController | StatefulSet
 Workload = TypeVar("Workload", bound=AnyWorkload)
 Dependent = TypeVar("Dependent", bound=Object)
 

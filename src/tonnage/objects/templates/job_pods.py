@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tonnage.objects.batch_v1 import CronJob, Job
+from tonnage.objects.batch_v1 import COMPLETION_INDEX, CRONJOB_SCHEDULED_AT, CronJob, Job
 from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.templates.owner_references import controller_ref
 from tonnage.objects.templates.pod_templates import pod_from_template
 
-_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _MAX_HOST_NAME: Final = 63
 
 
@@ -27,8 +27,8 @@ def job_pod(owner: Job, index: int) -> Doc:
         "job-name": owner.name,
     }
     if owner.spec.completion_mode == "Indexed":
-        labels[_INDEX] = str(index)
-        metadata.setdefault("annotations", {})[_INDEX] = str(index)
+        labels[COMPLETION_INDEX] = str(index)
+        metadata.setdefault("annotations", {})[COMPLETION_INDEX] = str(index)
         metadata["generateName"] = f"{owner.name}-{index}-"
         spec.setdefault("hostname", f"{owner.name}-{index}"[:_MAX_HOST_NAME])
     return doc
@@ -44,4 +44,15 @@ def job_of(owner: CronJob, at: datetime) -> Doc:
     }
     said = template.metadata
     metadata |= {field: copy(said[field]) for field in ("labels", "annotations") if said.get(field)}
+    metadata.setdefault("annotations", {})[CRONJOB_SCHEDULED_AT] = _in_zone(at, owner.spec.time_zone)
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": copy(dict(template.spec))}
+
+
+def _in_zone(at: datetime, zone: str | None) -> str:
+    """The time as the clocks of the schedule's zone show it."""
+    try:
+        shown = at.astimezone(ZoneInfo(zone)) if zone else at
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        shown = at
+    text = shown.isoformat(timespec="seconds")
+    return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text

@@ -1,0 +1,1 @@
+"""Jobs, CronJobs, and what becomes of Jobs that have finished. Plans are pure; controllers read, ask, write."""

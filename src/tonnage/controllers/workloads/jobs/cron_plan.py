@@ -1,0 +1,102 @@
+"""CronJob, the decision: which Job is due, what becomes of those that run, and which finished ones are kept.
+
+Mirrors syncCronJob, nextScheduleTime and cleanupFinishedJobs of pkg/controller/cronjob.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from tonnage.objects.batch_v1 import CronJob, Job
+from tonnage.objects.texts.cron_schedule import CronSchedule
+
+MANY_MISSED: Final = 100
+"""More than so many times gone by are told of: a clock that is wrong, or a controller that was away long."""
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The last time gone by that has had no Job yet, and how many went by; `at` is None when there is none."""
+
+    at: datetime | None = None
+    missed: int = 0
+
+
+def zone_of(cron_job: CronJob) -> tzinfo | None:
+    """The zone of its clocks; None when nobody knows it."""
+    if cron_job.spec.time_zone is None:
+        return UTC
+    try:
+        return ZoneInfo(cron_job.spec.time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def due_time(cron_job: CronJob, schedule: CronSchedule, zone: tzinfo, now: datetime) -> Due:
+    """Times before the last Job, before the CronJob was made, or longer ago than its deadline do not count."""
+    since = cron_job.status.last_schedule_time or cron_job.metadata.creation_timestamp or now
+    deadline_s = cron_job.spec.starting_deadline_seconds
+    if deadline_s is not None:
+        since = max(since, now - timedelta(seconds=deadline_s))
+    first = schedule.next_after(since, zone)
+    if first is None or first > now:
+        return Due()
+    second = schedule.next_after(first, zone)
+    if second is None or second > now:
+        return Due(first, 1)
+    # Of many missed times only the last matters: come near it by the distance of two, then step.
+    gap_s = max(1.0, (second - first).total_seconds())
+    missed = int((now - first).total_seconds() // gap_s) + 1
+    latest = _last_before(schedule, zone, max(first, now - timedelta(seconds=2 * gap_s)), now) or _last_before(
+        schedule, zone, first, now
+    )
+    return Due(latest or first, missed)
+
+
+def _last_before(schedule: CronSchedule, zone: tzinfo, start: datetime, now: datetime) -> datetime | None:
+    found: datetime | None = None
+    at = schedule.next_after(start - timedelta(seconds=1), zone)
+    while at is not None and at <= now:
+        found, at = at, schedule.next_after(at, zone)
+    return found
+
+
+def is_too_late(cron_job: CronJob, at: datetime, now: datetime) -> bool:
+    deadline_s = cron_job.spec.starting_deadline_seconds
+    return deadline_s is not None and at + timedelta(seconds=deadline_s) < now
+
+
+def next_check_s(schedule: CronSchedule, zone: tzinfo, now: datetime) -> float | None:
+    """When to look again: at the next time, a moment after it."""
+    at = schedule.next_after(now, zone)
+    return None if at is None else (at - now).total_seconds() + 0.1
+
+
+def surplus_jobs(cron_job: CronJob, jobs: Iterable[Job]) -> list[Job]:
+    """Finished Jobs beyond the history limits, the oldest first."""
+    finished = [job for job in jobs if job.is_finished]
+    spec = cron_job.spec
+    found: list[Job] = []
+    for kind, limit in (("Complete", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)):
+        if limit is not None:
+            of_kind = sorted((job for job in finished if job.has(kind)), key=started_at)
+            found += of_kind[: max(0, len(of_kind) - limit)]
+    return found
+
+
+def started_at(job: Job) -> tuple[datetime, str]:
+    return job.status.start_time or job.metadata.creation_timestamp or _LONG_AGO, job.name
+
+
+def last_success(cron_job: CronJob, jobs: Sequence[Job]) -> datetime | None:
+    """When one of its Jobs last finished well."""
+    ends = [
+        job.status.completion_time for job in jobs if job.has("Complete") and job.status.completion_time is not None
+    ]
+    known = cron_job.status.last_successful_time
+    return max([*ends, *([known] if known is not None else [])], default=None)
