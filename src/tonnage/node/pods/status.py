@@ -65,6 +65,40 @@ def terminated_patch(pod: Pod, *, now: datetime) -> Doc | None:
     return _patch(pod, "terminated", phase=status.phase, host_ip=status.host_ip, pod_ip=status.pod_ip, now=now)
 
 
+def ended_patch(pod: Pod, *, exit_code: int, now: datetime) -> Doc:
+    """Its containers have ended by themselves, and the pod with them."""
+    status, phase = pod.status, "Failed" if exit_code else "Succeeded"
+    patch = _patch(pod, "terminated", phase=phase, host_ip=status.host_ip, pod_ip=status.pod_ip, now=now)
+    for container in _statuses(patch):
+        container["state"]["terminated"] |= {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed"}
+    why = {"reason": "PodFailed" if exit_code else "PodCompleted", "message": None}
+    for condition in patch["status"]["conditions"]:
+        if condition["type"] in ("Ready", "ContainersReady"):
+            condition |= {"status": "False", **why}
+        elif condition["type"] == "Initialized":
+            condition |= why
+    return patch
+
+
+def restarted_patch(pod: Pod, *, exit_code: int, now: datetime) -> Doc:
+    """Its containers have failed and were started again."""
+    status = pod.status
+    patch = _patch(pod, "running", phase="Running", host_ip=status.host_ip, pod_ip=status.pod_ip, now=now)
+    for container in _statuses(patch):
+        was = next(each for each in status.container_statuses if each.name == container["name"])
+        since = was.state.running.started_at if was.state.running is not None else None
+        ended = {
+            "exitCode": exit_code,
+            "reason": "Error",
+            "startedAt": rfc3339(since or now),
+            "finishedAt": rfc3339(now),
+        }
+        container["restartCount"] = was.restart_count + 1
+        container["lastState"] = {"terminated": ended}
+        container["state"] = {"running": {"startedAt": rfc3339(now)}}
+    return patch
+
+
 def rejected_patch(pod: Pod, *, reason: str, message: str) -> Doc:
     """The pod cannot be here: Failed, for its controller to make another. All but the service class is taken back."""
     shown = {condition.type for condition in pod.status.conditions}
@@ -192,7 +226,7 @@ def _container(pod: Pod, container: Container, step: Step, *, now: datetime, is_
         **({} if step == "creating" else {"containerID": container_id(pod, container)}),
         "ready": is_ready or (step == "running" and ends),
         "started": is_started,
-        "restartCount": 0,
+        "restartCount": was.restart_count if was is not None else 0,
         "lastState": {},
         "state": state,
     }

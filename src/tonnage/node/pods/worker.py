@@ -1,6 +1,7 @@
 """The pods of one node: volumes mounted, status written, volumes unmounted when the pod goes.
 
     bound ──► creating: volumes mounted (`mounts.pod_volumes`) ──► running ──► deleted: unpublish, unstage, gone
+                 │                                                    └─ of a Job: Succeeded or Failed (`completion`)
                  └─ rejected: event, Failed (VolumeAttachmentLimitExceeded, VolumeNodeAffinity), for its controller to
                     make another
 
@@ -22,8 +23,18 @@ from tonnage.node.mounts.mount_plan import plan_mounts
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress
 from tonnage.node.mounts.volumes_in_use import VolumesInUse
+from tonnage.node.pods.completion import ending_of
 from tonnage.node.pods.readiness import next_change_s
-from tonnage.node.pods.status import came_at, creating_patch, pod_ip, rejected_patch, running_patch, terminated_patch
+from tonnage.node.pods.status import (
+    came_at,
+    creating_patch,
+    ended_patch,
+    pod_ip,
+    rejected_patch,
+    restarted_patch,
+    running_patch,
+    terminated_patch,
+)
 from tonnage.node.pods.status_reports import StatusReports
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
@@ -106,14 +117,14 @@ class PodWorker:
         patch = running_patch(pod, host_ip=self._host_ip, pod_ip=ip, now=self._clock.now())
         if patch is None:
             self._reports.in_step(pod.uid)
-            return next_change_s(pod, self._clock.now())
+            return await self._end_pod(pod)
         pause_s = self._reports.pause_s(pod.uid, patch, self._clock.monotonic())
         if pause_s > 0:
             return pause_s
         await self._context.delay_or_stop()
         written = await self._write(pod, patch)
         self._reports.written(pod.uid, patch)
-        again_s = next_change_s(written, self._clock.now())
+        again_s = await self._end_pod(written)
         if pod.status.phase == "Running":
             return again_s  # it ran before: it became ready, or somebody had written something else
         for container in (*pod.spec.init_containers, *pod.spec.containers):
@@ -122,6 +133,21 @@ class PodWorker:
             self._recorder.event(pod, "Normal", "Created", "Creating", "Container created")
             self._recorder.event(pod, "Normal", "Started", "Starting", "Container started")
         return again_s
+
+    async def _end_pod(self, pod: Pod) -> float | None:
+        """End a running pod of a Job when its time has come, or start it again; when to look next."""
+        now = self._clock.now()
+        again_s, ending = next_change_s(pod, now), ending_of(pod, now)
+        if ending is None:
+            return again_s
+        if ending.left_s > 0:
+            return ending.left_s if again_s is None else min(again_s, ending.left_s)
+        await self._context.delay_or_stop()
+        if ending.is_final:
+            await self._write(pod, ended_patch(pod, exit_code=ending.exit_code, now=now))
+        else:
+            await self._write(pod, restarted_patch(pod, exit_code=ending.exit_code, now=now))
+        return 0.0
 
     async def _reject(self, pod: Pod, reason: str, message: str) -> None:
         """Fail the pod for good. It is not deleted: whoever made it sees it fail, and makes another."""
