@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tonnage.clock import rfc3339
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from tonnage.objects.batch_v1 import JOB_TRACKING, CronJob, Job
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
@@ -242,3 +243,50 @@ def _meta(name: str, **more: Any) -> Doc:
 def _claim_template(name: str) -> Doc:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     return {"metadata": {"name": name}, "spec": spec}
+
+
+def job(name: str = "sum", *, status: Doc | None = None, created_ago_s: float = 60, **spec: Any) -> Job:
+    """A Job as a server has filled it in; without a word, one pod that has to succeed."""
+    wanted: Doc = {"completions": 1, "parallelism": 1, "template": template(), "selector": {"matchLabels": LABELS}}
+    doc: Doc = {"kind": "Job", "metadata": {**_meta(name), "creationTimestamp": ago(created_ago_s)}}
+    doc["spec"] = {key: value for key, value in {**wanted, **spec}.items() if value is not None}
+    return convert(Job, {**doc, "status": {"startTime": ago(created_ago_s), **(status or {})}})
+
+
+def job_pod(
+    name: str,
+    phase: str = "Running",
+    *,
+    index: int | None = None,
+    exit_code: int | None = None,
+    ended_ago_s: float = 0,
+    tracked: bool = True,
+    is_terminating: bool = False,
+    annotations: Mapping[str, str] | None = None,
+    conditions: Iterable[Doc] = (),
+) -> Pod:
+    """A pod of a Job. One that has ended did so `ended_ago_s` before `NOW`."""
+    meta: Doc = {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": dict(LABELS)}
+    meta["annotations"] = dict(annotations or {})
+    meta["creationTimestamp"] = ago(ended_ago_s + 5)
+    if index is not None:
+        meta["annotations"]["batch.kubernetes.io/job-completion-index"] = str(index)
+    if tracked:
+        meta["finalizers"] = [JOB_TRACKING]
+    if is_terminating:
+        meta |= {"deletionTimestamp": ago(0), "deletionGracePeriodSeconds": 30}
+    status: Doc = {"phase": phase, "conditions": list(conditions)}
+    if phase in ("Succeeded", "Failed"):
+        code = exit_code if exit_code is not None else int(phase == "Failed")
+        ended = {"exitCode": code, "finishedAt": ago(ended_ago_s)}
+        status["containerStatuses"] = [{"name": "c", "state": {"terminated": ended}}]
+    spec = {"nodeName": "node-1", "containers": [{"name": "c"}]}
+    return convert(Pod, {"kind": "Pod", "metadata": meta, "spec": spec, "status": status})
+
+
+def cron_job(
+    schedule: str = "*/5 * * * *", *, created_ago_s: float = 3600, status: Doc | None = None, **spec: Any
+) -> CronJob:
+    meta = {**_meta("tick"), "creationTimestamp": ago(created_ago_s)}
+    doc: Doc = {"kind": "CronJob", "metadata": meta, "spec": {"schedule": schedule, **spec}, "status": status or {}}
+    return convert(CronJob, doc)

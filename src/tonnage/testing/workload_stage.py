@@ -20,11 +20,14 @@ from tonnage.client.config import kubeconfig
 from tonnage.client.recorder import Recorder
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Transport
-from tonnage.clock import SystemClock
+from tonnage.clock import SystemClock, rfc3339
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.daemon_sets import DaemonSetController
 from tonnage.controllers.workloads.deployments import DeploymentController
 from tonnage.controllers.workloads.disruption import DisruptionController
+from tonnage.controllers.workloads.jobs.cron_job_controller import CronJobController
+from tonnage.controllers.workloads.jobs.job_controller import JobController
+from tonnage.controllers.workloads.jobs.ttl_after_finished import TTLAfterFinishedController
 from tonnage.controllers.workloads.replica_sets import ReplicaSetController, ReplicationManager
 from tonnage.controllers.workloads.stateful_sets import StatefulSetController
 from tonnage.errors import TonnageError
@@ -44,6 +47,8 @@ class Kubelet:
     def __init__(self, client: Client, informers: Informers) -> None:
         self.holds_back: Callable[[Pod], bool] = lambda _: False
         self.runs_pods = True
+        self.exit_code: Callable[[Pod], int | None] = lambda _: None
+        """How the containers of a pod end; None while they run."""
         self._client = client
         self._pods = informers.of(Pod)
         self._news = asyncio.Event()
@@ -66,6 +71,10 @@ class Kubelet:
         elif not pod.spec.node_name:
             await self._client.bind(pod.key, target_node(pod) or "node-1")
         elif not pod.is_terminal and self.runs_pods:
+            code = self.exit_code(pod)
+            if code is not None:
+                await self._end(pod, code)
+                return
             is_ready = not self.holds_back(pod)
             was = pod.condition("Ready")
             if pod.status.phase != "Running" or was is None or was.is_true != is_ready:
@@ -73,6 +82,12 @@ class Kubelet:
                 ready = {"type": "Ready", "status": "True" if is_ready else "False", "lastTransitionTime": since}
                 patch: Doc = {"status": {"phase": "Running", "conditions": [ready]}}
                 await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
+
+    async def _end(self, pod: Pod, code: int) -> None:
+        state = {"terminated": {"exitCode": code, "finishedAt": rfc3339(SystemClock().now())}}
+        containers = [{"name": each.name, "image": each.image, "state": state} for each in pod.spec.containers]
+        patch: Doc = {"status": {"phase": "Failed" if code else "Succeeded", "containerStatuses": containers}}
+        await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
 
 
 class Stage:
@@ -103,6 +118,9 @@ class Stage:
             DaemonSetController,
             StatefulSetController,
             DisruptionController,
+            JobController,
+            CronJobController,
+            TTLAfterFinishedController,
         )
         context = ControllerContext(client, informers, recorder, clock, rng)
         controllers = [kind(context) for kind in kinds]

@@ -1,0 +1,63 @@
+"""When the containers of a Job's pod end, and how it is told."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tonnage.node.pods.completion import Ending, ending_of
+from tonnage.node.pods.status import ended_patch, restarted_patch
+from tonnage.objects.codec import convert
+from tonnage.objects.core_v1 import Pod
+from tonnage.testing.workload_builders import NOW, ago
+
+
+def pod(
+    *, owner: str = "Job", restart: str = "Never", ran_s: float = 0.4, restarts: int = 0, **annotations: str
+) -> Pod:
+    said = {f"tonnage.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    reference = {"apiVersion": "batch/v1", "kind": owner, "name": "j", "uid": "u", "controller": True}
+    state = {"running": {"startedAt": (NOW - timedelta(seconds=ran_s)).isoformat()}}
+    container = {"name": "c", "ready": True, "restartCount": restarts, "state": state}
+    doc: dict[str, Any] = {
+        "kind": "Pod",
+        "metadata": {"name": "p", "uid": "u", "annotations": said, "ownerReferences": [reference]},
+        "spec": {"restartPolicy": restart, "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running", "startTime": ago(60), "containerStatuses": [container]},
+    }
+    return convert(Pod, doc)
+
+
+def test_pods_of_others_run_on():
+    assert ending_of(pod(owner="ReplicaSet", run_seconds="0"), NOW) is None
+
+
+def test_a_second_and_well_unless_it_says_otherwise():
+    assert ending_of(pod(), NOW) == Ending(pytest.approx(0.6), 0, is_final=True)
+    assert ending_of(pod(run_seconds="30.5", exit_code="3"), NOW) == Ending(pytest.approx(30.1), 3, is_final=True)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "1e9", "nan", "٣"])
+def test_what_is_no_number_is_passed_over(text: str):
+    assert ending_of(pod(run_seconds=text, exit_code=text), NOW) == Ending(pytest.approx(0.6), 0, is_final=True)
+
+
+def test_containers_that_may_are_started_again_after_growing_pauses():
+    failing = pod(restart="OnFailure", exit_code="1", run_seconds="0", ran_s=0, restarts=3)
+    assert ending_of(failing, NOW) == Ending(40, 1, is_final=False)
+    told = restarted_patch(failing, exit_code=1, now=NOW)["status"]["containerStatuses"][0]
+    assert (told["restartCount"], told["lastState"]["terminated"]["exitCode"]) == (4, 1)
+    assert told["state"] == {"running": {"startedAt": ago(0)}}
+    assert ending_of(pod(restart="OnFailure"), NOW) == Ending(pytest.approx(0.6), 0, is_final=True)
+
+
+@pytest.mark.parametrize(("code", "phase", "reason"), [(0, "Succeeded", "PodCompleted"), (3, "Failed", "PodFailed")])
+def test_the_end_is_told_as_a_kubelet_does(code: int, phase: str, reason: str):
+    status = ended_patch(pod(), exit_code=code, now=NOW)["status"]
+    assert status["phase"] == phase
+    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
+    ready = {each["type"]: (each["status"], each.get("reason")) for each in status["conditions"]}
+    assert ready["Ready"] == ready["ContainersReady"] == ("False", reason)
+    assert ready["Initialized"] == ("True", reason)
