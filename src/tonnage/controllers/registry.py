@@ -23,6 +23,7 @@ from tonnage.controllers.nodes.taint_eviction import TaintEvictionController
 from tonnage.controllers.volumes.attach_detach import SYNC_PERIOD_S as ATTACH_SYNC_PERIOD_S
 from tonnage.controllers.volumes.attach_detach import AttachDetachController
 from tonnage.controllers.volumes.attacher import Attacher
+from tonnage.controllers.volumes.attributes_class_protection import AttributesClassProtection
 from tonnage.controllers.volumes.ephemeral_claims import EphemeralVolumeController
 from tonnage.controllers.volumes.persistent_volume_binder import SYNC_PERIOD_S, PersistentVolumeBinder
 from tonnage.controllers.volumes.protection import ProtectionController
@@ -115,6 +116,12 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
         ("pvc-protection", "persistentvolume-protection-controller", "pv-protection"),
         "persistentvolumeclaim-protection-controller",
         lambda context, _: ProtectionController(context),
+    ),
+    ControllerDescriptor(
+        "volumeattributesclass-protection-controller",
+        (),
+        "volumeattributesclass-protection-controller",
+        lambda context, _: AttributesClassProtection(context),
     ),
     ControllerDescriptor(
         "ephemeral-volume-controller",

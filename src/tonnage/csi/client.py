@@ -48,6 +48,7 @@ CHANGING_CALLS = frozenset(
         "ControllerPublishVolume",
         "ControllerUnpublishVolume",
         "ControllerExpandVolume",
+        "ControllerModifyVolume",
         "CreateSnapshot",
         "DeleteSnapshot",
     )
@@ -145,6 +146,9 @@ class CsiClient:
 
     async def controller_expand(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
         return await self._call("Controller", "ControllerExpandVolume", request, csi.ControllerExpandVolumeResponse)
+
+    async def controller_modify(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
+        return await self._call("Controller", "ControllerModifyVolume", request, csi.ControllerModifyVolumeResponse)
 
     async def controller_volume(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
         return await self._call("Controller", "ControllerGetVolume", request, csi.ControllerGetVolumeResponse)

@@ -53,6 +53,7 @@ from tonnage.provisioner.volumes.cloning_protection import CloningProtectionCont
 from tonnage.provisioner.volumes.create_volume import VolumeCreator
 from tonnage.provisioner.volumes.deletion import DeletionController
 from tonnage.provisioner.volumes.expansion import ExpansionController
+from tonnage.provisioner.volumes.modification import ModificationController
 from tonnage.provisioner.volumes.node_deployment import Ownership
 from tonnage.provisioner.volumes.preparation import Preparation
 from tonnage.provisioner.volumes.provisioning import ProvisionController
@@ -189,6 +190,8 @@ class Provisioner:
             self._loops.append(CloningProtectionController(context).work.run)
         if options.expands and (controller.expand_volume or self.driver_info.expands_on_nodes_only):
             self._loops.append(ExpansionController(context).work.run)
+        if options.volume_attributes_class and controller.modify_volume:
+            self._loops.append(ModificationController(context).work.run)
 
     def _caches(self) -> ProvisionerCaches:
         nodes, csi_nodes = self._nodes()

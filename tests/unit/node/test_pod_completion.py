@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.node.pods.completion import Ending, ending_of
+from tonnage.node.pods.completion import ending_of
 from tonnage.node.pods.status import ended_patch, restarted_patch
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Pod
@@ -30,27 +30,33 @@ def pod(
     return convert(Pod, doc)
 
 
+def ends(found: Pod) -> tuple[Any, int, bool]:
+    ending = ending_of(found, NOW)
+    assert ending is not None
+    return pytest.approx(ending.left_s), ending.exit_code, ending.is_final
+
+
 def test_pods_of_others_run_on():
     assert ending_of(pod(owner="ReplicaSet", run_seconds="0"), NOW) is None
 
 
 def test_a_second_and_well_unless_it_says_otherwise():
-    assert ending_of(pod(), NOW) == Ending(pytest.approx(0.6), 0, is_final=True)
-    assert ending_of(pod(run_seconds="30.5", exit_code="3"), NOW) == Ending(pytest.approx(30.1), 3, is_final=True)
+    assert ends(pod()) == (0.6, 0, True)
+    assert ends(pod(run_seconds="30.5", exit_code="3")) == (30.1, 3, True)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "1e9", "nan", "٣"])
 def test_what_is_no_number_is_passed_over(text: str):
-    assert ending_of(pod(run_seconds=text, exit_code=text), NOW) == Ending(pytest.approx(0.6), 0, is_final=True)
+    assert ends(pod(run_seconds=text, exit_code=text)) == (0.6, 0, True)
 
 
 def test_containers_that_may_are_started_again_after_growing_pauses():
     failing = pod(restart="OnFailure", exit_code="1", run_seconds="0", ran_s=0, restarts=3)
-    assert ending_of(failing, NOW) == Ending(40, 1, is_final=False)
+    assert ends(failing) == (40, 1, False)
     told = restarted_patch(failing, exit_code=1, now=NOW)["status"]["containerStatuses"][0]
     assert (told["restartCount"], told["lastState"]["terminated"]["exitCode"]) == (4, 1)
     assert told["state"] == {"running": {"startedAt": ago(0)}}
-    assert ending_of(pod(restart="OnFailure"), NOW) == Ending(pytest.approx(0.6), 0, is_final=True)
+    assert ends(pod(restart="OnFailure")) == (0.6, 0, True)
 
 
 @pytest.mark.parametrize(("code", "phase", "reason"), [(0, "Succeeded", "PodCompleted"), (3, "Failed", "PodFailed")])

@@ -36,12 +36,13 @@ CAPABILITIES: Final = (
     _Rpc.VOLUME_CONDITION,
     _Rpc.GET_VOLUME,
     _Rpc.SINGLE_NODE_MULTI_WRITER,
+    _Rpc.MODIFY_VOLUME,
     _Rpc.GET_SNAPSHOT,
 )
 
 
 class ControllerService(VolumeCalls, SnapshotCalls):
-    """Everything but ControllerModifyVolume, which the driver does not claim."""
+    """All calls of the service."""
 
     async def ControllerGetCapabilities(
         self, request: csi.ControllerGetCapabilitiesRequest, context: object

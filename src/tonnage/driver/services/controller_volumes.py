@@ -12,7 +12,7 @@ from tonnage.driver.services.request_fields import common_access_type, read_capa
 from tonnage.driver.services.responses import condition_response, page, volume_response
 from tonnage.driver.state.records import Source, VolumeRecord
 from tonnage.driver.volumes.create_delete import VolumeRequest
-from tonnage.driver.volumes.parameters import driver_parameters
+from tonnage.driver.volumes.parameters import driver_parameters, read_mutable_parameters
 from tonnage.driver.volumes.publish import require_access
 
 
@@ -26,8 +26,7 @@ class VolumeCalls(rpc.ControllerServicer):
     async def CreateVolume(self, request: csi.CreateVolumeRequest, context: object) -> csi.CreateVolumeResponse:
         required(request.name, "name")
         required(request.volume_capabilities, "volume_capabilities")
-        if request.mutable_parameters:
-            raise StatusError(Code.INVALID_ARGUMENT, "mutable_parameters: this driver cannot modify volumes")
+        mutable = read_mutable_parameters(request.mutable_parameters)
         record = await self._driver.volumes.create(
             VolumeRequest(
                 name=request.name,
@@ -36,6 +35,7 @@ class VolumeCalls(rpc.ControllerServicer):
                 required_bytes=request.capacity_range.required_bytes,
                 limit_bytes=request.capacity_range.limit_bytes,
                 parameters=dict(request.parameters),
+                mutable_parameters=mutable,
                 source=_source(request),
                 requirement=request.accessibility_requirements,
             )
@@ -58,6 +58,13 @@ class VolumeCalls(rpc.ControllerServicer):
         grown = await self._driver.volumes.expand(request.volume_id, wanted.required_bytes, wanted.limit_bytes)
         return csi.ControllerExpandVolumeResponse(capacity_bytes=grown.capacity_bytes, node_expansion_required=False)
 
+    async def ControllerModifyVolume(
+        self, request: csi.ControllerModifyVolumeRequest, context: object
+    ) -> csi.ControllerModifyVolumeResponse:
+        parameters = read_mutable_parameters(request.mutable_parameters)
+        await self._driver.volumes.modify(required(request.volume_id, "volume_id"), parameters)
+        return csi.ControllerModifyVolumeResponse()
+
     async def ValidateVolumeCapabilities(
         self, request: csi.ValidateVolumeCapabilitiesRequest, context: object
     ) -> csi.ValidateVolumeCapabilitiesResponse:
@@ -72,11 +79,13 @@ class VolumeCalls(rpc.ControllerServicer):
             return csi.ValidateVolumeCapabilitiesResponse(message="the volume was made with other parameters")
         if request.volume_context:
             return csi.ValidateVolumeCapabilitiesResponse(message="volumes of this driver have no volume_context")
-        if request.mutable_parameters:
-            return csi.ValidateVolumeCapabilitiesResponse(message="this driver cannot modify volumes")
+        if not request.mutable_parameters.items() <= record.mutable_parameters.items():
+            return csi.ValidateVolumeCapabilitiesResponse(message="the volume has other mutable parameters")
         return csi.ValidateVolumeCapabilitiesResponse(
             confirmed=csi.ValidateVolumeCapabilitiesResponse.Confirmed(
-                volume_capabilities=request.volume_capabilities, parameters=request.parameters
+                volume_capabilities=request.volume_capabilities,
+                parameters=request.parameters,
+                mutable_parameters=request.mutable_parameters,
             )
         )
 

@@ -68,6 +68,8 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     capacity_bytes: int
     access_type: AccessType
     parameters: dict[str, str] = {}
+    mutable_parameters: dict[str, str] = {}
+    """What a VolumeAttributesClass asked for last."""
     source: Source | None = None
     published: dict[str, Publication] = {}
     staged: dict[str, Staging] = {}

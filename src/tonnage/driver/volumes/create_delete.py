@@ -36,6 +36,7 @@ class VolumeRequest:
     required_bytes: int = 0
     limit_bytes: int = 0
     parameters: dict[str, str] = field(default_factory=dict)
+    mutable_parameters: dict[str, str] = field(default_factory=dict)
     source: Source | None = None
     requirement: csi.TopologyRequirement = field(default_factory=csi.TopologyRequirement)
 
@@ -78,6 +79,7 @@ class Volumes:
                 capacity_bytes=size,
                 access_type=wanted.access_type,
                 parameters=driver_parameters(wanted.parameters),
+                mutable_parameters=wanted.mutable_parameters,
                 source=wanted.source,
             )
             with core.allocations.reserving_bytes(place, size):
@@ -145,6 +147,17 @@ class Volumes:
                 grown = msgspec.structs.replace(record, capacity_bytes=size)
                 await core.save(grown)
             return grown
+
+    async def modify(self, volume_id: str, parameters: dict[str, str]) -> VolumeRecord:
+        """Give a volume other attributes; those that are not named stay. Raises StatusError."""
+        core = self._core
+        async with core.locks.hold(volume_id):
+            record = core.volume(volume_id)
+            wanted = {**record.mutable_parameters, **parameters}
+            if wanted != record.mutable_parameters:
+                record = msgspec.structs.replace(record, mutable_parameters=wanted)
+                await core.save(record)
+            return record
 
     def _place(self, wanted: VolumeRequest, size_bytes: int) -> PoolId:
         """A pool with room, by preference, then by policy. Raises StatusError with RESOURCE_EXHAUSTED."""

@@ -4,6 +4,9 @@
     pool-policy: random    how a pool is chosen, instead of the driver's own policy
     vgpattern: "^vg-"      the same as `pools`, by names: pools are vg-1, vg-2, … in LVMNode objects (`lvm_nodes.py`)
 
+    iops: "3000"           of a VolumeAttributesClass, and so may change: kept in the volume's record, and no more than
+    throughput: "125"      that, for folders are as fast as they are
+
 What begins with `csi.storage.k8s.io/` belongs to the sidecars and is passed over.
 """
 
@@ -22,6 +25,8 @@ _SIDECARS: Final = "csi.storage.k8s.io/"
 _POOLS: Final = "pools"
 _POLICY: Final = "pool-policy"
 _PATTERN: Final = "vgpattern"
+_MUTABLE: Final = ("iops", "throughput")
+_MOST_DIGITS: Final = 12
 _MOST_POOLS: Final = 100
 """That a pattern is tried on; a node of this driver has a handful."""
 
@@ -60,6 +65,18 @@ def read_parameters(parameters: Mapping[str, str]) -> Parameters:
             f"unknown parameter {', '.join(sorted(known))}: this driver knows {_POOLS}, {_PATTERN} and {_POLICY}",
         )
     return Parameters(numbers, policy)
+
+
+def read_mutable_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Those of a VolumeAttributesClass. Raises StatusError with INVALID_ARGUMENT for one that is not known."""
+    known = driver_parameters(parameters)
+    for key, value in known.items():
+        if key not in _MUTABLE:
+            told = f"unknown mutable parameter {key}: this driver knows {' and '.join(_MUTABLE)}"
+            raise StatusError(Code.INVALID_ARGUMENT, told)
+        if not (value.isascii() and value.isdecimal() and len(value) <= _MOST_DIGITS and int(value) > 0):
+            raise StatusError(Code.INVALID_ARGUMENT, f'mutable parameter {key}="{value}": write a number above 0')
+    return known
 
 
 def group_name(number: int) -> str:

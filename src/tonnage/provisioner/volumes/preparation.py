@@ -11,12 +11,10 @@ from collections.abc import Mapping
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import ApiError, NotFound
-from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.decode_errors import Unreadable
-from tonnage.objects.document import dig
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.storage_v1 import CSINode, StorageClass
+from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttributesClass
 from tonnage.provisioner.context import ProvisionerContext
 from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.volumes import topology
@@ -25,8 +23,6 @@ from tonnage.provisioner.volumes.parameters import InvalidParameters
 from tonnage.provisioner.volumes.provisioning_state import NotProvisioned, ProvisioningState
 from tonnage.provisioner.volumes.requests import InvalidClaim, Prepared, prepared
 from tonnage.provisioner.volumes.secrets import SecretUnavailable, read_secret
-
-_ATTRIBUTES_CLASSES = "/apis/storage.k8s.io/v1/volumeattributesclasses"
 
 
 class Preparation:
@@ -123,17 +119,16 @@ class Preparation:
         return True
 
     async def _attributes(self, name: str) -> Mapping[str, str]:
-        """The parameters of a VolumeAttributesClass, which has no class of ours. Raises NotProvisioned."""
+        """The parameters of a VolumeAttributesClass. Raises NotProvisioned."""
         try:
-            body = await self._client.raw("GET", f"{_ATTRIBUTES_CLASSES}/{name}")
-            found = codec.read_doc("VolumeAttributesClass", body)
+            found = await self._client.get(VolumeAttributesClass, name)
         except (ApiError, Unreadable) as exc:
             raise NotProvisioned(exc.message, ProvisioningState.NO_CHANGE) from exc
-        driver = dig(found, "driverName")
+        driver = found.driver_name
         if driver != self._driver_info.name:
             raise NotProvisioned(
                 f"VAC {name} referenced in PVC is for driver {driver} which does not match driver name "
                 f"{self._driver_info.name}",
                 ProvisioningState.FINISHED,
             )
-        return dict(dig(found, "parameters") or {})
+        return dict(found.parameters)
