@@ -202,8 +202,8 @@ async def test_every_method_goes_where_its_name_says(folder: Path) -> None:
             assert raised.value.code is Code.UNIMPLEMENTED
             for each in parameters:
                 assert raised.value.method.endswith("/" + each.annotation.__name__.removesuffix("Request"))
-    # Controller: 15 methods but GetSnapshot and ControllerModifyVolume; Node: all 8.
-    assert len({method for method, _ in calls}) == len(calls) == 13 + 8
+    # Controller: 15 methods but GetSnapshot; Node: all 8.
+    assert len({method for method, _ in calls}) == len(calls) == 14 + 8
     assert {code for _, code in calls} == {"Unimplemented"}
 
 
@@ -223,6 +223,7 @@ async def test_what_changes_something_asks_first_and_what_only_looks_does_not(fo
             (client.controller_publish, csi.ControllerPublishVolumeRequest(volume_id="v")),
             (client.controller_unpublish, csi.ControllerUnpublishVolumeRequest(volume_id="v")),
             (client.controller_expand, csi.ControllerExpandVolumeRequest(volume_id="v")),
+            (client.controller_modify, csi.ControllerModifyVolumeRequest(volume_id="v")),
             (client.create_snapshot, csi.CreateSnapshotRequest(name="s")),
             (client.delete_snapshot, csi.DeleteSnapshotRequest(snapshot_id="s")),
         ):

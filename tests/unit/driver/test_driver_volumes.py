@@ -133,8 +133,12 @@ async def test_preferred_nodes_are_tried_before_requisite_ones(tmp_path: Path) -
             "volume_capability: access_type is required",
         ),
         (
-            csi.CreateVolumeRequest(name="a", volume_capabilities=[mounted()], mutable_parameters={"iops": "1"}),
-            "mutable_parameters: this driver cannot modify volumes",
+            csi.CreateVolumeRequest(name="a", volume_capabilities=[mounted()], mutable_parameters={"colour": "red"}),
+            "unknown mutable parameter colour: this driver knows iops and throughput",
+        ),
+        (
+            csi.CreateVolumeRequest(name="a", volume_capabilities=[mounted()], mutable_parameters={"iops": "many"}),
+            'mutable parameter iops="many": write a number above 0',
         ),
     ],
 )
@@ -331,3 +335,28 @@ async def test_a_claim_in_gi_costs_exactly_what_it_asks(tmp_path: Path) -> None:
     # 4 times 2560Mi are 10Gi.
     assert size_bytes("2560Mi") * 4 == 10 * GI
     assert driver.core.allocations.free_bytes("node-1") == (0,)
+
+
+async def test_attributes_are_kept_in_the_record_and_may_change(tmp_path: Path) -> None:
+    driver = driver_at(tmp_path)
+    service = controller(driver)
+    asked = create("a", "1Gi")
+    asked.mutable_parameters.update({"iops": "100"})
+    volume = await make(service, asked)
+    wanted = csi.ControllerModifyVolumeRequest(volume_id=volume.volume_id, mutable_parameters={"iops": "200"})
+    for _ in range(2):
+        await service.ControllerModifyVolume(wanted, None)
+    assert driver.core.volume(volume.volume_id).mutable_parameters == {"iops": "200"}
+    driver.close()
+    again = driver_at(tmp_path)
+    assert again.core.volume(volume.volume_id).mutable_parameters == {"iops": "200"}
+
+
+async def test_attributes_that_it_does_not_know_are_refused_and_nothing_changes(tmp_path: Path) -> None:
+    driver = driver_at(tmp_path)
+    volume = await make(controller(driver), create("a", "1Gi"))
+    odd = csi.ControllerModifyVolumeRequest(volume_id=volume.volume_id, mutable_parameters={"colour": "red"})
+    told = "unknown mutable parameter colour: this driver knows iops and throughput"
+    assert await refusal(controller(driver).ControllerModifyVolume(odd, None)) == (Code.INVALID_ARGUMENT, told)
+    gone = csi.ControllerModifyVolumeRequest(volume_id="nobody", mutable_parameters={"iops": "1"})
+    assert (await refusal(controller(driver).ControllerModifyVolume(gone, None)))[0] is Code.NOT_FOUND

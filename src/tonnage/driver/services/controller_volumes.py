@@ -61,8 +61,8 @@ class VolumeCalls(rpc.ControllerServicer):
     async def ControllerModifyVolume(
         self, request: csi.ControllerModifyVolumeRequest, context: object
     ) -> csi.ControllerModifyVolumeResponse:
-        parameters = read_mutable_parameters(request.mutable_parameters)
-        await self._driver.volumes.modify(required(request.volume_id, "volume_id"), parameters)
+        volume_id = required(request.volume_id, "volume_id")
+        await self._driver.volumes.modify(volume_id, read_mutable_parameters(request.mutable_parameters))
         return csi.ControllerModifyVolumeResponse()
 
     async def ValidateVolumeCapabilities(
