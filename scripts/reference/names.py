@@ -34,6 +34,18 @@ ANNOTATIONS = [
         "uids of claims whose volumes, made lately, its figures are known to include; mode Ledger lets go of these at once",
     ),
     Name(
+        "tonnage.dev/run-seconds",
+        "Pod of a Job",
+        "people, in the Job's pod template",
+        "how long its containers run on a node of `tonnage up`, where nothing runs; without it one second",
+    ),
+    Name(
+        "tonnage.dev/exit-code",
+        "Pod of a Job",
+        "people, in the Job's pod template",
+        "how they end, 0 to 255; without it 0, and the pod has succeeded",
+    ),
+    Name(
         "tonnage.dev/pools-source",
         "CSIStorageCapacity",
         "`tonnage pools`",
