@@ -78,7 +78,7 @@ reference: setup  ## write docs/reference/ from the code: pages and JSON schemas
 	$(PY) scripts/write-reference
 
 docs: setup  ## build the documentation site into site/; a dead link is an error
-	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 	@echo "site/index.html; to search it as well: $(PY) -m http.server --bind 127.0.0.1 --directory site 8000"
 
 ci: check test  ## what the pipeline runs

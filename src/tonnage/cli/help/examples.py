@@ -23,9 +23,9 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tonnage controllers --kubeconfig cluster/kubeconfig --controllers '*,-pod-garbage-collector-controller'",
     ),
     "csi-driver": (
-        "tonnage csi-driver --endpoint unix:///tmp/csi.sock --node-id node-1 --pools 3x100Gi --state-dir driver",
-        "tonnage csi-driver --endpoint unix:///tmp/csi.sock --node-id node-1 --node-id node-2"
-        " --node-endpoint unix:///tmp/{node}.sock --pools 2x50Gi --max-volumes 8 --state-dir driver",
+        "tonnage csi-driver --endpoint unix:///run/csi/csi.sock --node-id node-1 --pools 3x100Gi --state-dir driver",
+        "tonnage csi-driver --endpoint unix:///run/csi/csi.sock --node-id node-1 --node-id node-2"
+        " --node-endpoint unix:///run/csi/{node}.sock --pools 2x50Gi --max-volumes 8 --state-dir driver",
     ),
     "csi-driver-quarantine": (
         "tonnage csi-driver-quarantine --state-dir cluster/driver",
@@ -42,8 +42,8 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tonnage drain-preview --one-by-one -f examples/14-drain-preview/cluster.yaml mill-1 mill-2",
     ),
     "driver-check": (
-        "tonnage driver-check --csi-address unix:///tmp/csi.sock",
-        "tonnage driver-check --csi-address unix:///tmp/csi.sock --parameters type=ssd --fill -o json",
+        "tonnage driver-check --csi-address unix:///run/csi/csi.sock",
+        "tonnage driver-check --csi-address unix:///run/csi/csi.sock --parameters type=ssd --fill -o json",
     ),
     "explain": (
         "tonnage explain --pod shop/db-0",
@@ -72,7 +72,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "node": (
         "tonnage node --kubeconfig cluster/kubeconfig --node-name node-1 --root-dir nodes"
-        " --csi-address unix:///tmp/{node}.sock",
+        " --csi-address unix:///run/csi/{node}.sock",
     ),
     "node-scaler": (
         "tonnage node-scaler --kubeconfig cluster/kubeconfig --template examples/13-fit/nodes/dense.yaml --max 5",
@@ -82,8 +82,8 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tonnage pools --kubeconfig cluster/kubeconfig --source topolvm",
     ),
     "provisioner": (
-        "tonnage provisioner --csi-address unix:///tmp/csi.sock --kubeconfig cluster/kubeconfig",
-        "tonnage provisioner --csi-address unix:///tmp/csi.sock --enable-capacity --capacity-poll-interval 1m",
+        "tonnage provisioner --csi-address unix:///run/csi/csi.sock --kubeconfig cluster/kubeconfig",
+        "tonnage provisioner --csi-address unix:///run/csi/csi.sock --enable-capacity --capacity-poll-interval 1m",
     ),
     "replay": ("tonnage replay -f examples/03-replay/cluster.yaml --steps examples/03-replay/steps/burst.yaml",),
     "scheduler": (
