@@ -138,4 +138,5 @@ def _spread(entries: Any, named: set[str]) -> Any:
 def _pages(folder: str) -> list[str]:
     if folder.split("/")[0] in BESIDE:
         return [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / folder).glob("*/README.md"))]
-    return [f"{folder}{path.name}" for path in sorted((ROOT / "docs" / folder).glob("*.md"))]
+    prefix = folder.removeprefix("./")
+    return [f"{prefix}{path.name}" for path in sorted((ROOT / "docs" / prefix).glob("*.md"))]

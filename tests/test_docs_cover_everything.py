@@ -48,6 +48,21 @@ def test_documents_written_by_hand_name_every_command_and_every_gate():
     assert [gate for gate in Gates.table() if f"{gate}" not in written] == []
 
 
+def test_the_page_on_versions_agrees_with_what_doctor_goes_by():
+    page = (ROOT / "docs" / "versions.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")]
+    releases = rows[0][1:]
+    minors = [int(each.rpartition("1.")[2]) for each in releases]
+    for gate in Gates.table().values():
+        for row in rows[1:]:
+            if gate.releases and len(row) == len(rows[0]) and f"`{gate.name}=true`" in " ".join(row[1:]):
+                since = int(gate.releases[0][0].rpartition(".")[2])
+                named = [minor for minor, cell in zip(minors, row[1:], strict=True) if gate.name in cell]
+                before = [cell.strip("*") for minor, cell in zip(minors, row[1:], strict=True) if minor < since]
+                assert min(named) == since and set(before) == {"no"}, row
+    assert [gate for gate in Gates.table() if gate != "VolumeCapacityPriority" and gate not in page] == []
+
+
 def test_every_link_between_documents_leads_somewhere():
     own = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
     for document in [*own, *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]:

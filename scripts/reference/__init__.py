@@ -23,13 +23,14 @@ PAGES: Final = {
 }
 """By page of docs/reference/ the module that writes it."""
 
-WRITTEN: Final = "<!-- Written by scripts/write-reference from the code; `make reference` writes it again. -->\n\n"
+WRITTEN: Final = "\n<!-- Written by scripts/write-reference from the code; `make reference` writes it again. -->\n"
+"""At the end of each page: a page's title is its first line."""
 
 
 def written(page: str) -> str:
     """What a page says now."""
     text: str = import_module(f"reference.{PAGES[page]}").page()
-    return WRITTEN + text.rstrip() + "\n"
+    return text.rstrip() + "\n" + WRITTEN
 
 
 def cell(text: object) -> str:
