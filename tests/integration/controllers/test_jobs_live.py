@@ -38,6 +38,15 @@ async def until(stage: Stage, name: str, kind: str) -> Job:
     return found
 
 
+async def until_told(stage: Stage, reason: str, notes: set[str]) -> None:
+    """Events are written beside the work, and may come later."""
+
+    async def is_told() -> bool:
+        return await stage.notes(reason) == notes
+
+    await stage.until(is_told)
+
+
 async def test_a_job_runs_to_its_end_and_its_pods_are_counted(stage: Stage):
     stage.kubelet.exit_code = lambda _: 0
     await stage.create("batch/v1", "Job", "sum", spec(completions=5, parallelism=2))
@@ -47,7 +56,7 @@ async def test_a_job_runs_to_its_end_and_its_pods_are_counted(stage: Stage):
     pods = await stage.pods()
     assert len(pods) == 5
     assert all(JOB_TRACKING not in pod.metadata.finalizers for pod in pods)
-    assert await stage.notes("Completed") == {"Job completed"}
+    await until_told(stage, "Completed", {"Job completed"})
 
 
 async def test_indexes_names_and_host_names(stage: Stage):
@@ -67,7 +76,7 @@ async def test_a_limit_of_no_failures(stage: Stage):
     failed = await until(stage, "sum", "Failed")
     assert failed.status.failed == 1
     assert [each.reason for each in failed.status.conditions] == ["BackoffLimitExceeded"] * 2
-    assert await stage.notes("BackoffLimitExceeded") == {"Job has reached the specified backoff limit"}
+    await until_told(stage, "BackoffLimitExceeded", {"Job has reached the specified backoff limit"})
 
 
 async def test_suspended_and_resumed(stage: Stage):
@@ -90,8 +99,8 @@ async def test_suspended_and_resumed(stage: Stage):
     await stage.client.patch(Job, "default/sum", {"spec": {"suspend": False}})
     done = await until(stage, "sum", "Complete")
     assert done.status.succeeded == 2
-    assert await stage.notes("Suspended") == {"Job suspended"}
-    assert await stage.notes("Resumed") == {"Job resumed"}
+    await until_told(stage, "Suspended", {"Job suspended"})
+    await until_told(stage, "Resumed", {"Job resumed"})
 
 
 async def test_a_deadline_ends_what_runs(stage: Stage):

@@ -13,6 +13,8 @@ from tonnage.objects.templates.owner_references import controller_ref
 from tonnage.objects.templates.pod_templates import pod_from_template
 
 _MAX_HOST_NAME: Final = 63
+_MAX_GENERATED_BASE: Final = 63 - 5
+_INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
 
 
 def job_pod(owner: Job, index: int) -> Doc:
@@ -29,9 +31,20 @@ def job_pod(owner: Job, index: int) -> Doc:
     if owner.spec.completion_mode == "Indexed":
         labels[COMPLETION_INDEX] = str(index)
         metadata.setdefault("annotations", {})[COMPLETION_INDEX] = str(index)
-        metadata["generateName"] = f"{owner.name}-{index}-"
-        spec.setdefault("hostname", f"{owner.name}-{index}"[:_MAX_HOST_NAME])
+        ending = f"-{index}-"
+        metadata["generateName"] = f"{owner.name[: _MAX_GENERATED_BASE - len(ending)]}{ending}"
+        spec["hostname"] = f"{owner.name}-{index}"[:_MAX_HOST_NAME]
+        for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
+            _tell_index(container)
     return doc
+
+
+def _tell_index(container: Doc) -> None:
+    """Let the container know its index, unless its author has thought of that."""
+    if any(each.get("name") == _INDEX_VARIABLE for each in container.get("env", ())):
+        return
+    source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
+    container["env"] = [*container.get("env", ()), {"name": _INDEX_VARIABLE, "valueFrom": source}]
 
 
 def job_of(owner: CronJob, at: datetime) -> Doc:
