@@ -35,9 +35,10 @@ fix: setup  ## apply what can be applied
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-package: setup  ## build the wheel and the sdist into dist/
+package: setup  ## build wheel, sdist and the single file tonnage.pyz (with its bill of materials) into dist/
 	rm -rf dist
 	$(PY) -m build --no-isolation --outdir dist .
+	$(PY) scripts/build-pyz dist/tonnage-*.whl --output dist/tonnage.pyz
 
 manifests: setup  ## write the copies of roles, monitoring and version that deploy/ holds
 	$(PY) scripts/write-manifests

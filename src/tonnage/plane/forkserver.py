@@ -35,6 +35,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tonnage.plane.own_command import own_command
 from tonnage.plane.process_title import ROOM, ROOM_FLAG, set_title
 from tonnage.private_files import open_log
 
@@ -45,7 +46,7 @@ _PR_SET_PDEATHSIG = 1
 
 def command() -> list[str]:
     """How the process is started by whoever wants programs."""
-    return [sys.executable, "-m", "tonnage", "forkserver", ROOM_FLAG, ROOM]
+    return [*own_command(), "forkserver", ROOM_FLAG, ROOM]
 
 
 class Forkserver:
