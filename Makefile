@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 UNIT_TESTS := tests/unit tests/parity tests/properties $(filter-out %/test_examples_run.py,$(wildcard tests/test_*.py))
 
-.PHONY: help setup test test-unit test-all soak check fix package manifests proto demo fuzz properties perf reports pictures reference docs ci
+.PHONY: help setup test test-unit test-all soak check fix package manifests try-install proto demo fuzz properties perf reports pictures reference docs ci
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ package: setup  ## build wheel, sdist and the single file tonnage.pyz (with its 
 
 manifests: setup  ## write the copies of roles, monitoring and version that deploy/ holds
 	$(PY) scripts/write-manifests
+
+try-install: setup  ## from an empty API server (KUBEBUILDER_ASSETS) to Tonnage from the chart, a placed pod, and back
+	$(PY) deploy/try/from-nothing-to-a-pod
 
 proto: setup  ## write the CSI stubs from csi.proto
 	cd src && ../$(PY) -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. tonnage/csi/csi.proto
