@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tonnage.client import NoCredentials
+from tonnage.client.config import in_cluster
 from tonnage.client.config.connection import Cluster, Connection, ExecPlugin, User
 from tonnage.client.config.credentials import Credentials, Identity
 from tonnage.client.transport.tls import Certificate
@@ -322,3 +323,24 @@ async def test_a_plugin_that_needs_a_terminal_is_not_run_without_one(plugin, mon
     )
     assert plugin.runs == []
     assert await credentials(plugin.user(interactive_mode="IfAvailable")).identity() == Identity("Bearer t")
+
+
+async def test_a_pods_token_is_followed_as_the_kubelet_rotates_it(tmp_path):
+    """The kubelet writes a new folder and points a link to it; what a pod opens are links through that one."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "token").write_text(name)
+        (tmp_path / name / "ca.crt").write_bytes(CA.pem)
+        (tmp_path / name / "namespace").write_text("tonnage-system")
+    (tmp_path / "..data").symlink_to("first")
+    for name in ("token", "ca.crt", "namespace"):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    connection = in_cluster.load(environment, folder=tmp_path)
+    clock = VirtualClock()
+    shown = Credentials(connection, clock=clock)
+    assert (await shown.identity(), connection.namespace) == (Identity("Bearer first"), "tonnage-system")
+    (tmp_path / "..data.new").symlink_to("second")
+    (tmp_path / "..data.new").rename(tmp_path / "..data")
+    clock.advance(50.0)
+    assert await shown.identity() == Identity("Bearer second")
