@@ -16,7 +16,7 @@ from tonnage import __version__
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "02-explain"
-DATA = {".schema", ".sql", ".proto", ".pyi", ".typed", ".css"}
+DATA = {".policy", ".txt", ".yaml", ".schema", ".sql", ".proto", ".pyi", ".typed", ".css"}
 """Endings of the files of the package that are not Python modules."""
 
 
