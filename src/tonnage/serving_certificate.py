@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -35,14 +35,23 @@ _log = logging.getLogger(__name__)
 class ServingCertificate:
     """One identity in a folder and the TLS context made of it. Raises TonnageError when there can be none."""
 
-    def __init__(self, folder: Path, hosts: tuple[str, ...], clock: Clock) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        hosts: tuple[str, ...],
+        clock: Clock,
+        *,
+        prepare: Callable[[ssl.SSLContext], None] = lambda context: None,
+    ) -> None:
+        """`prepare` is shown each context before it is used: who else is to be asked for a certificate, and by whom."""
         self._folder = folder
         self._hosts = hosts
         self._clock = clock
         self._warned_at: datetime | None = None
         self.identity = ensure_identity(folder, hosts, clock.now())
         self._shown = _pair(self.identity)
-        self._context = self.identity.server_context()
+        self._prepare = prepare
+        self._context = self._new_context(self.identity)
         self._warn(clock.now())
 
     def context(self) -> ssl.SSLContext:
@@ -72,12 +81,17 @@ class ServingCertificate:
             identity = ensure_identity(self._folder, self._hosts, now)
             pair = _pair(identity)
             if pair != self._shown:
-                self._context = identity.server_context()  # a context of its own: half a pair must not spoil the old
+                self._context = self._new_context(identity)  # a context of its own: half a pair must not spoil the old
                 self._shown, self.identity = pair, identity
                 _log.info("The serving certificate in %s was renewed and is shown from now on", self._folder)
         except (TonnageError, OSError, ValueError) as exc:  # ssl.SSLError is an OSError; a broken PEM a ValueError
             _log.error("The serving certificate in %s cannot be renewed, the old one is kept: %s", self._folder, exc)
         self._warn(now)
+
+    def _new_context(self, identity: Identity) -> ssl.SSLContext:
+        context = identity.server_context()
+        self._prepare(context)
+        return context
 
     async def _look(self) -> None:
         while True:

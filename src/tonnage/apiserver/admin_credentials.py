@@ -6,6 +6,8 @@ The token is made once and reused, so that a kubeconfig handed out yesterday wor
 from __future__ import annotations
 
 import base64
+import csv
+import logging
 import secrets
 from pathlib import Path
 from typing import Final
@@ -18,6 +20,8 @@ from tonnage.private_files import read_given, read_own, write_private
 
 ADMIN: Final = User("admin", groups=(MASTERS, AUTHENTICATED))
 """Whoever holds a token without a name."""
+_FORM: Final = 'write one token a line into it, or token,user,uid,"group1,group2"'
+_log = logging.getLogger(__name__)
 
 
 def ensure_token(path: Path) -> str:
@@ -27,31 +31,51 @@ def ensure_token(path: Path) -> str:
     except FileNotFoundError:
         kept = (secrets.token_urlsafe(32) + "\n").encode()
         write_private(path, kept)
-    return _tokens(path, kept)[0]
+    return next(iter(_users(path, kept)))
 
 
-def read_tokens(path: Path) -> list[str]:
-    """The tokens of a file, one a line. A line in upstream's `token,user,uid` form gives its first column.
+def read_tokens(path: Path) -> dict[str, User]:
+    """The users of a token file, by token: a line in upstream's form, or a bare token, which is an administrator's.
 
-    Raises NotOurs for a file that others own or can write to: whoever writes a token into it is an administrator.
+        token,user,uid,"group1,group2"
+
+    Raises NotOurs for a file that others own or can write to: whoever writes a token into it is who he likes to be.
     """
     try:
-        return _tokens(path, read_given(path))
+        return _users(path, read_given(path))
     except OSError as exc:
         raise TonnageError(
             f"cannot read the token file {path}: {exc.strerror}", hint="name a readable file with one token a line"
         ) from exc
 
 
-def _tokens(path: Path, content: bytes) -> list[str]:
+def _users(path: Path, content: bytes) -> dict[str, User]:
     try:
-        lines = content.decode().splitlines()
+        lines = [line for line in content.decode().splitlines(keepends=True) if not line.startswith("#")]
+        rows = [row for row in csv.reader(lines, strict=True) if "".join(row).strip()]
     except UnicodeDecodeError as exc:
-        raise TonnageError(f"the token file {path} is not text: {exc}", hint="write one token a line into it") from exc
-    tokens = [line.partition(",")[0].strip() for line in lines if line.strip() and not line.startswith("#")]
-    if not tokens:
-        raise TonnageError(f"the token file {path} holds no token", hint="write one token a line into it")
-    return tokens
+        raise TonnageError(f"the token file {path} is not text: {exc}", hint=_FORM) from exc
+    except csv.Error as exc:
+        raise TonnageError(f"the token file {path} cannot be read: {exc}", hint=_FORM) from exc
+    users: dict[str, User] = {}
+    for number, row in enumerate(rows, 1):
+        token = row[0].strip()
+        if len(row) == 2:
+            found = f"2 columns in entry {number}, and a user needs three: token, user name, user uid"
+            raise TonnageError(f"the token file {path} has {found}", hint=_FORM)
+        if not token:
+            _log.warning("The token file %s has an entry without a token, number %d: nobody can use it", path, number)
+            continue
+        if token in users:
+            _log.warning("The token file %s has a token twice, in entry %d again: the last one counts", path, number)
+        users[token] = ADMIN if len(row) == 1 else User(row[1], row[2], _groups(row))
+    if not users:
+        raise TonnageError(f"the token file {path} holds no token", hint=_FORM)
+    return users
+
+
+def _groups(row: list[str]) -> tuple[str, ...]:
+    return tuple(filter(None, row[3].split(","))) if len(row) > 3 else ()
 
 
 def write_kubeconfig(path: Path, *, url: str, ca_pem: bytes, token: str) -> None:

@@ -21,6 +21,7 @@ from tonnage import metrics
 from tonnage.apiserver import leader_fence, request_errors, responses, status
 from tonnage.apiserver.audit.audit_log import AuditLog, note
 from tonnage.apiserver.authentication.authenticator import Authenticator
+from tonnage.apiserver.authentication.service_account_tokens import JWKS_PATH
 from tonnage.apiserver.body_reading import Bodies
 from tonnage.apiserver.container_requests import refuse_container_request
 from tonnage.apiserver.custom.definitions import CRDS
@@ -32,7 +33,16 @@ from tonnage.apiserver.options import boolean
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Location, Response, is_about, locate, verb_of
 from tonnage.apiserver.static_documents import StaticDocuments
-from tonnage.apiserver.verbs import access_reviews, deleting, patching, reading, subresources, writing
+from tonnage.apiserver.verbs import (
+    access_reviews,
+    deleting,
+    identity_reviews,
+    patching,
+    reading,
+    subresources,
+    token_requests,
+    writing,
+)
 from tonnage.apiserver.verbs.watching import Watching
 from tonnage.apiserver.warning_headers import warning_headers
 from tonnage.documents.access.attributes import Attributes
@@ -44,7 +54,7 @@ from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
 from tonnage.objects import names
-from tonnage.objects.api_verbs import AUTHORIZATION_REVIEWS, verbs_of
+from tonnage.objects.api_verbs import AUTHORIZATION_REVIEWS, SELF_REVIEWS, TOKEN_REVIEWS, verbs_of
 from tonnage.objects.coordination_v1 import LEASE_HEADER
 from tonnage.objects.document import encode
 from tonnage.store import FenceBroken, StoreError
@@ -111,6 +121,8 @@ class Application:
         self._bodies = Bodies()
         self._reading = self._mutating = self._unsent_bytes = 0
         self.stopping = False
+        self.url = ""
+        """Where it listens, once it does."""
 
     def stop(self) -> None:
         self.stopping = True
@@ -146,7 +158,7 @@ class Application:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
-        user = self._authenticator.authenticate(request.headers)
+        user = self._authenticator.authenticate(request.headers, _certificate(request))
         note(request, user=user)
         if user is not None:
             connection = connection_of(request)
@@ -228,7 +240,7 @@ class Application:
             self._count(reads, 1)
             try:
                 with fenced(fence):
-                    response = await _handler(call)(self._registry, call)
+                    response = await self._handler(call)(self._registry, call)
                 if call.resource is CRDS and not reads:
                     await self.lifecycle.try_to_settle()  # so that what was asked for is there when the answer is
                 return response
@@ -246,6 +258,17 @@ class Application:
             raise status.unexpected(exc) from exc
         finally:
             self._bodies.release(body)
+
+    def _handler(self, call: Call) -> Verb:
+        if call.resource in AUTHORIZATION_REVIEWS:
+            return access_reviews.review
+        if call.resource is TOKEN_REVIEWS:
+            return partial(identity_reviews.review_token, self._authenticator)
+        if call.resource is SELF_REVIEWS:
+            return identity_reviews.review_self
+        if call.subresource == "token":
+            return partial(token_requests.create_token, self._authenticator.accounts)
+        return subresources.VERBS.get((call.subresource, call.verb)) or _VERBS[call.verb]
 
     def _count(self, reads: bool, step: int) -> None:
         if reads:
@@ -303,6 +326,8 @@ class Application:
             answer = Response(body, content_type=content_type)
         else:
             refuse_container_request(self._registry, path)
+            if (found := self._issuer_documents(path)) is not None:
+                return self._respond(found)
             documents = self._documents.present()
             find = partial(documents.find, path, accept, request.headers.get("If-None-Match", ""))
             found = await self._registry.work(documents.takes_long(path), find)
@@ -315,6 +340,15 @@ class Application:
             raise request_errors.method_not_allowed()
         self.metrics.other(f"/{step}" if step in _STEPS else "", request.method, answer.code)
         return self._respond(answer)
+
+    def _issuer_documents(self, path: str) -> Response | None:
+        """How others check ServiceAccounts' tokens by themselves: OpenID Connect's discovery."""
+        tokens = self._authenticator.accounts
+        if path == "/.well-known/openid-configuration":
+            return Response(encode(tokens.openid_configuration(f"{self.url}{JWKS_PATH}")))
+        if path == JWKS_PATH:
+            return Response(encode(tokens.key.jwks()), content_type="application/jwk-set+json")
+        return None
 
     async def _health(self, request: web.BaseRequest, user: User) -> Response:
         kind, _, asked = request.path.strip("/").partition("/")
@@ -336,10 +370,10 @@ class Application:
         self._unsent_bytes += step
 
 
-def _handler(call: Call) -> Verb:
-    if call.resource in AUTHORIZATION_REVIEWS:
-        return access_reviews.review
-    return subresources.VERBS.get((call.subresource, call.verb)) or _VERBS[call.verb]
+def _certificate(request: web.BaseRequest) -> bytes | None:
+    """What the client has shown, in DER form."""
+    tls = request.get_extra_info("ssl_object")
+    return tls.getpeercert(binary_form=True) if tls is not None else None
 
 
 def _first_step(path: str) -> str:

@@ -113,6 +113,9 @@ class Registry:
     def strategy(self, resource: Resource) -> Strategy:
         return self._creator.strategy(resource)
 
+    def new_uid(self) -> str:
+        return self._names.uid()
+
     def now(self) -> str:
         return rfc3339(self.clock.now())
 

@@ -22,7 +22,7 @@ from tonnage.objects.texts.yaml_writer import write_yaml
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 """Programs behind which somebody reads: they get JSON with line breaks, as upstream gives it to them."""
 
-_WITHOUT_TABLE = ("binding", "eviction", "finalize")
+_WITHOUT_TABLE = ("binding", "eviction", "finalize", "token")
 """Endpoints whose answer is no row of any table; upstream's handlers of these convert to none."""
 
 

@@ -16,11 +16,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tonnage.apiserver.admin_credentials import ADMIN, ensure_token, read_tokens, write_kubeconfig
+from tonnage.apiserver.admin_credentials import write_kubeconfig
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.audit.audit_log import AuditLog
 from tonnage.apiserver.audit.audit_log_file import AuditLogFile, AuditSettings
-from tonnage.apiserver.authentication.authenticator import Authenticator
+from tonnage.apiserver.authentication.server_credentials import DEFAULT_ISSUER, read_credentials
 from tonnage.apiserver.authorization.aggregation import cluster_roles_aggregated
 from tonnage.apiserver.authorization.authentication_map import authentication_published
 from tonnage.apiserver.authorization.bootstrapping import ensure_policy
@@ -38,7 +38,6 @@ from tonnage.gates import Gates
 from tonnage.listener import listening
 from tonnage.metrics import new_registry
 from tonnage.private_files import own_folder
-from tonnage.serving_certificate import ServingCertificate
 from tonnage.store import KEEP_BYTES, KEEP_REVISIONS, Store
 
 RESERVE_BYTES = 8 << 20
@@ -49,14 +48,20 @@ _GRACE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What may be said about a server. Port 0 takes a free one; without a token file the folder keeps a token."""
+    """What may be said about a server. Port 0 takes a free one; without a token file the folder keeps a token.
+
+    Without a client CA, certificates of the server's own are believed; without audiences, tokens for the issuer.
+    """
 
     data_dir: Path
     bind: str = "127.0.0.1"
     port: int = 6443
     token_file: Path | None = None
+    client_ca_file: Path | None = None
     anonymous_auth: bool = False
     authorization_mode: str = RBAC_MODE
+    service_account_issuer: str = DEFAULT_ISSUER
+    api_audiences: tuple[str, ...] = ()
     gates: Gates = field(default_factory=Gates)
     keep_revisions: int = KEEP_REVISIONS
     keep_bytes: int = KEEP_BYTES
@@ -102,11 +107,20 @@ async def serve(
             dict.fromkeys((settings.bind, "127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default"))
         )
         with _files_of(folder):
-            certificate = ServingCertificate(folder / "pki", hosts, clock)
-            tokens = read_tokens(settings.token_file) if settings.token_file else [ensure_token(folder / "token")]
+            credentials = read_credentials(
+                folder,
+                store,
+                clock,
+                hosts,
+                token_file=settings.token_file,
+                client_ca_file=settings.client_ca_file,
+                issuer=settings.service_account_issuer,
+                audiences=settings.api_audiences,
+            )
+        certificate, admin_token = credentials.certificate, credentials.admin_token
         application = Application(
             registry,
-            authenticator=Authenticator(dict.fromkeys(tokens, ADMIN)),
+            authenticator=credentials.authenticator,
             anonymous_auth=settings.anonymous_auth,
             collector_registry=new_registry(),
             rng=rng,
@@ -139,11 +153,12 @@ async def serve(
             await publish_address(registry, port)
             host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
             url = f"https://{host}:{port}"
+            application.url = url
             kubeconfig = folder / "kubeconfig"
             with _files_of(folder):
-                write_kubeconfig(kubeconfig, url=url, ca_pem=certificate.identity.ca_pem, token=tokens[0])
+                write_kubeconfig(kubeconfig, url=url, ca_pem=certificate.identity.ca_pem, token=admin_token)
             try:
-                yield Server(url, kubeconfig, tokens[0], certificate.identity.ca_pem, registry, application)
+                yield Server(url, kubeconfig, admin_token, certificate.identity.ca_pem, registry, application)
             finally:
                 application.stop()
                 await asyncio.sleep(0)  # let the watches write their last line before their connections close

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from tonnage.apiserver.audit.audit_log_file import MAX_BACKUPS, MAX_MEGABYTES, AuditSettings
+from tonnage.apiserver.authentication.server_credentials import DEFAULT_ISSUER
 from tonnage.apiserver.authorization.modes import RBAC_MODE, authorization_mode
 from tonnage.apiserver.health.stored_problems import stored_problem
 from tonnage.apiserver.server import Settings, serve
@@ -32,7 +33,34 @@ from tonnage.store import Report, back_up, check_folder
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Bearer tokens that are let in, one a line; without it the data folder keeps one.",
+    help='Bearer tokens that are let in: token,user,uid,"group1,group2" a line, or a bare token, which is an '
+    "administrator's; without it the data folder keeps one of those.",
+)
+@click.option(
+    "--client-ca-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Authorities whose client certificates are believed: CN is the user, O its groups. Default: DIR/pki/ca.crt.",
+)
+@click.option(
+    "--anonymous-auth",
+    type=click.BOOL,
+    is_flag=False,
+    flag_value="true",
+    default=False,
+    show_default=True,
+    help="Requests without credentials are system:anonymous's, instead of 401; health is open in any case.",
+)
+@click.option(
+    "--service-account-issuer",
+    default=DEFAULT_ISSUER,
+    show_default=True,
+    help="Who the tokens of ServiceAccounts say they are from.",
+)
+@click.option(
+    "--api-audiences",
+    default="",
+    metavar="A,B",
+    help="Whom this server takes itself to be: for whom tokens must be. Default: the issuer.",
 )
 @click.option(
     "--authorization-mode",
@@ -79,6 +107,10 @@ def apiserver(
     secure_port: int,
     token_file: Path | None,
     mode: str,
+    client_ca_file: Path | None,
+    anonymous_auth: bool,
+    service_account_issuer: str,
+    api_audiences: str,
     event_ttl_s: float,
     audit_log_path: str | None,
     audit_log_maxsize: int,
@@ -107,6 +139,8 @@ def apiserver(
         if not _tell(check_folder(data_dir / "store", stored_problem), "checked"):
             sys.exit(1)
         return
+    if not service_account_issuer:
+        raise click.UsageError("--service-account-issuer is empty: name one, such as " + DEFAULT_ISSUER)
     for warning in gates.warnings:
         say("warning", warning)
     audit = AuditSettings(audit_log_path, audit_log_maxsize << 20, audit_log_maxbackup) if audit_log_path else None
@@ -116,6 +150,10 @@ def apiserver(
         port=secure_port,
         token_file=token_file,
         authorization_mode=authorization_mode(mode),
+        client_ca_file=client_ca_file,
+        anonymous_auth=anonymous_auth,
+        service_account_issuer=service_account_issuer,
+        api_audiences=tuple(filter(None, (each.strip() for each in api_audiences.split(",")))),
         gates=gates,
         event_ttl_s=event_ttl_s,
         audit=audit,

@@ -147,6 +147,7 @@ FILES: dict[tuple[str, str], str] = {
     ("", "v1"): "core_v1",
     ("apiextensions.k8s.io", "v1"): "apiextensions_v1",
     ("apps", "v1"): "apps_v1",
+    ("authentication.k8s.io", "v1"): "authentication_v1",
     ("authorization.k8s.io", "v1"): "authorization_v1",
     ("autoscaling", "v1"): "autoscaling_v1",
     ("batch", "v1"): "batch_v1",

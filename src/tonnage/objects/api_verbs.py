@@ -20,9 +20,15 @@ RULES_REVIEWS = Resource(_AUTHORIZATION, "v1", "SelfSubjectRulesReview", "selfsu
 SUBJECT_ACCESS_REVIEWS = Resource(_AUTHORIZATION, "v1", "SubjectAccessReview", "subjectaccessreviews", False)
 AUTHORIZATION_REVIEWS = (LOCAL_ACCESS_REVIEWS, ACCESS_REVIEWS, RULES_REVIEWS, SUBJECT_ACCESS_REVIEWS)
 """Questions about rights, one's own and others'."""
-NOT_STORED = (BINDINGS, *AUTHORIZATION_REVIEWS)
+_AUTHENTICATION = "authentication.k8s.io"
+TOKEN_REVIEWS = Resource(_AUTHENTICATION, "v1", "TokenReview", "tokenreviews", False)
+SELF_REVIEWS = Resource(_AUTHENTICATION, "v1", "SelfSubjectReview", "selfsubjectreviews", False)
+"""What `kubectl auth whoami` asks."""
+NOT_STORED = (BINDINGS, SELF_REVIEWS, TOKEN_REVIEWS, *AUTHORIZATION_REVIEWS)
 REVIEWS_BY_PATH = {(row.group, row.version, row.plural): row for row in NOT_STORED if row is not BINDINGS}
 EVICTIONS = Resource("policy", "v1", "Eviction", "evictions", True)
+TOKEN_REQUESTS = Resource(_AUTHENTICATION, "v1", "TokenRequest", "tokenrequests", True)
+"""What serviceaccounts/{name}/token takes and gives."""
 SCALES = Resource("autoscaling", "v1", "Scale", "scales", True)
 
 _EVERY_VERB = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -48,6 +54,7 @@ _SUBRESOURCES = {
     "eviction": Subresource(("create",), EVICTIONS),
     "finalize": Subresource(("update",)),
     "scale": Subresource(_READ_AND_WRITE, SCALES),
+    "token": Subresource(("create",), TOKEN_REQUESTS),
 }
 
 

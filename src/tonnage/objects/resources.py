@@ -103,7 +103,7 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource("", "v1", "ResourceQuota", "resourcequotas", True, ("quota",), subresources=("status",)),
     Resource("", "v1", "Secret", "secrets", True),
-    Resource("", "v1", "ServiceAccount", "serviceaccounts", True, ("sa",)),
+    Resource("", "v1", "ServiceAccount", "serviceaccounts", True, ("sa",), subresources=("token",)),
     Resource("", "v1", "Service", "services", True, ("svc",), _ALL, subresources=("status",)),
     Resource(
         "apiextensions.k8s.io",

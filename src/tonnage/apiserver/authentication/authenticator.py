@@ -3,16 +3,19 @@
     client certificate, then bearer token: the tokens of a file, then those of ServiceAccounts
 
 Credentials that prove nothing are refused (401) even where nobody would have needed any; a request without credentials
-is nobody's (`None`), and what that may do is `app`'s to say. Nothing of a body has been read by then, and a token is
-looked up by its digest, so that time tells nothing about the tokens there are.
+is nobody's (`None`), and what that may do is `app`'s to say. Nothing of a body has been read by then, and a token of a
+file is looked up by its digest, so that time tells nothing about the tokens there are.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tonnage.apiserver.authentication.client_certificates import ClientCertificates, InvalidCertificate
+from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
+from tonnage.documents.access.service_account_tokens import InvalidToken
 from tonnage.documents.access.user import AUTHENTICATED, UNAUTHENTICATED, User
 from tonnage.errors import Unauthorized
 
@@ -20,18 +23,51 @@ from tonnage.errors import Unauthorized
 class Authenticator:
     """The users of one server, by their credentials."""
 
-    def __init__(self, tokens: Mapping[str, User]) -> None:
+    def __init__(
+        self, tokens: Mapping[str, User], accounts: ServiceAccountTokens, certificates: ClientCertificates | None = None
+    ) -> None:
         self._users = {_digest(token.encode()): with_authenticated(user) for token, user in tokens.items()}
+        self._certificates = certificates
+        self.accounts = accounts
 
-    def authenticate(self, headers: Mapping[str, str]) -> User | None:
-        """The user of a request; None without credentials. Raises Unauthorized for credentials that prove nothing."""
+    def authenticate(self, headers: Mapping[str, str], certificate: bytes | None = None) -> User | None:
+        """The user of a request; None without credentials. Raises Unauthorized for credentials that prove nothing.
+
+        `certificate` is the one that the client showed, in DER form. It is asked first, and a token helps whose
+        certificate is not good.
+        """
+        refused: Exception | None = None
+        if certificate and self._certificates is not None:
+            try:
+                user = self._certificates.authenticate(certificate)
+            except InvalidCertificate as exc:
+                refused = exc
+            else:
+                if user is not None:
+                    return with_authenticated(user)
         token = bearer_token(headers.get("Authorization", ""))
-        if not token:
-            return None
+        if token:
+            try:
+                return self.authenticate_token(token, self.accounts.audiences)[0]
+            except InvalidToken as exc:
+                refused = exc
+        if refused is not None:
+            raise Unauthorized("Unauthorized") from refused
+        return None
+
+    def authenticate_token(self, token: bytes, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
+        """Whose token it is, and for which of these audiences. Raises InvalidToken.
+
+        Tokens of a file do not say for whom they are: they are for this server.
+        """
         user = self._users.get(_digest(token))
         if user is None:
-            raise Unauthorized("Unauthorized")
-        return user
+            user, shared = self.accounts.authenticate(token, audiences)
+            return with_authenticated(user), shared
+        shared = tuple(audience for audience in self.accounts.audiences if audience in audiences)
+        if not shared:
+            raise InvalidToken("invalid bearer token")
+        return user, shared
 
 
 def bearer_token(header: str) -> bytes:

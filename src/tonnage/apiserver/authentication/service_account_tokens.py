@@ -1,0 +1,126 @@
+"""ServiceAccounts' tokens against the store: making them, and saying whose they are.
+
+A signature is checked once and remembered, a bounded number of them; the clock and the objects that a token depends on
+are looked at each time, so that it ends in the moment that one of them does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from tonnage.apiserver.authentication.signing_key import SigningKey
+from tonnage.clock import Clock
+from tonnage.documents.access.service_account_tokens import Bound, Claims, InvalidToken, claims_of, user_of
+from tonnage.documents.access.user import User
+from tonnage.documents.go_text import quoted_list
+from tonnage.objects.document import Doc
+from tonnage.objects.resources import Resource
+from tonnage.store import KeyDamaged, Store
+
+MAX_REMEMBERED: Final = 4096
+JWKS_PATH: Final = "/openid/v1/jwks"
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+    deletionTimestamp: str | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+_CLAIMS: Final = msgspec.json.Decoder(Claims)
+
+
+class ServiceAccountTokens:
+    """The tokens of one server's ServiceAccounts."""
+
+    def __init__(
+        self, key: SigningKey, store: Store, clock: Clock, *, issuer: str, audiences: Sequence[str] = ()
+    ) -> None:
+        self.key = key
+        self.issuer = issuer
+        self.audiences = tuple(audiences) or (issuer,)
+        self._store = store
+        self._clock = clock
+        self._verified: dict[bytes, Claims] = {}
+
+    def issue(
+        self,
+        account: Doc,
+        bound: Bound,
+        *,
+        audiences: Sequence[str],
+        seconds: int,
+        now: datetime,
+        jti: str,
+        warn_after_s: int = 0,
+    ) -> str:
+        """A new token of an account, whose metadata this is."""
+        claims = claims_of(
+            account,
+            bound,
+            issuer=self.issuer,
+            audiences=audiences,
+            seconds=seconds,
+            now=now,
+            jti=jti,
+            warn_after_s=warn_after_s,
+        )
+        return self.key.signed(msgspec.json.encode(claims))
+
+    def openid_configuration(self, jwks_uri: str) -> Doc:
+        """OpenID Connect's description of who issues these tokens."""
+        return {
+            "issuer": self.issuer,
+            "jwks_uri": jwks_uri,
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [self.key.algorithm],
+        }
+
+    def authenticate(self, token: bytes, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
+        """Whose token it is, and for which of these audiences. Raises InvalidToken."""
+        claims = self._claims(token)
+        if claims.iss != self.issuer:
+            raise InvalidToken("invalid bearer token")
+        said = claims.audiences or self.audiences
+        shared = tuple(audience for audience in said if audience in audiences)
+        if not shared:
+            told = f"token audiences {quoted_list(said)} is invalid for the target audiences {quoted_list(audiences)}"
+            raise InvalidToken(told)
+        return user_of(claims, self._clock.now(), self._metadata), shared
+
+    def _claims(self, token: bytes) -> Claims:
+        digest = hashlib.sha256(token).digest()
+        claims = self._verified.pop(digest, None)
+        if claims is None:
+            payload = self.key.payload_of(token)
+            try:
+                claims = _CLAIMS.decode(payload)
+            except (msgspec.DecodeError, RecursionError) as exc:
+                raise InvalidToken("invalid bearer token") from exc
+            if len(self._verified) >= MAX_REMEMBERED:
+                del self._verified[next(iter(self._verified))]  # the one that was not shown for longest
+        self._verified[digest] = claims
+        return claims
+
+    def _metadata(self, resource: Resource, namespace: str, name: str) -> Doc | None:
+        try:
+            record = self._store.get(resource.key(namespace, name))
+        except KeyDamaged:
+            return None
+        if record is None:
+            return None
+        meta = _OBJECT.decode(record.document).metadata
+        found: Doc = {"uid": meta.uid}
+        if meta.deletionTimestamp is not None:
+            found["deletionTimestamp"] = meta.deletionTimestamp
+        return found

@@ -1,0 +1,184 @@
+"""What a ServiceAccount's token says, and whether it still holds. Signatures are not made here.
+
+    {"iss": …, "sub": "system:serviceaccount:shop:db", "aud": [for whom], "iat", "nbf", "exp", "jti",
+     "kubernetes.io": {"namespace", "serviceaccount": {name, uid}, "pod" | "secret" | "node": {name, uid}}}
+
+A token is good while its time lasts and while the account, and the object it is bound to, are still those it was made
+for: they are looked up each time, by name and uid. Mirrors pkg/serviceaccount/claims.go, but for one thing: there is
+one server and one clock, so a token ends when it says, not a minute later. A minute's leeway is given where a clock
+that was set back would do harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from tonnage.clock import parse_rfc3339
+from tonnage.documents.access.user import CREDENTIAL_ID, User, service_account_user
+from tonnage.objects.document import Doc
+from tonnage.objects.resources import BY_PLURAL, Resource
+
+MIN_SECONDS: Final = 600
+MAX_SECONDS: Final = 1 << 32
+DEFAULT_SECONDS: Final = 3600
+WARN_ONLY_SECONDS: Final = 3607
+"""What kubelets and injected volumes ask for. Upstream lets such a token of a pod live a year, and warns after this."""
+EXTENDED_SECONDS: Final = 365 * 24 * 3600
+_LEEWAY: Final = timedelta(minutes=1)
+_EXTRA: Final = "authentication.kubernetes.io/"
+
+ACCOUNTS: Final = BY_PLURAL["", "serviceaccounts"]
+_PODS, _SECRETS, _NODES = BY_PLURAL["", "pods"], BY_PLURAL["", "secrets"], BY_PLURAL["", "nodes"]
+
+Find = Callable[[Resource, str, str], Doc | None]
+"""(resource, namespace, name) -> the metadata of the object as it is now; None when there is none."""
+
+
+class InvalidToken(Exception):
+    """Why a token proves nothing, in upstream's words."""
+
+
+class Reference(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One object, and which one of its name."""
+
+    name: str = ""
+    uid: str = ""
+
+
+class Kubernetes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The claims that are Kubernetes' own, in upstream's order."""
+
+    namespace: str = ""
+    node: Reference | None = None
+    pod: Reference | None = None
+    secret: Reference | None = None
+    serviceaccount: Reference = Reference()
+    warnafter: int | float | None = None
+
+
+class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that a token says, in the order of its letters as upstream writes it."""
+
+    aud: tuple[str, ...] | str = ()
+    exp: int | float | None = None
+    iat: int | float | None = None
+    iss: str = ""
+    jti: str = ""
+    kubernetes: Kubernetes = msgspec.field(name="kubernetes.io", default=Kubernetes())
+    nbf: int | float | None = None
+    sub: str = ""
+
+    @property
+    def audiences(self) -> tuple[str, ...]:
+        return (self.aud,) if isinstance(self.aud, str) else self.aud
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a token is bound to beside its account: one of these, or a pod and its node."""
+
+    pod: Reference | None = None
+    secret: Reference | None = None
+    node: Reference | None = None
+
+
+def claims_of(
+    account: Doc,
+    bound: Bound,
+    *,
+    issuer: str,
+    audiences: Sequence[str],
+    seconds: int,
+    now: datetime,
+    jti: str,
+    warn_after_s: int = 0,
+) -> Claims:
+    """What a new token of an account says; `account` is its metadata."""
+    at = int(now.timestamp())
+    return Claims(
+        aud=tuple(audiences),
+        exp=at + seconds,
+        iat=at,
+        iss=issuer,
+        jti=jti,
+        kubernetes=Kubernetes(
+            namespace=account["namespace"],
+            node=bound.node,
+            pod=bound.pod,
+            secret=bound.secret,
+            serviceaccount=Reference(account["name"], account["uid"]),
+            warnafter=at + warn_after_s if warn_after_s else None,
+        ),
+        nbf=at,
+        sub=service_account_user(account["namespace"], account["name"]).name,
+    )
+
+
+def user_of(claims: Claims, now: datetime, find: Find) -> User:
+    """Whose token it is, if it still is anybody's. Raises InvalidToken."""
+    _check_time(claims, now)
+    said = claims.kubernetes
+    account = find(ACCOUNTS, said.namespace, said.serviceaccount.name)
+    if account is None:
+        raise InvalidToken(f'serviceaccounts "{said.serviceaccount.name}" not found')
+    if account["uid"] != said.serviceaccount.uid:
+        told = f"service account UID ({account['uid']}) does not match claim ({said.serviceaccount.uid})"
+        raise InvalidToken(told)
+    if _is_gone(account, now):
+        raise InvalidToken(f"service account {said.namespace}/{said.serviceaccount.name} has been deleted")
+    if said.secret is not None:
+        told = "secret UID ({}) does not match service account secret ref claim ({})"
+        _check_bound(find(_SECRETS, said.namespace, said.secret.name), said.secret, now, told)
+    if said.pod is not None:
+        told = "pod UID ({}) does not match service account pod ref claim ({})"
+        _check_bound(find(_PODS, said.namespace, said.pod.name), said.pod, now, told)
+    elif said.node is not None:
+        told = "node UID ({}) does not match service account node ref claim ({})"
+        _check_bound(find(_NODES, "", said.node.name), said.node, now, told)
+    user = service_account_user(said.namespace, said.serviceaccount.name, said.serviceaccount.uid)
+    return replace(user, extra=_extra(claims))
+
+
+def _check_time(claims: Claims, now: datetime) -> None:
+    at = now.timestamp()
+    if claims.nbf is not None and at + _LEEWAY.total_seconds() < claims.nbf:
+        raise InvalidToken("service account token is not valid yet")
+    if claims.exp is None or at >= claims.exp:
+        raise InvalidToken("service account token has expired")
+    if claims.iat is not None and at + _LEEWAY.total_seconds() < claims.iat:
+        raise InvalidToken("service account token is issued in the future")
+
+
+def _check_bound(found: Doc | None, wanted: Reference, now: datetime, told: str) -> None:
+    if found is None:
+        raise InvalidToken("service account token has been invalidated")
+    if found["uid"] != wanted.uid:
+        raise InvalidToken(told.format(found["uid"], wanted.uid))
+    if _is_gone(found, now):
+        raise InvalidToken("service account token has been invalidated")
+
+
+def _is_gone(meta: Doc, now: datetime) -> bool:
+    """An object may be on its way out for long; what it is doing until its time has come may need its token."""
+    at = meta.get("deletionTimestamp")
+    return at is not None and parse_rfc3339(at) < now - _LEEWAY
+
+
+def _extra(claims: Claims) -> dict[str, tuple[str, ...]]:
+    said = claims.kubernetes
+    extra: dict[str, tuple[str, ...]] = {}
+    if claims.jti:
+        extra[CREDENTIAL_ID] = (f"JTI={claims.jti}",)
+    if said.node is not None and said.node.name:
+        extra[f"{_EXTRA}node-name"] = (said.node.name,)
+        if said.node.uid:
+            extra[f"{_EXTRA}node-uid"] = (said.node.uid,)
+    if said.pod is not None and said.pod.name and said.pod.uid:
+        extra[f"{_EXTRA}pod-name"] = (said.pod.name,)
+        extra[f"{_EXTRA}pod-uid"] = (said.pod.uid,)
+    return extra
