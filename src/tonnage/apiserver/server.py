@@ -134,7 +134,7 @@ async def serve(
             await stack.enter_async_context(definitions_followed(application.lifecycle, registry, rng))
             await stack.enter_async_context(events_expired(registry, clock, settings.event_ttl_s))
             await stack.enter_async_context(cluster_roles_aggregated(registry, rng))
-            await stack.enter_async_context(authentication_published(registry, certificate.identity.ca_pem, rng))
+            await stack.enter_async_context(authentication_published(registry, credentials.client_ca_pem, rng))
             try:
                 opened = listening(
                     application.handle,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tonnage.testing.processes import Cluster, start_cluster
 
@@ -151,13 +152,19 @@ def test_wrong_usage_exits_with_2_and_names_the_flag(tmp_path, flags, told):
     assert list(tmp_path.iterdir()) == []
 
 
+TOKENS = ("first-token", "second-token", "third-token")
+
+
 def test_a_token_file_lets_its_tokens_in_and_no_others(tmp_path):
     tokens = tmp_path / "tokens"
-    tokens.write_text("first-token\nsecond-token,someone,1\n")
+    tokens.write_text('second-token,someone,1\nfirst-token\nthird-token,boss,2,"ops,system:masters"\n')
     cluster = start_cluster(tmp_path / "data", "--token-file", str(tokens))
-    codes = [cluster.get("/api/v1/pods", token=token).code for token in ("first-token", "second-token", "someone")]
+    asked = {token: cluster.get("/api/v1/pods", token=token).code for token in (*TOKENS, "someone")}
+    admin = yaml.safe_load((tmp_path / "data" / "kubeconfig").read_text())["users"][0]["user"]["token"]
     cluster.stop()
-    assert codes == [200, 200, 401]
+    # A bare token is an administrator's; a user without groups is known and may do next to nothing.
+    assert asked == {"first-token": 200, "second-token": 403, "third-token": 200, "someone": 401}
+    assert admin == "first-token"
 
 
 def test_metrics_count_requests_by_resource_verb_and_code(cluster):

@@ -31,11 +31,12 @@ _CA_FORM: Final = "name a file with the certificates of the authorities that sig
 
 @dataclass(frozen=True, slots=True)
 class ServerCredentials:
-    """Who is known, and the certificate and the admin's token that the server hands out."""
+    """Who is known, the authorities of clients, and the certificate and the admin's token that the server hands out."""
 
     authenticator: Authenticator
     certificate: ServingCertificate
     admin_token: str
+    client_ca_pem: bytes
 
 
 def read_credentials(
@@ -60,7 +61,8 @@ def read_credentials(
         admin_token = ensure_token(folder / "token")
         users = {**users, admin_token: ADMIN}
     own_ca = ensure_identity(pki, hosts, clock.now()).ca_pem
-    certificates = ClientCertificates(_client_ca(client_ca_file) if client_ca_file else own_ca, clock.now)
+    client_ca = _client_ca(client_ca_file) if client_ca_file else own_ca
+    certificates = ClientCertificates(client_ca, clock.now)
     accounts = ServiceAccountTokens(
         ensure_signing_key(pki / "sa.key"), store, clock, issuer=issuer, audiences=audiences
     )
@@ -68,6 +70,7 @@ def read_credentials(
         Authenticator(users, accounts, certificates),
         ServingCertificate(pki, hosts, clock, prepare=certificates.ask_for),
         admin_token,
+        client_ca,
     )
 
 
