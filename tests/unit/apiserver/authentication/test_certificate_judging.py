@@ -1,0 +1,162 @@
+"""Which certificates prove something: those that an authority of ours signed for clients, in their time."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID, ObjectIdentifier
+
+from tonnage.apiserver.authentication import client_certificates
+from tonnage.apiserver.authentication.client_certificates import (
+    MAX_REMEMBERED,
+    ClientCertificates,
+    InvalidCertificate,
+)
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+class Party:
+    """A certificate and its key; without an issuer it has signed itself."""
+
+    def __init__(
+        self,
+        name: str,
+        issuer: Party | None = None,
+        *,
+        is_ca: bool | None = None,
+        extension: x509.ExtensionType | None = None,
+        lasts: timedelta = DAY,
+    ) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(self.name)
+            .issuer_name(issuer.name if issuer else self.name)
+            .public_key(self.key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(NOW - DAY)
+            .not_valid_after(NOW + lasts)
+        )
+        if is_ca is not None:
+            builder = builder.add_extension(x509.BasicConstraints(is_ca, None), critical=True)
+        if extension is not None:
+            builder = builder.add_extension(extension, critical=True)
+        self.certificate = builder.sign(issuer.key if issuer else self.key, hashes.SHA256())
+
+    @property
+    def pem(self) -> bytes:
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def der(self) -> bytes:
+        return self.certificate.public_bytes(serialization.Encoding.DER)
+
+
+CA = Party("ca", is_ca=True)
+
+
+def judge(pem: bytes = CA.pem, now: datetime = NOW) -> ClientCertificates:
+    return ClientCertificates(pem, lambda: now)
+
+
+def name_in(found: Party, judging: ClientCertificates | None = None) -> str:
+    user = (judging or judge()).authenticate(found.der)
+    assert user is not None
+    return user.name
+
+
+def test_a_certificate_of_ours_names_its_user() -> None:
+    assert name_in(Party("jo", CA)) == "jo"
+
+
+def test_one_of_two_authorities_of_one_name_is_enough() -> None:
+    twin = Party("ca", is_ca=True)
+    assert name_in(Party("jo", twin), judge(CA.pem + twin.pem)) == "jo"
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        Party("boss"),
+        Party("boss", is_ca=True),
+        Party("boss", Party("ca", is_ca=True)),
+        Party("boss", Party("another", is_ca=True)),
+        Party("boss", Party("jo", CA)),
+        Party("boss", Party("between", CA, is_ca=True)),
+    ],
+    ids=["itself", "itself as authority", "a twin", "another authority", "a client of ours", "one between"],
+)
+def test_what_no_authority_of_ours_signed_proves_nothing(forged: Party) -> None:
+    with pytest.raises(InvalidCertificate, match="signed by unknown authority"):
+        judge().authenticate(forged.der)
+
+
+def test_one_in_between_is_an_authority_when_it_is_named() -> None:
+    between = Party("between", CA, is_ca=True)
+    assert name_in(Party("jo", between), judge(between.pem)) == "jo"
+
+
+@pytest.mark.parametrize("is_ca", [None, False])
+def test_a_file_of_authorities_may_name_one_that_is_none(is_ca: bool | None) -> None:
+    none = Party("none", is_ca=is_ca)
+    with pytest.raises(InvalidCertificate, match="signed by unknown authority"):
+        judge(none.pem).authenticate(Party("jo", none).der)
+
+
+def test_an_authority_with_limits_that_nobody_looks_at_is_not_believed() -> None:
+    limited = Party("limited", is_ca=True, extension=x509.NameConstraints([x509.DNSName("a.example")], None))
+    with pytest.raises(InvalidCertificate):
+        judge(limited.pem).authenticate(Party("jo", limited).der)
+
+
+def test_a_limit_that_nobody_knows_is_a_refusal() -> None:
+    odd = x509.UnrecognizedExtension(ObjectIdentifier("1.2.3.4"), b"\x05\x00")
+    with pytest.raises(InvalidCertificate, match="unhandled critical extension"):
+        judge().authenticate(Party("jo", CA, extension=odd).der)
+
+
+@pytest.mark.parametrize("at", [NOW - 2 * DAY, NOW + 2 * DAY])
+def test_time_is_looked_at_each_time(at: datetime) -> None:
+    clock = [NOW]
+    judging, jo = ClientCertificates(CA.pem, lambda: clock[0]), Party("jo", CA)
+    assert name_in(jo, judging) == "jo"
+    clock[0] = at
+    with pytest.raises(InvalidCertificate, match="has expired or is not yet valid"):
+        judging.authenticate(jo.der)
+
+
+def test_a_certificate_ends_with_its_authority() -> None:
+    short = Party("short", is_ca=True, lasts=DAY)
+    with pytest.raises(InvalidCertificate, match="has expired"):
+        judge(short.pem, NOW + 2 * DAY).authenticate(Party("jo", short, lasts=10 * DAY).der)
+
+
+@pytest.mark.parametrize("der", [b"", b"x", b"\x30\x80", CA.der[:-1], CA.der + b"x"])
+def test_what_is_no_certificate_is_refused(der: bytes) -> None:
+    with pytest.raises(InvalidCertificate):
+        judge().authenticate(der)
+
+
+def test_so_many_are_remembered_and_no_more() -> None:
+    judging, jo = judge(), Party("jo", CA)
+    name_in(jo, judging)
+    known = next(iter(judging._known.values()))
+    judging._known.update({bytes([number & 255, number >> 8]): known for number in range(MAX_REMEMBERED)})
+    name_in(Party("kim", CA), judging)
+    assert len(judging._known) <= MAX_REMEMBERED + 1
+
+
+def test_where_openssl_cannot_be_told_tls_judges_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_certificates, "take_any_certificate", lambda context: False)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    judge().ask_for(context)
+    assert context.verify_mode == ssl.CERT_OPTIONAL
+    assert [each["subject"] for each in context.get_ca_certs()] == [((("commonName", "ca"),),)]
