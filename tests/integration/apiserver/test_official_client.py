@@ -114,3 +114,24 @@ def test_the_dynamic_client_finds_kinds_by_discovery(api, namespace):
     capacities.create(body=body, namespace=namespace)
     found = capacities.get(name="node-1", namespace=namespace)
     assert found.to_dict()["availableCapacities"] == ["100Gi", "50Gi"]
+
+
+def test_a_service_account_with_its_token(api, cluster, namespace):
+    core = client.CoreV1Api(api)
+    core.create_namespaced_service_account(namespace, client.V1ServiceAccount(metadata=client.V1ObjectMeta(name="db")))
+    wanted = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[], expiration_seconds=600))
+    token = str(core.create_namespaced_service_account_token("db", namespace, wanted).status.token)
+    review = client.AuthenticationV1Api(api).create_token_review(
+        client.V1TokenReview(spec=client.V1TokenReviewSpec(token=token))
+    )
+    assert review.status.authenticated and review.status.user.username == f"system:serviceaccount:{namespace}:db"
+    settings = client.Configuration(host=cluster.url, api_key={"authorization": f"Bearer {token}"})
+    settings.ssl_ca_cert = str(cluster.folder / "pki" / "ca.crt")
+    account = client.ApiClient(settings)
+    found = client.AuthenticationV1Api(account).create_self_subject_review(client.V1SelfSubjectReview())
+    assert found.status.user_info.username == review.status.user.username
+    with pytest.raises(client.ApiException) as refused:
+        client.CoreV1Api(account).list_namespaced_pod(namespace)
+    assert refused.value.status == 403
+    account.rest_client.pool_manager.clear()
+    account.close()
