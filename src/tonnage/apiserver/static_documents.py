@@ -13,7 +13,6 @@ from tonnage.apiserver.custom.definitions import Definitions
 from tonnage.apiserver.requests import Response
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.objects.document import encode
-from tonnage.objects.resources import group_versions
 
 _OTHER_PATHS = ("/healthz", "/livez", "/metrics", "/readyz")
 """What is served beside documents and resources, for those who ask what there is."""
@@ -54,12 +53,10 @@ class _Documents:
             "/openapi/v2": lambda: openapi.openapi_v2(custom),
             "/openapi/v3": lambda: openapi.openapi_v3_index(custom),
         }
-        described = {*group_versions(), *((row.group, row.version) for row in custom)}
         for group, version in discovery.group_versions(custom):
             root = f"apis/{group}/{version}" if group else f"api/{version}"
             self._makers[f"/{root}"] = lambda g=group, v=version: encode(discovery.api_resource_list(g, v, custom))  # type: ignore[misc]  # mypy cannot see defaults in a lambda
-            if (group, version) in described:
-                self._makers[f"/openapi/v3/{root}"] = lambda g=group, v=version: openapi.openapi_v3(g, v, custom)  # type: ignore[misc]  # as above
+            self._makers[f"/openapi/v3/{root}"] = lambda g=group, v=version: openapi.openapi_v3(g, v, custom)  # type: ignore[misc]  # as above
             if group:
                 self._makers[f"/apis/{group}"] = lambda g=group: encode(discovery.api_group(g, custom))  # type: ignore[misc]  # as above
 

@@ -21,8 +21,9 @@ from tonnage.apiserver.openapi import gnostic, types
 from tonnage.apiserver.openapi.operations import QUERY, Operation, kind_of, operations, patch_types
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.schema import Struct, schema_of, schema_of_resource
+from tonnage.objects.api_verbs import NOT_STORED
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.resources import RESOURCES, Resource, group_versions
+from tonnage.objects.resources import RESOURCES, Resource
 
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 """The content type kubectl asks `/openapi/v2` for; upstream also spells it with `spec.v2.v1.0`."""
@@ -33,12 +34,13 @@ _TOKEN = {"type": "apiKey", "name": "authorization", "in": "header", "descriptio
 
 Custom = Sequence[CustomResource]
 """Resources that are served beside those of the table."""
+_SERVED = (*RESOURCES, *NOT_STORED)
 
 
 def openapi_v3_index(custom: Custom = ()) -> bytes:
     """`/openapi/v3`: where each document is, by the path of its group and version."""
     paths = {}
-    for group, version in dict.fromkeys((*group_versions(), *((row.group, row.version) for row in custom))):
+    for group, version in dict.fromkeys((row.group, row.version) for row in (*_SERVED, *custom)):
         path = f"apis/{group}/{version}" if group else f"api/{version}"
         paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={etag(openapi_v3(group, version, custom))}"}
     return encode({"paths": paths})
@@ -51,7 +53,7 @@ def openapi_v3(group: str, version: str, custom: Custom = ()) -> bytes:
 
 @lru_cache(maxsize=256)
 def _openapi_v3(group: str, version: str, custom: tuple[CustomResource, ...]) -> bytes:
-    resources: list[Resource] = [row for row in RESOURCES if (row.group, row.version) == (group, version)]
+    resources: list[Resource] = [row for row in _SERVED if (row.group, row.version) == (group, version)]
     resources += custom
     if not resources:
         raise KeyError((group, version))
@@ -112,7 +114,9 @@ def _roots(resources: list[Resource]) -> list[Struct]:
     """Types that requests and answers are made of."""
     roots = [schema_of("meta", "v1", "Status"), schema_of("meta", "v1", "DeleteOptions")]
     for resource in resources:
-        roots += [schema_of_resource(resource), types.list_of(resource)]
+        roots += [schema_of_resource(resource)]
+        if resource not in NOT_STORED:
+            roots += [types.list_of(resource)]
         roots += [kind_of(resource, name) for name in resource.subresources]
     return roots
 
@@ -165,7 +169,7 @@ def _operation_v3(operation: Operation, resource: Resource) -> Doc:
 
 def _document_v2(custom: Custom) -> Doc:
     paths: dict[str, Doc] = defaultdict(dict)
-    resources: list[Resource] = [*RESOURCES, *custom]
+    resources: list[Resource] = [*_SERVED, *custom]
     for resource in resources:
         for operation in operations(resource):
             item = paths[operation.path]

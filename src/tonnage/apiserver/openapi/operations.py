@@ -108,7 +108,7 @@ def operations(resource: Resource) -> Iterator[Operation]:
     """Those on the collection, on one object and on its subresources, path by path."""
     collection = resource.path(namespace="{namespace}")
     offered = verbs_of(resource)
-    if resource.namespaced:
+    if resource.namespaced and "list" in offered:
         yield _operation(resource, "list", resource.path(), everywhere=True)
     for verb in _OF_COLLECTION:
         if verb in offered:
