@@ -6,7 +6,7 @@ store that cannot write (500, in its own words) or a fault of ours (500, logged 
 
 from __future__ import annotations
 
-from tonnage.errors import ApiError, Expired, InternalError
+from tonnage.errors import ApiError, Expired, Forbidden, InternalError
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 from tonnage.store import KeyDamaged, StoreError, StoreFull
@@ -24,7 +24,7 @@ def failure(error: ApiError) -> Doc:
     if error.reason:
         status["reason"] = error.reason
     details = _details(error)
-    if details:
+    if details or isinstance(error, Forbidden):  # of a path that is no resource there are none, and upstream says so
         status["details"] = details
     status["code"] = error.code
     return status

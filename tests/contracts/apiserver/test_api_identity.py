@@ -345,6 +345,7 @@ def test_a_user_without_rights_is_told_which_one_is_missing(api: Api, ns: str, a
     for (method, path), message in refusals.items():
         refused = api.request(method, path, {} if method == "PUT" else None, token=token)
         assert (refused.code, refused.reason, refused.message) == (403, "Forbidden", message)
+    assert api.get("/metrics", token=token)["details"] == {}
     assert api.get("/version", token=token).code == 200
     assert api.get("/healthz", token=token).code == 200
 
@@ -377,6 +378,13 @@ def test_a_put_that_creates_needs_the_right_to_create(api: Api, ns: str, account
         f'leases.coordination.k8s.io "made" is forbidden: User "system:serviceaccount:{ns}:db" cannot create resource '
         f'"leases" in API group "coordination.k8s.io" in the namespace "{ns}"',
     )
+
+
+def test_the_kinds_of_identity_are_described(api: Api) -> None:
+    schemas = api.get("/openapi/v3/apis/authentication.k8s.io/v1")["components"]["schemas"]
+    for kind in ("TokenReview", "SelfSubjectReview"):
+        (told,) = schemas[f"io.k8s.api.authentication.v1.{kind}"]["x-kubernetes-group-version-kind"]
+        assert told == {"group": "authentication.k8s.io", "version": "v1", "kind": kind}
 
 
 # -- impersonation ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from tonnage.documents.schema import Field, ListOf, MapOf, ScalarName, Struct, Type, schema_of, schema_of_resource
+from tonnage.objects.api_verbs import NOT_STORED
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import RESOURCES, Resource
 
@@ -152,7 +153,7 @@ def _group_version(package: str) -> tuple[str, str]:
 @cache
 def _packages() -> dict[str, tuple[str, str]]:
     scale = schema_of("autoscaling", "v1", "Scale")
-    return {schema_of_resource(row).package: (row.group, row.version) for row in RESOURCES} | {
+    return {schema_of_resource(row).package: (row.group, row.version) for row in (*RESOURCES, *NOT_STORED)} | {
         scale.package: ("autoscaling", "v1")
     }
 
