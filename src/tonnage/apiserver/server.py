@@ -21,6 +21,7 @@ from tonnage.apiserver.app import Application
 from tonnage.apiserver.audit.audit_log import AuditLog
 from tonnage.apiserver.audit.audit_log_file import AuditLogFile, AuditSettings
 from tonnage.apiserver.authentication.server_credentials import DEFAULT_ISSUER, read_credentials
+from tonnage.apiserver.authentication.token_secrets import token_secrets_filled
 from tonnage.apiserver.authorization.aggregation import cluster_roles_aggregated
 from tonnage.apiserver.authorization.authentication_map import authentication_published
 from tonnage.apiserver.authorization.bootstrapping import ensure_policy
@@ -134,6 +135,8 @@ async def serve(
             await stack.enter_async_context(definitions_followed(application.lifecycle, registry, rng))
             await stack.enter_async_context(events_expired(registry, clock, settings.event_ttl_s))
             await stack.enter_async_context(cluster_roles_aggregated(registry, rng))
+            key, ca_pem = credentials.authenticator.accounts.key, certificate.identity.ca_pem
+            await stack.enter_async_context(token_secrets_filled(registry, key, ca_pem, rng))
             await stack.enter_async_context(authentication_published(registry, credentials.client_ca_pem, rng))
             try:
                 opened = listening(

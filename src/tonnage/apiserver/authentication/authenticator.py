@@ -10,6 +10,7 @@ file is looked up by its digest, so that time tells nothing about the tokens the
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -18,6 +19,8 @@ from tonnage.apiserver.authentication.service_account_tokens import ServiceAccou
 from tonnage.documents.access.service_account_tokens import InvalidToken
 from tonnage.documents.access.user import AUTHENTICATED, UNAUTHENTICATED, User
 from tonnage.errors import Unauthorized
+
+_log = logging.getLogger(__name__)
 
 
 class Authenticator:
@@ -52,6 +55,7 @@ class Authenticator:
             except InvalidToken as exc:
                 refused = exc
         if refused is not None:
+            _log.info("A request shows credentials that prove nothing: %s", refused)
             raise Unauthorized("Unauthorized") from refused
         return None
 

@@ -15,12 +15,14 @@ import msgspec
 
 from tonnage.apiserver.authentication.signing_key import SigningKey
 from tonnage.clock import Clock
-from tonnage.documents.access.service_account_tokens import Bound, Claims, InvalidToken, claims_of, user_of
+from tonnage.documents.access import legacy_tokens
+from tonnage.documents.access.legacy_tokens import LegacyClaims, legacy_user_of
+from tonnage.documents.access.service_account_tokens import ACCOUNTS, Bound, Claims, InvalidToken, claims_of, user_of
 from tonnage.documents.access.user import User
 from tonnage.documents.go_text import quoted_list
-from tonnage.objects.document import Doc
-from tonnage.objects.resources import Resource
-from tonnage.store import KeyDamaged, Store
+from tonnage.objects.document import Doc, decode
+from tonnage.objects.resources import BY_PLURAL, Resource
+from tonnage.store import KeyDamaged, Record, Store
 
 MAX_REMEMBERED: Final = 4096
 JWKS_PATH: Final = "/openid/v1/jwks"
@@ -37,6 +39,8 @@ class _Object(msgspec.Struct):
 
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 _CLAIMS: Final = msgspec.json.Decoder(Claims)
+_LEGACY_CLAIMS: Final = msgspec.json.Decoder(LegacyClaims)
+_SECRETS: Final = BY_PLURAL["", "secrets"]
 
 
 class ServiceAccountTokens:
@@ -50,7 +54,7 @@ class ServiceAccountTokens:
         self.audiences = tuple(audiences) or (issuer,)
         self._store = store
         self._clock = clock
-        self._verified: dict[bytes, Claims] = {}
+        self._verified: dict[bytes, Claims | LegacyClaims] = {}
 
     def issue(
         self,
@@ -89,22 +93,31 @@ class ServiceAccountTokens:
     def authenticate(self, token: bytes, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
         """Whose token it is, and for which of these audiences. Raises InvalidToken."""
         claims = self._claims(token)
-        if claims.iss != self.issuer:
+        if isinstance(claims, LegacyClaims):
+            said: tuple[str, ...] = self.audiences  # which it does not say: it is for this server
+        elif claims.iss == self.issuer:
+            said = claims.audiences or self.audiences
+        else:
             raise InvalidToken("invalid bearer token")
-        said = claims.audiences or self.audiences
         shared = tuple(audience for audience in said if audience in audiences)
         if not shared:
             told = f"token audiences {quoted_list(said)} is invalid for the target audiences {quoted_list(audiences)}"
             raise InvalidToken(told)
+        if isinstance(claims, LegacyClaims):
+            secret = self._document(_SECRETS, claims.namespace, claims.secret)
+            account = self._document(ACCOUNTS, claims.namespace, claims.account)
+            return legacy_user_of(claims, token, secret, account), shared
         return user_of(claims, self._clock.now(), self._metadata), shared
 
-    def _claims(self, token: bytes) -> Claims:
+    def _claims(self, token: bytes) -> Claims | LegacyClaims:
         digest = hashlib.sha256(token).digest()
-        claims = self._verified.pop(digest, None)
+        claims: Claims | LegacyClaims | None = self._verified.pop(digest, None)
         if claims is None:
             payload = self.key.payload_of(token)
             try:
                 claims = _CLAIMS.decode(payload)
+                if claims.iss == legacy_tokens.ISSUER:
+                    claims = _LEGACY_CLAIMS.decode(payload)
             except (msgspec.DecodeError, RecursionError) as exc:
                 raise InvalidToken("invalid bearer token") from exc
             if len(self._verified) >= MAX_REMEMBERED:
@@ -112,11 +125,18 @@ class ServiceAccountTokens:
         self._verified[digest] = claims
         return claims
 
-    def _metadata(self, resource: Resource, namespace: str, name: str) -> Doc | None:
+    def _record(self, resource: Resource, namespace: str, name: str) -> Record | None:
         try:
-            record = self._store.get(resource.key(namespace, name))
+            return self._store.get(resource.key(namespace, name))
         except KeyDamaged:
             return None
+
+    def _document(self, resource: Resource, namespace: str, name: str) -> Doc | None:
+        record = self._record(resource, namespace, name)
+        return decode(record.document) if record is not None else None
+
+    def _metadata(self, resource: Resource, namespace: str, name: str) -> Doc | None:
+        record = self._record(resource, namespace, name)
         if record is None:
             return None
         meta = _OBJECT.decode(record.document).metadata
