@@ -253,6 +253,16 @@ def test_a_token_of_nobodys_is_an_answer(api: Api) -> None:
     assert review(api, "nonsense") == {"user": {}, "error": "invalid bearer token"}
 
 
+def test_a_review_in_protobuf(api: Api) -> None:
+    """As client-go sends it: kube-scheduler asks so whose token it was shown."""
+    spec = b"\x0a\x08nonsense"
+    raw = b"\x0a\x00\x12" + bytes([len(spec)]) + spec
+    kind = b"\x0a\x18authentication.k8s.io/v1\x12\x0bTokenReview"
+    body = b"k8s\x00\x0a" + bytes([len(kind)]) + kind + b"\x12" + bytes([len(raw)]) + raw
+    reply = api.request("POST", REVIEWS, body, content_type="application/vnd.kubernetes.protobuf")
+    assert (reply.code, reply["status"]) == (201, {"user": {}, "error": "invalid bearer token"})
+
+
 def test_a_review_needs_a_token(api: Api) -> None:
     body = {"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "spec": {}}
     refused = api.post(REVIEWS, body)

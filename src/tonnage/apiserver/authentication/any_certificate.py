@@ -17,8 +17,8 @@ import ssl
 import sys
 from typing import Any, Final
 
-_KNOWN: Final = (3, 11) <= sys.version_info < (3, 15) and sys.implementation.name == "cpython"
-"""Where the first field of CPython's SSLContext has been looked at: `SSL_CTX *ctx`."""
+_KNOWN: Final = (3, 11) <= sys.version_info < (3, 14) and sys.implementation.name == "cpython"
+"""Where it has been tried that the first field of CPython's SSLContext is `SSL_CTX *ctx`."""
 _VERIFY_PEER: Final = 1
 _Verify = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
 
