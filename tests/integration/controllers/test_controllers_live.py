@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -228,6 +229,10 @@ async def test_a_namespace_is_emptied_pods_first_and_says_what_it_waits_for(harn
     await harness.node("node-1")
     await harness.pod("web", namespace="shop", nodeName="node-1")
     await harness.config("settings", namespace="shop")
+    roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop"
+    bound: Doc = {"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}]}
+    for path, body in ((f"{roles}/roles", {}), (f"{roles}/rolebindings", bound)):
+        await harness.client.raw("POST", path, json.dumps({"metadata": {"name": "r"}, **body}).encode())
     await harness.client.delete(Namespace, "shop")
     async with harness.controllers():
 
@@ -245,6 +250,8 @@ async def test_a_namespace_is_emptied_pods_first_and_says_what_it_waits_for(harn
         await harness.client.delete(Pod, "shop/web", grace_s=0)  # what the node does in the end
         await eventually_async(lambda: harness.is_gone(Namespace, "shop"))
     assert await harness.is_gone(ConfigMap, "shop/settings")
+    for plural in ("roles", "rolebindings"):
+        assert json.loads(await harness.client.raw("GET", f"{roles}/{plural}"))["items"] == []
 
 
 async def test_a_silent_node_is_marked_and_its_pods_leave_when_their_time_is_over(harness: Harness) -> None:

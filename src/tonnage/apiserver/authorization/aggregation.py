@@ -1,8 +1,7 @@
 """ClusterRoles that gather the rules of others are kept up to date here, whoever else runs.
 
-Upstream leaves this to kube-controller-manager; so does Tonnage where it runs beside another server
-(`controllers/access/cluster_role_aggregation.py`). A server that decides by these rules does not wait for a program
-that may not be there. Both write the same, so that neither finds anything to do after the other.
+Upstream leaves this to kube-controller-manager, which needs the right to escalate for it. A server that decides by
+these rules does not wait for a program that may not be there, and no program has to be given such a right.
 """
 
 from __future__ import annotations
