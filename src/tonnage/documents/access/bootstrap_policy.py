@@ -109,8 +109,9 @@ def reconciled(existing: Doc, expected: Doc) -> Doc | None:
         if missing:
             doc["subjects"] = [*doc.get("subjects", ()), *missing]
         return doc if doc != existing else None
-    rules = uncovered(rules_of(existing), rules_of(expected))
-    if rules and "aggregationRule" not in expected:  # whose rules a controller gathers
+    is_gathered = "aggregationRule" in expected  # then its rules are not written here
+    if not is_gathered and existing.get("rules") != expected.get("rules"):
+        rules = uncovered(rules_of(existing), rules_of(expected))
         doc["rules"] = [*doc.get("rules", ()), *map(document_of, rules)]
     _reconcile_aggregation(doc, expected)
     return doc if doc != existing else None
