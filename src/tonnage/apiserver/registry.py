@@ -157,12 +157,12 @@ class Registry:
             meta.pop("namespace", None)
         if meta.get("resourceVersion", "") not in ("", "0"):
             raise api_errors.UnknownReason("resourceVersion should not be set on objects to be created")
+        self._refuse_escalation(resource, namespace, requested_name, doc, None, requester)
         is_large = is_large or self._admission_reads_much(resource, namespace)
         for _ in range(_NAME_TRIES if generate else 1):
             attempt = copy(doc) if generate else doc
             if generate:
                 attempt["metadata"]["name"] = self._names.generate_name(generate)
-            self._refuse_escalation(resource, namespace, requested_name, attempt, None, requester)
             warnings = await self.work(is_large, partial(self._make, resource, attempt, options, is_tracked))
             if is_large and resource.namespaced:  # which may have gone meanwhile
                 self._admission.validate_namespace(resource, namespace, attempt["metadata"]["name"])

@@ -243,6 +243,27 @@ def test_nobody_writes_a_role_with_rights_that_he_has_not(cast: Cast) -> None:
     assert refused.message == f'clusterroles.{GROUP} "{cast.ns}" is forbidden: {missing(cast, *rules)}'
 
 
+def test_what_the_garbage_collector_does_to_a_role_gives_nothing_away(cast: Cast) -> None:
+    cast.bind(cast.role(WRITE_ROLES), everywhere=True)
+    cast.settled("patch", "roles", group=GROUP)
+    roles = f"{RBAC}/namespaces/{cast.ns}/roles"
+    cast.api.create(roles, {"metadata": {"name": "r", "finalizers": ["example.com/a"]}, "rules": [READ_PODS]})
+    merge = {"content_type": "application/merge-patch+json"}
+    assert as_user(cast, "PATCH", f"{roles}/r", {"metadata": {"finalizers": None}}, **merge).code == 200
+    same = cast.api.get(f"{roles}/r").body
+    assert as_user(cast, "PUT", f"{roles}/r", same).code == 200
+    assert as_user(cast, "PATCH", f"{roles}/r", {"metadata": {"labels": {"a": "b"}}}, **merge).code == 403
+
+
+def test_a_name_that_is_to_be_made_up_is_not_told(cast: Cast) -> None:
+    cast.bind(cast.role(WRITE_ROLES), everywhere=True)
+    cast.settled("create", "roles", group=GROUP)
+    roles = f"{RBAC}/namespaces/{cast.ns}/roles"
+    refused = as_user(cast, "POST", roles, {"metadata": {"generateName": "r-"}, "rules": [READ_PODS]})
+    told = missing(cast, '{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}')
+    assert (refused.code, refused.message) == (403, f"roles.{GROUP} is forbidden: {told}")
+
+
 def test_the_verb_escalate_allows_it(cast: Cast) -> None:
     escalate = {"verbs": ["escalate"], "apiGroups": [GROUP], "resources": ["roles"], "resourceNames": ["r"]}
     cast.bind(cast.role(WRITE_ROLES, escalate), everywhere=True)
