@@ -17,9 +17,17 @@ from tonnage.apiserver.server import Settings, serve
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
+from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.printable import printable
 from tonnage.store import Report, back_up, check_folder
+
+
+def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    try:
+        return authorization_mode(value)
+    except TonnageError as exc:
+        raise click.BadParameter(f"{exc.message}; {exc.hint}", context, parameter) from exc
 
 
 @click.command()
@@ -65,6 +73,7 @@ from tonnage.store import Report, back_up, check_folder
 @click.option(
     "--authorization-mode",
     "mode",
+    callback=_mode,
     default=RBAC_MODE,
     show_default=True,
     metavar="MODE",
@@ -149,7 +158,7 @@ def apiserver(
         bind=bind,
         port=secure_port,
         token_file=token_file,
-        authorization_mode=authorization_mode(mode),
+        authorization_mode=mode,
         client_ca_file=client_ca_file,
         anonymous_auth=anonymous_auth,
         service_account_issuer=service_account_issuer,

@@ -19,16 +19,13 @@ _ELSEWHERE = ("ABAC", "AlwaysDeny", "Node", "Webhook")
 
 def authorization_mode(text: str) -> str:
     """The mode that a flag names: RBAC or AlwaysAllow, one alone. Raises TonnageError."""
-    asked = [part.strip() for part in text.split(",")]
+    asked, hint = [part.strip() for part in text.split(",")], f"write {' or '.join(MODES)}"
     for mode in asked:
-        if mode in MODES:
-            continue
-        known = "upstream's, and not served here" if mode in _ELSEWHERE else "no mode"
-        raise TonnageError(f'--authorization-mode "{text}": "{mode}" is {known}', hint=f"write {' or '.join(MODES)}")
+        if mode not in MODES:
+            known = "a mode of kube-apiserver's that is not served here" if mode in _ELSEWHERE else "no mode"
+            raise TonnageError(f'"{mode}" is {known}', hint=hint)
     if len(asked) != 1:
-        raise TonnageError(
-            f'--authorization-mode "{text}" names more than one mode', hint=f"write {' or '.join(MODES)}"
-        )
+        raise TonnageError(f'"{text}" is more than one mode', hint=hint)
     return asked[0]
 
 

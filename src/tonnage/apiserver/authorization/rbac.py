@@ -6,6 +6,7 @@ it. What may not be done is the answer when nothing says yes; members of system:
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
 from tonnage.documents.access.attributes import Attributes, Decision
@@ -17,6 +18,7 @@ from tonnage.store import Record, Store
 ROLES, CLUSTER_ROLES = BY_PLURAL[RBAC, "roles"], BY_PLURAL[RBAC, "clusterroles"]
 ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS = BY_PLURAL[RBAC, "rolebindings"], BY_PLURAL[RBAC, "clusterrolebindings"]
 _MASTER = Decision(True)
+_log = logging.getLogger(__name__)
 
 
 class RbacAuthorizer:
@@ -34,10 +36,14 @@ class RbacAuthorizer:
 
     def _changed(self, resource: Resource, record: Record, *, is_deleted: bool) -> None:
         is_binding = resource in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
-        if not is_deleted:
-            put = self.policy.put_binding if is_binding else self.policy.put_role
-            put(decode(record.document))
-            return
+        put, drop = self.policy.put_role, self.policy.drop_role
+        if is_binding:
+            put, drop = self.policy.put_binding, self.policy.drop_binding
+        try:
+            if not is_deleted:
+                put(decode(record.document))
+                return
+        except Exception:  # what nobody should have let in gives no rights, and does not stop the store
+            _log.exception("%s gives no rights: it cannot be read", record.key)
         namespace, _, name = record.key.removeprefix(resource.store_prefix).rpartition("/")
-        drop = self.policy.drop_binding if is_binding else self.policy.drop_role
         drop(namespace, name)
