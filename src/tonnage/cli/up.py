@@ -77,6 +77,12 @@ from tonnage.whatif.manifests import documents_in
     "--event-ttl", "event_ttl_s", type=DURATION, default="1h", show_default=True, help="How long events are kept."
 )
 @click.option(
+    "--audit-log-path",
+    metavar="FILE",
+    default="",
+    help="Write a line for every request to the API server there: who, what, and the answer's code. Off by default.",
+)
+@click.option(
     "--max-log-size",
     "max_log_bytes",
     type=BYTES,
@@ -99,6 +105,7 @@ def up(
     secure_port: int,
     scheduler_config: Path | None,
     event_ttl_s: float,
+    audit_log_path: str,
     max_log_bytes: int,
     gates: Gates,
     logging_format: str,
@@ -128,6 +135,7 @@ def up(
         scheduler_config=scheduler_config,
         verbosity=verbosity,
         event_ttl_s=event_ttl_s,
+        audit_log_path=audit_log_path,
         max_log_bytes=max_log_bytes,
     )
     _check(settings)

@@ -4,13 +4,14 @@
         print(plane.url, plane.settings.kubeconfig)        # nodes are Ready, capacity is published
         await plane.run()                                  # until cancelled, or broken
 
-Start: the API server; the objects that the others need; then everything else at once. Stop: the other way round, so
-that no program talks to a server that is gone. In between, a program that ends is started again. The folder is locked
-while a cluster runs on it, and everything in it is taken up again by the next.
+Start: the API server; the objects that the others need, among them who they are (`identities`); then everything else at
+once. Stop: the other way round, so that no program talks to a server that is gone. In between, a program that ends is
+started again. The folder is locked while a cluster runs on it, and everything in it is taken up again by the next.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import random
@@ -33,6 +34,7 @@ from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane.command_lines import AUTHORITIES, PROGRAMS, SERVING, CommandLines
+from tonnage.plane.identities import Identities
 from tonnage.plane.ports import LOOPBACK, choose_ports
 from tonnage.plane.readiness import expected_nodes, is_ready
 from tonnage.plane.settings import PlaneSettings
@@ -80,6 +82,7 @@ class Plane:
         self.url = ""
         self._client: Client | None = None
         self._lock: int | None = None
+        self._keeping: asyncio.Task[None] | None = None
 
     @property
     def client(self) -> Client:
@@ -120,17 +123,24 @@ class Plane:
         self.url = apiserver.last_line.removeprefix("ready ")
         # A free port was taken: when it has to be started again, it comes back where everybody looks for it.
         apiserver.args = self._commands.apiserver(int(self.url.rpartition(":")[2]))
-        self._client = Client.connect(
-            kubeconfig.load(self.settings.kubeconfig), clock=self._clock, rng=self._rng, user_agent="tonnage-up"
-        )
+        connection = kubeconfig.load(self.settings.kubeconfig)
+        self._client = Client.connect(connection, clock=self._clock, rng=self._rng, user_agent="tonnage-up")
         for doc in self._manifests:
             await self._apply(doc)
         asked = self._asked
-        await ensure_starter_objects(self._client, int(asked["classes"]), str(asked["pool_policy"]))
-        self._progress(f"starting {', '.join(PROGRAMS)}")
         ports = self._serve_at()
-        for name in PROGRAMS:
-            self.supervisor.start(name, self._commands.of(name, ports.get(name, 0)))
+        commands = {name: self._commands.of(name, ports.get(name, 0)) for name in PROGRAMS}
+        identities = Identities(
+            self._commands.identities, self._client, ca_pem=connection.cluster.ca_pem, clock=self._clock, rng=self._rng
+        )
+        await asyncio.gather(
+            ensure_starter_objects(self._client, int(asked["classes"]), str(asked["pool_policy"])),
+            identities.ensure(commands),
+        )
+        self._progress(f"starting {', '.join(PROGRAMS)}")
+        for name, command in commands.items():
+            self.supervisor.start(name, command)
+        self._keeping = asyncio.create_task(identities.keep(), name="identities")
         await self.supervisor.wait_ready(*PROGRAMS, timeout_s=_READY_WITHIN_S)
         self._progress(f"waiting for {len(self.node_names)} nodes and their capacity")
         await self._wait_for_nodes()
@@ -157,6 +167,9 @@ class Plane:
         return ports
 
     async def _stop(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait((self._keeping,))
         # Those that write first; the driver and the server are there to the last write.
         await self.supervisor.stop("scheduler", "provisioner", "controllers", "node")
         await self.supervisor.stop("csi-driver")

@@ -38,12 +38,18 @@ class CommandLines:
     node_names: Sequence[str]
     socket_dir: Path
 
+    @property
+    def identities(self) -> Path:
+        """Where each program's kubeconfig is: none of them is an administrator."""
+        return self.settings.data_dir / "identities"
+
     def apiserver(self, port: int) -> list[str]:
         """The API server on this port; 0 takes a free one."""
         data, bind = str(self.settings.data_dir), self.settings.bind
         return [
             *("apiserver", "--data-dir", data, "--bind", bind, "--secure-port", str(port)),
             *("--event-ttl", f"{self.settings.event_ttl_s:g}s"),
+            *(("--audit-log-path", self.settings.audit_log_path) if self.settings.audit_log_path else ()),
             *self._gates(),
             *self._verbosity(),
             *self.settings.extra.get("apiserver", ()),
@@ -58,7 +64,7 @@ class CommandLines:
         """One of `PROGRAMS`, its health, metrics and debug pages served on this port of loopback; 0 is nowhere."""
         data, controller = self.settings.data_dir, f"unix://{self.socket_dir / 'csi.sock'}"
         of_node = f"unix://{self.socket_dir}/{{node}}/csi.sock"
-        server = ("--kubeconfig", str(self.settings.kubeconfig))
+        server = ("--kubeconfig", str(self.identities / f"{name}.kubeconfig"))
         faults = ("--faults", str(self.settings.faults))
         flags: dict[str, tuple[str, ...]] = {
             "csi-driver": (

@@ -78,6 +78,8 @@ def needless_rights(program: str, args: Sequence[str]) -> set[str]:
     needless = set()
     if not any(each.startswith(("--leader-elect", "--leader-election")) for each in args):
         needless |= {"leader-election", "only-scheduler"}
+    if "--unauthenticated-on-loopback" in args:
+        needless.add("serving")
     if program == "csi-driver" and "--lvm-nodes" not in args:
         needless.add("lvm-nodes")
     return needless
@@ -157,7 +159,7 @@ class Identities:
         while True:
             await self._clock.sleep(jittered(_LOOK_EVERY_S, 0.1, self._rng))
             try:
-                await self._look()
+                await self.look()
                 complaint = ""
             except TonnageError as exc:
                 if exc.message != complaint:  # a server that is away would be told of every minute
@@ -166,7 +168,8 @@ class Identities:
             except Exception:
                 _log.exception("The programs' tokens cannot be renewed now")
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Renew what is due, and make again what is gone. Raises TonnageError."""
         now = self._clock.now()
         found = await self._client.list_docs(_ACCOUNTS, namespace=NAMESPACE)
         uids = {doc["metadata"]["name"]: doc["metadata"]["uid"] for doc in found}

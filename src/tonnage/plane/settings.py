@@ -60,6 +60,8 @@ class PlaneSettings:
     scheduler_config: Path | None = None
     verbosity: int = 0
     event_ttl_s: float = 3600.0
+    audit_log_path: str = ""
+    """Where the API server writes down who asked for what; empty: nowhere."""
     max_log_bytes: int = MAX_LOG_BYTES
     """A program's log and the one before it may each have so much."""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

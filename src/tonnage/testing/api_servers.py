@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -73,11 +73,14 @@ def embedded(folder: Path, *, is_forgetful: bool = False) -> Iterator[Api]:
 
 
 @contextmanager
-def kube_apiserver(folder: Path, assets: Path, *, is_forgetful: bool = False) -> Iterator[Api]:
+def kube_apiserver(
+    folder: Path, assets: Path, *, is_forgetful: bool = False, flags: Mapping[str, str] | None = None
+) -> Iterator[Api]:
     """Kubernetes' own server on etcd, both from the folder that envtest uses. A forgetful one remembers two seconds.
 
     Two of its admission plugins are off beside those envtest turns off, because they leave marks that only a controller
     takes away again: TaintNodesByCondition (a taint on new nodes) and StorageObjectInUseProtection (finalizers).
+    `flags` are further ones, or other values of these.
     """
     etcd_port, port = free_port(), free_port()
     key_file, tokens = folder / "service-account.key", folder / "tokens.csv"
@@ -87,7 +90,7 @@ def kube_apiserver(folder: Path, assets: Path, *, is_forgetful: bool = False) ->
     etcd = [str(assets / "etcd"), "--data-dir", str(folder / "etcd"), "--unsafe-no-fsync"]
     etcd += ["--listen-client-urls", client_url, "--advertise-client-urls", client_url]
     etcd += ["--listen-peer-urls", "http://127.0.0.1:0"]
-    flags = {
+    all_flags = {
         "etcd-servers": client_url,
         "cert-dir": str(folder / "certificates"),
         "bind-address": "127.0.0.1",
@@ -104,8 +107,9 @@ def kube_apiserver(folder: Path, assets: Path, *, is_forgetful: bool = False) ->
         "feature-gates": "MutablePVNodeAffinity=true,VolumeLimitScaling=true",
     }
     if is_forgetful:
-        flags["etcd-compaction-interval"] = "1s"
-    server = [str(assets / "kube-apiserver"), *(f"--{name}={value}" for name, value in flags.items())]
+        all_flags["etcd-compaction-interval"] = "1s"
+    all_flags |= flags or {}
+    server = [str(assets / "kube-apiserver"), *(f"--{name}={value}" for name, value in all_flags.items())]
     with logged(etcd, folder / "etcd.log"), logged(server, folder / "kube-apiserver.log") as process:
         api = Api("kube-apiserver", f"https://127.0.0.1:{port}", "contract-token")
         eventually(

@@ -7,9 +7,16 @@ import ssl
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
+from tonnage.roles.audit import calls_in
 from tonnage.testing.http import ApiClient
 from tonnage.testing.programs import Program, spawn
+
+AUDIT_LOG: Final = "audit.log"
+_PROGRAM: Final = "system:serviceaccount:kube-system:tonnage-"
+_AGENTS: Final = ("tonnage", "kubelet")
+"""Of our programs, by their User-Agent; a test that tries a program's rights with kubectl is another matter."""
 
 
 class Cluster(ApiClient):
@@ -56,10 +63,28 @@ class Up(Cluster):
     def log(self, program: str) -> str:
         return (self.folder / "logs" / f"{program}.log").read_text()
 
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """End it. Raises AssertionError when one of its programs was refused what it asked for."""
+        code = super().stop(number)
+        refused = refused_calls(self.folder)
+        assert not refused, "\n".join(refused)
+        return code
+
+
+def refused_calls(folder: Path) -> list[str]:
+    """What programs of the cluster in this folder asked for and may not, each once: a right is missing."""
+    found: dict[str, None] = {}
+    for file in sorted(folder.glob(f"{AUDIT_LOG.removesuffix('.log')}*.log")):
+        with file.open() as lines:
+            likely = (line for line in lines if '"code":403' in line and _PROGRAM in line)
+            found |= dict.fromkeys(str(call) for call in calls_in(likely) if call.agent.startswith(_AGENTS))
+    return list(found)
+
 
 def start_up(folder: Path, *flags: str) -> Up:
-    """Start a whole cluster on a free port and wait until it says that it is ready."""
+    """Start a whole cluster on a free port and wait until it says that it is ready; its requests are audited."""
     command = [sys.executable, "-m", "tonnage", "up", "--data-dir", str(folder), "--secure-port", "0", *flags]
+    command += ["--audit-log-path", str(folder / AUDIT_LOG)]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "up.log").open("a") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)

@@ -30,6 +30,7 @@ DAY = timedelta(hours=24)
         ("scheduler", ["--no-leader-elect"], {"leader-election", "only-scheduler"}),
         ("scheduler", ["--leader-elect"], set()),
         ("scheduler", ["--leader-elect=true"], set()),
+        ("scheduler", ["--leader-elect", "--unauthenticated-on-loopback"], {"serving"}),
         ("csi-driver", ["--rebuild"], {"leader-election", "only-scheduler", "lvm-nodes"}),
         ("csi-driver", ["--lvm-nodes", "openebs"], {"leader-election", "only-scheduler"}),
     ],
