@@ -140,8 +140,8 @@ def node(
     """Be nodes: register them, keep their attach limits true, mount the volumes of their pods over CSI.
 
     Containers are not run: a pod whose volumes are mounted is Running until it is deleted, and one of a Job until its
-    annotations say (tonnage.dev/run-seconds, tonnage.dev/exit-code; one second, and well, without). Prints "ready" once
-    every node is registered; SIGTERM and Ctrl-C stop it, and mounts stay for the next start.
+    annotations (tonnage.dev/run-seconds, tonnage.dev/exit-code) or plain commands say; else for a second. Prints
+    "ready" once every node is registered; SIGTERM and Ctrl-C stop it, and mounts stay for the next start.
     """
     start_logging(logging_format, verbosity)
     if len(set(names)) != len(names):

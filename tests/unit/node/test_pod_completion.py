@@ -15,7 +15,13 @@ from tonnage.testing.workload_builders import NOW, ago
 
 
 def pod(
-    *, owner: str = "Job", restart: str = "Never", ran_s: float = 0.4, restarts: int = 0, **annotations: str
+    *command: str,
+    owner: str = "Job",
+    restart: str = "Never",
+    ran_s: float = 0.4,
+    restarts: int = 0,
+    image: str = "i",
+    **annotations: str,
 ) -> Pod:
     said = {f"tonnage.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
     reference = {"apiVersion": "batch/v1", "kind": owner, "name": "j", "uid": "u", "controller": True}
@@ -24,7 +30,7 @@ def pod(
     doc: dict[str, Any] = {
         "kind": "Pod",
         "metadata": {"name": "p", "uid": "u", "annotations": said, "ownerReferences": [reference]},
-        "spec": {"restartPolicy": restart, "containers": [{"name": "c", "image": "i"}]},
+        "spec": {"restartPolicy": restart, "containers": [{"name": "c", "image": image, "command": list(command)}]},
         "status": {"phase": "Running", "startTime": ago(60), "containerStatuses": [container]},
     }
     return convert(Pod, doc)
@@ -48,6 +54,30 @@ def test_a_second_and_well_unless_it_says_otherwise():
 @pytest.mark.parametrize("text", ["", "soon", "-1", "1e9", "nan", "٣"])
 def test_what_is_no_number_is_passed_over(text: str):
     assert ends(pod(run_seconds=text, exit_code=text)) == (0.6, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "run_s", "code"),
+    [
+        (("sleep", "30"), 30, 0),
+        (("/bin/sleep", "0.5"), 0.5, 0),
+        (("false",), 1, 1),
+        (("/bin/sh", "-c", "exit 3"), 1, 3),
+        (("sh", "-c", "sleep 5; exit 2"), 5, 2),
+        (("sh", "-c", "sleep 5"), 5, 0),
+        (("sh", "-c", "exit $(( $RANDOM / 16384 ))"), 1, 0),
+        (("echo", "exit 3"), 1, 0),
+        (("sleep", "soon"), 1, 0),
+    ],
+)
+def test_plain_commands_are_taken_at_their_word(command: tuple[str, ...], run_s: float, code: int):
+    assert ends(pod(*command, ran_s=0)) == (run_s, code, True)
+
+
+def test_an_annotation_goes_before_a_command_and_a_pause_never_ends():
+    assert ends(pod("sleep", "30", run_seconds="2", exit_code="0", ran_s=0)) == (2, 0, True)
+    pause = ending_of(pod(image="registry.example/pause:3.10"), NOW)
+    assert pause is not None and pause.left_s > 3600 * 24 * 365
 
 
 def test_containers_that_may_are_started_again_after_growing_pauses():

@@ -1,7 +1,10 @@
 """When the containers of a Job's pod end, and how: nothing runs here, so that a pod's own words have to say it.
 
-    tonnage.dev/run-seconds: "30"     on the pod: how long its containers run; without it, one second
-    tonnage.dev/exit-code: "1"        how they end; without it, well
+    tonnage.dev/run-seconds: "30"     on the pod: how long its containers run
+    tonnage.dev/exit-code: "1"        how they end
+
+Without these the plainest commands are taken at their word (`sleep 30`, `false`, `sh -c "sleep 5; exit 3"`), the image
+`pause` runs for ever, and everything else runs for a second and ends well.
 
 Only pods that a Job controls ever end by themselves; all others run until they are deleted. With restartPolicy Never a
 pod whose containers fail is Failed; with OnFailure its containers are started again, after pauses that double from ten
@@ -10,17 +13,20 @@ seconds to five minutes, as a kubelet does.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects.core_v1 import Container, Pod
 from tonnage.objects.texts.whole_numbers import whole_number
 
 RUN_SECONDS: Final = "tonnage.dev/run-seconds"
 EXIT_CODE: Final = "tonnage.dev/exit-code"
 
 _DEFAULT_RUN_S: Final = 1.0
+_MOST_SCRIPT: Final = 200
+_SCRIPT: Final = re.compile(r"(?:sleep (?P<sleep>[0-9.]+|infinity))?\s*(?:;|&&)?\s*(?:exit (?P<code>[0-9]{1,3}))?")
 _MAX_RUN_S: Final = 10.0 * 365 * 24 * 3600
 _FIRST_RESTART_S, _MAX_RESTART_S = 10.0, 300.0
 """A kubelet's CrashLoopBackOff."""
@@ -54,15 +60,51 @@ def ending_of(pod: Pod, now: datetime) -> Ending | None:
 
 
 def run_seconds_of(pod: Pod) -> float:
-    """What the pod says, if it is a number of seconds."""
+    """What the pod says, if it is a number of seconds; else its commands, the longest of them."""
     text = pod.metadata.annotations.get(RUN_SECONDS, "")
-    whole, dot, fraction = text.partition(".")
-    is_number = text.isascii() and whole.isdecimal() and (fraction.isdecimal() if dot else True) and len(text) < 20
-    return min(float(text), _MAX_RUN_S) if is_number else _DEFAULT_RUN_S
+    told = _seconds(text)
+    if told is None:
+        told = max((_word_of(each)[0] for each in pod.spec.containers), default=_DEFAULT_RUN_S)
+    return min(told, _MAX_RUN_S)
 
 
 def exit_code_of(pod: Pod) -> int:
-    """What the pod says, if it is a code that a process can have."""
-    text = pod.metadata.annotations.get(EXIT_CODE, "")
-    code = whole_number(text) if text.isascii() and text.isdecimal() else 0
-    return code if 0 <= code <= 255 else 0
+    """What the pod says, if it is a code that a process can have; else the first bad one of its commands."""
+    code = _code(pod.metadata.annotations.get(EXIT_CODE, ""))
+    if code is None:
+        code = next((code for _, code in map(_word_of, pod.spec.containers) if code), 0)
+    return code
+
+
+def _word_of(container: Container) -> tuple[float, int]:
+    """How long a container runs and how it ends, as far as its command says so itself."""
+    words = (*container.command, *container.args)
+    if not words:
+        is_pause = container.image.rpartition("/")[2].partition(":")[0] == "pause"
+        return (_MAX_RUN_S if is_pause else _DEFAULT_RUN_S), 0
+    program = words[0].rpartition("/")[2]
+    if program == "sleep" and len(words) == 2:
+        return _slept(words[1]), 0
+    if program in ("true", "false") and len(words) == 1:
+        return _DEFAULT_RUN_S, int(program == "false")
+    if program in ("sh", "bash") and len(words) == 3 and words[1] == "-c" and len(words[2]) < _MOST_SCRIPT:
+        found = _SCRIPT.fullmatch(words[2].strip())
+        if found is not None and (found["sleep"] or found["code"]):
+            return (_slept(found["sleep"]) if found["sleep"] else _DEFAULT_RUN_S), _code(found["code"] or "0") or 0
+    return _DEFAULT_RUN_S, 0
+
+
+def _slept(text: str) -> float:
+    told = _seconds(text)
+    return _MAX_RUN_S if told is None and text == "infinity" else _DEFAULT_RUN_S if told is None else told
+
+
+def _seconds(text: str) -> float | None:
+    whole, dot, fraction = text.partition(".")
+    is_number = text.isascii() and whole.isdecimal() and (fraction.isdecimal() if dot else True) and len(text) < 20
+    return float(text) if is_number else None
+
+
+def _code(text: str) -> int | None:
+    code = whole_number(text) if text.isascii() and text.isdecimal() else None
+    return code if code is not None and code <= 255 else None

@@ -66,6 +66,8 @@ class Container(Record):
 
     name: str
     image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
