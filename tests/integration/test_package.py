@@ -64,6 +64,10 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path):
     assert packed == expected
 
 
+def test_the_wheel_brings_the_command_and_the_plugin_of_kubectl(programs: Path):
+    assert {"tonnage", "kubectl-tonnage"} <= {path.name for path in programs.iterdir()}
+
+
 def test_an_installed_tonnage_tells_its_version(programs: Path, tmp_path: Path):
     told = json.loads(run(programs / "tonnage", "version", "-o", "json", cwd=tmp_path))
     assert told["tonnage"] == __version__
