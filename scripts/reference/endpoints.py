@@ -19,7 +19,12 @@ listen says so and ends.
 """
 
 SERVED = [
-    ("`tonnage apiserver`", "`--bind`, `--secure-port`", "6443", "TLS; a bearer token or a client certificate for everything but the probes"),
+    (
+        "`tonnage apiserver`",
+        "`--bind`, `--secure-port`",
+        "6443",
+        "TLS; a bearer token or a client certificate for everything but the probes",
+    ),
     (
         "`tonnage scheduler`",
         "`--bind-address`, `--secure-port`",
