@@ -9,8 +9,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tonnage.apiserver.requests import Call
-from tonnage.gates import Gates, Stage
-from tonnage.metrics import REQUEST_BUCKETS_S
+from tonnage.gates import Gates
+from tonnage.metrics import REQUEST_BUCKETS_S, show_gates
 from tonnage.objects.resources import RESOURCES, Resource
 
 _LABELS = ("component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
@@ -62,14 +62,7 @@ class RequestMetrics:
         self.large_requests = Gauge(
             "tonnage_large_requests", "Large requests that are worked on beside the event loop.", registry=registry
         )
-        enabled = Gauge(
-            "kubernetes_feature_enabled",
-            "Feature gates by name and stage: 1 for those that are on.",
-            ("name", "stage"),
-            registry=registry,
-        )
-        for name, gate in Gates.table().items():
-            enabled.labels(name, gate.stage.value if gate.stage is not Stage.GA else "").set(getattr(gates, name))
+        show_gates(registry, gates)
         registry.register(_StoredObjects(count_objects, custom))
         self._children: dict[tuple[str, ...], tuple[Histogram, dict[int, Counter]]] = {}
         self.reading = self._inflight.labels("readOnly")

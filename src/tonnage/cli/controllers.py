@@ -31,6 +31,8 @@ from tonnage.cli.running import connection_of, kubeconfig_option, run_until_sign
 from tonnage.client.clients import Clients, lease_timeout_s
 from tonnage.client.leader import LeaderElector, new_identity
 from tonnage.client.leadership import Leadership
+from tonnage.client.metrics.leader_election import show_leadership
+from tonnage.client.metrics.rest_client import RestClientMetrics
 from tonnage.clock import SystemClock
 from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration
 from tonnage.controllers.nodes.zones import EvictionRates
@@ -279,6 +281,7 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
                 connection,
                 clock=clock,
                 user_agent=PROGRAM,
+                on_request=RestClientMetrics(registry).of(connection.cluster.server),
                 guard=guard,
                 lease_timeout_s=lease_timeout_s(leadership.renew_deadline_s),
             )
@@ -314,6 +317,7 @@ async def run(configuration: ControllerManagerConfiguration, options: Options) -
         elector = LeaderElector(
             clients.leases, times.lease, identity, leadership=leadership, retry_period_s=times.retry_period_s
         )
+        show_leadership(registry, lambda: () if guard is None else (elector,))
         await stack.enter_async_context(
             secure_endpoint(
                 options.endpoint,

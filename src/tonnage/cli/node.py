@@ -15,6 +15,7 @@ from tonnage import metrics
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.clients import Clients
+from tonnage.client.metrics.rest_client import RestClientMetrics
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.faults import FaultFile
@@ -171,7 +172,9 @@ async def _run(
     settings: NodeSettings, kubeconfig_file: Path | None, faults_file: Path | None, listen: tuple[str, int]
 ) -> None:
     clock, registry = SystemClock(), metrics.new_registry()
-    clients = Clients.connect(connection_of(kubeconfig_file), clock=clock, user_agent=PROGRAM)
+    connection = connection_of(kubeconfig_file)
+    counted = RestClientMetrics(registry).of(connection.cluster.server)
+    clients = Clients.connect(connection, clock=clock, user_agent=PROGRAM, on_request=counted)
     program = NodeProgram(
         clients.work,
         settings,

@@ -28,6 +28,8 @@ from tonnage.cli.running import connection_of, run_until_signalled, say_ready
 from tonnage.client.clients import Clients, lease_timeout_s
 from tonnage.client.leader import LeaderElector, new_identity
 from tonnage.client.leadership import Leadership
+from tonnage.client.metrics.leader_election import show_leadership
+from tonnage.client.metrics.rest_client import RestClientMetrics
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.metrics import new_registry
@@ -137,12 +139,14 @@ async def run(
             lease_duration_s=election.lease_duration_s,
             renew_deadline_s=election.renew_deadline_s,
         )
+    connection = connection_of(kubeconfig_of(configuration, options.kubeconfig))
     async with AsyncExitStack() as stack:
         clients = await stack.enter_async_context(
             Clients.connect(
                 connection,
                 clock=clock,
                 user_agent=_USER_AGENT,
+                on_request=RestClientMetrics(registry).of(connection.cluster.server),
                 qps=max(limits.qps, 0.0),
                 burst=limits.burst,
                 guard=guard,
@@ -185,6 +189,7 @@ async def run(
                 leadership=guard,
                 retry_period_s=election.retry_period_s,
             )
+        show_leadership(registry, lambda: () if elector is None else (elector,))
         await stack.enter_async_context(
             secure_endpoint(
                 flags,

@@ -15,6 +15,7 @@ from tonnage import logs
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.metadata_only import NEEDED_VERBS, metadata_class
+from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock
 from tonnage.errors import NotFound
@@ -81,7 +82,13 @@ class DiscoveredKinds:
     """Informers of all kinds beside those of our table; `added` hears of one before it starts, `removed` of its end."""
 
     def __init__(
-        self, client: Client, *, clock: Clock, added: Added, removed: Callable[[Resource], None] = lambda resource: None
+        self,
+        client: Client,
+        *,
+        clock: Clock,
+        added: Added,
+        removed: Callable[[Resource], None] = lambda resource: None,
+        metrics: WorkQueueMetrics | None = None,
     ) -> None:
         self._client = client
         self._added = added
@@ -89,7 +96,7 @@ class DiscoveredKinds:
         self._informers: dict[Resource, Informer[Object]] = {}
         self._known: dict[tuple[str, str], Resource] = {}
         self._looking = asyncio.Lock()
-        self._reconciler = Reconciler("discovered-kinds", self._look, clock=clock, workers=1)
+        self._reconciler = Reconciler("discovered-kinds", self._look, clock=clock, workers=1, metrics=metrics)
 
     def find(self, api_version: str, kind: str) -> Resource | None:
         """The resource of a kind, in whichever version it is followed; also of one that is gone, under its old path."""

@@ -90,6 +90,12 @@ class Informer(Cache[T]):
         """Why it was last out of step, for whoever waits for it."""
         self.out_of_step_since_s: float | None = None
         """Since when it cannot follow, in the clock's monotonic seconds; None while it can."""
+        self.last_told_s: float | None = None
+        """When the server last said anything, a bookmark included, by the same clock; None before it first did."""
+        self.fetches = 0
+        """How often the whole state was fetched."""
+        self.failures = 0
+        """How often a watch or a list failed."""
         self._client = client
         self._namespace = namespace
         self._label_selector = label_selector
@@ -107,6 +113,11 @@ class Informer(Cache[T]):
     def resource_version(self) -> str:
         """The newest revision seen, where the next watch starts; empty while the state has to be fetched."""
         return self._resource_version
+
+    @property
+    def now_s(self) -> float:
+        """The time by which `out_of_step_since_s` and `last_told_s` are told."""
+        return self._client.clock.monotonic()
 
     @property
     def is_synced(self) -> bool:
@@ -171,6 +182,7 @@ class Informer(Cache[T]):
 
     def _note(self, failure: TonnageError) -> None:
         self.last_failure = failure
+        self.failures += 1
         if self.out_of_step_since_s is None:
             self.out_of_step_since_s = self._client.clock.monotonic()
         if isinstance(failure, Expired | Gone):
@@ -266,6 +278,8 @@ class Informer(Cache[T]):
         self.replace((found for found in state if self._is_usable(found)), rewound=rewound)
         self._resource_version, self.progress.reached = resource_version, revision
         self.out_of_step_since_s = None
+        self.last_told_s = self.now_s
+        self.fetches += 1
         self._fetched.set()
         if not self._synced.is_set():
             _log.info("Synced", resource=self.name, objects=len(self), resource_version=resource_version)
@@ -273,6 +287,7 @@ class Informer(Cache[T]):
 
     def _apply_events(self, batch: Iterable[bytes]) -> None:
         """Lines of a watch under way. The version moves with each, so that a cut loses nothing and repeats nothing."""
+        self.last_told_s = self.now_s
         for line in batch:
             event = self._read(line)
             version = event.object.metadata.resource_version if isinstance(event, Change) else event.resource_version

@@ -9,7 +9,7 @@ async with informers:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Self, TypeVar, cast
 
 from tonnage.client.http import Client
@@ -60,6 +60,9 @@ class Informers:
             if self._is_started:
                 informer.start()
         return cast(Informer[T], informer)
+
+    def __iter__(self) -> Iterator[Informer[Any]]:
+        return iter(tuple(self._informers.values()))
 
     def start(self) -> None:
         self._is_started = True

@@ -93,6 +93,11 @@ class Leadership:
         return self.lease_duration_s - self.renew_deadline_s
 
     @property
+    def is_leading(self) -> bool:
+        """Writes may leave now."""
+        return not self.is_over and self._is_leading
+
+    @property
     def is_over(self) -> bool:
         """We have led, and never will again. A lapse that nobody has noticed yet is noticed here."""
         if self._is_leading and self.left_s < 0:

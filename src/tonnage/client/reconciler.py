@@ -19,6 +19,7 @@ from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.leadership import NotLeading
+from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.client.workqueue import WorkQueue
 from tonnage.clock import Clock
 from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
@@ -42,9 +43,17 @@ class Reconciler:
         workers: int = 4,
         first_retry_s: float = 0.05,
         max_retry_s: float = 60.0,
+        metrics: WorkQueueMetrics | None = None,
+        queue_name: str = "",
     ) -> None:
+        """`metrics` are the program's; the queue is shown there as `queue_name`, else by the name that logs have."""
         self.name = name
-        self.queue: WorkQueue[Key] = WorkQueue(clock=clock, first_retry_s=first_retry_s, max_retry_s=max_retry_s)
+        self.queue: WorkQueue[Key] = WorkQueue(
+            clock=clock,
+            first_retry_s=first_retry_s,
+            max_retry_s=max_retry_s,
+            metrics=metrics.queue(queue_name or name) if metrics is not None else None,
+        )
         self._reconcile = reconcile
         self._workers = workers
 

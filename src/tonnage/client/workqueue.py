@@ -30,6 +30,7 @@ from itertools import count
 from typing import Generic, TypeVar
 
 from tonnage.backoff import exponential_s
+from tonnage.client.metrics.workqueues import QueueMetrics
 from tonnage.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
@@ -41,8 +42,16 @@ _TICK_S = 1e-9
 class WorkQueue(Generic[K]):
     """Keys in the order in which they were added; a retry comes after `first_retry_s`, the next after twice that."""
 
-    def __init__(self, *, clock: Clock, first_retry_s: float = 0.005, max_retry_s: float = 1000.0) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        first_retry_s: float = 0.005,
+        max_retry_s: float = 1000.0,
+        metrics: QueueMetrics | None = None,
+    ) -> None:
         self._clock = clock
+        self._metrics = metrics
         self._first_retry_s = first_retry_s
         self._max_retry_s = max_retry_s
         self._queue: deque[K] = deque()
@@ -73,6 +82,8 @@ class WorkQueue(Generic[K]):
             return
         self._wanted.add(key)
         self._idle.clear()
+        if self._metrics is not None:
+            self._metrics.added(key)
         if key not in self._in_work:
             self._queue.append(key)
             self._wake()
@@ -107,11 +118,15 @@ class WorkQueue(Generic[K]):
         key = self._queue.popleft()
         self._wanted.discard(key)
         self._in_work.add(key)
+        if self._metrics is not None:
+            self._metrics.taken(key)
         return key
 
     def done(self, key: K) -> None:
         """The work is over, well or not. If it was added meanwhile, it waits again."""
         self._in_work.discard(key)
+        if self._metrics is not None:
+            self._metrics.done(key)
         if key in self._wanted:
             self._queue.append(key)
             self._wake()
@@ -122,6 +137,8 @@ class WorkQueue(Generic[K]):
         """It failed: add it again, after a pause that doubles with every failure until it is forgotten."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
+        if self._metrics is not None:
+            self._metrics.retried()
         self.add_after(key, exponential_s(self._first_retry_s, failures, max_s=self._max_retry_s))
 
     def forget(self, key: K) -> None:
@@ -141,6 +158,8 @@ class WorkQueue(Generic[K]):
         self.is_closed = True
         self._delayed.clear()
         self._due_at.clear()
+        if self._metrics is not None:
+            self._metrics.closed()
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

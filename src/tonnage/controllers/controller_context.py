@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tonnage.client.http import Client
 from tonnage.client.informer_scope import InformerFactory
+from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 
@@ -20,3 +21,5 @@ class ControllerContext:
     recorder: Recorder
     clock: Clock
     rng: random.Random
+    queues: WorkQueueMetrics | None = None
+    """For `Reconciler(metrics=…)`."""

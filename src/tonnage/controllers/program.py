@@ -28,6 +28,8 @@ from tonnage.client.http import Client
 from tonnage.client.informer_scope import InformerScope
 from tonnage.client.informers import Informers
 from tonnage.client.leadership import Leadership
+from tonnage.client.metrics.watches import show_watches
+from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.controllers.controller_context import ControllerContext
@@ -81,6 +83,8 @@ class ControllerManager:
             for source in {each.source for each in self.descriptors}
         }
         count_dropped_events(registry, self._recorders.values)
+        show_watches(registry, lambda: self.informers)
+        self._queues = WorkQueueMetrics(registry, clock.monotonic)
         self._scopes: dict[str, InformerScope] = {}
         self._controllers: dict[str, Controller] = {each.name: self._build(each) for each in self.descriptors}
         self._restarts = Counter(
@@ -128,7 +132,7 @@ class ControllerManager:
     def _build(self, descriptor: ControllerDescriptor) -> Controller:
         scope = self._scopes[descriptor.name] = InformerScope(self.informers)
         recorder = self._recorders[descriptor.source]
-        context = ControllerContext(self._client, scope, recorder, self._clock, self._rng)
+        context = ControllerContext(self._client, scope, recorder, self._clock, self._rng, self._queues)
         return descriptor.build(context, self._configuration)
 
     async def _keep_running(self, descriptor: ControllerDescriptor) -> None:

@@ -74,11 +74,21 @@ class Kubelet:
             f"pods of {name}",
             self._reconcile,
             clock=clock,
+            metrics=context.metrics.queues,
+            queue_name="pods",
             workers=_WORKERS,
             first_retry_s=_FIRST_RETRY_S,
             max_retry_s=_MAX_RETRY_S,
         )
-        self.registration_queue = Reconciler(f"node {name}", self._register, clock=clock, workers=1, max_retry_s=10.0)
+        self.registration_queue = Reconciler(
+            f"node {name}",
+            self._register,
+            clock=clock,
+            metrics=context.metrics.queues,
+            queue_name="registration",
+            workers=1,
+            max_retry_s=10.0,
+        )
         self.has_polled = asyncio.Event()
         """The sockets of drivers have been polled once."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.csi.metrics import kubelet_calls
 
 Trigger = Literal["periodic", "exhausted"]
@@ -22,6 +23,7 @@ class NodeMetrics:
     """The metrics of one process with its nodes."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
         self._updates = Counter(
             "csi_node_updates",
             "Updates of a driver's allocatable in CSINode that were tried, by what triggered them.",
@@ -47,8 +49,23 @@ class NodeMetrics:
             ("reason",),
             registry=registry,
         )
+        self._mismatched = Gauge(
+            "tonnage_attach_limit_mismatch_nodes",
+            "Nodes whose CSINode does not say the attach limit that the driver told last, because writing it failed.",
+            ("driver_name",),
+            registry=registry,
+        )
+        self._out_of_step: dict[str, set[str]] = {}
+        self.queues = WorkQueueMetrics(registry)
+        """For `Reconciler(metrics=…)`."""
         self.calls = kubelet_calls(registry)
         """Calls to drivers, under kubelet's name."""
+
+    def in_step(self, driver: str, node: str, is_so: bool) -> None:
+        """Whether a node's CSINode says what its driver told last."""
+        nodes = self._out_of_step.setdefault(driver, set())
+        nodes.discard(node) if is_so else nodes.add(node)
+        self._mismatched.labels(driver).set(len(nodes))
 
     def updated(self, driver: str, trigger: Trigger, seconds: float) -> None:
         self._updates.labels(driver, trigger).inc()

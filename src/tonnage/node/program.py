@@ -13,8 +13,10 @@ import asyncio
 import random
 from typing import Final, Self
 
+from tonnage.client.event_metrics import count_dropped_events
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
+from tonnage.client.metrics.watches import show_watches
 from tonnage.client.recorder import Recorder
 from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
@@ -73,6 +75,7 @@ class NodeProgram:
             csi_drivers=csi_drivers,
             attachments=attachments,
         )
+        self._recorders = {name: Recorder(telling or client, PROGRAM, name, by_note=True) for name in settings.names}
         self.kubelets = {
             name: Kubelet(
                 NodeContext(
@@ -81,7 +84,7 @@ class NodeProgram:
                     leases=leases or client,
                     settings=settings,
                     caches=caches,
-                    recorder=Recorder(telling or client, PROGRAM, name, by_note=True),
+                    recorder=self._recorders[name],
                     clock=clock,
                     rng=random.Random(rng.getrandbits(64)),
                     faults=self._faults,
@@ -90,6 +93,8 @@ class NodeProgram:
             )
             for name in settings.names
         }
+        show_watches(metrics.registry, lambda: self.informers)
+        count_dropped_events(metrics.registry, self._recorders.values)
         self._is_running = False
         pods.on_change(self._pod_changed)
         nodes.on_change(lambda node: self._node_changed(node.name))

@@ -77,7 +77,14 @@ class PoolsController:
         self._writer = Writer(client, metrics)
         self._class_keeper = ClassKeeper(self._writer, settings, self._problems)
         self._classes_changed = asyncio.Event()
-        self.work = Reconciler("pools", self._reconcile, clock=clock, workers=settings.workers, first_retry_s=0.5)
+        self.work = Reconciler(
+            "pools",
+            self._reconcile,
+            clock=clock,
+            workers=settings.workers,
+            first_retry_s=0.5,
+            metrics=metrics.queues,
+        )
         for node in nodes:
             self._index.put(node.name, node.metadata.labels)
         self._follow(csi_nodes, objects)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from tonnage.client.metrics.workqueues import WorkQueueMetrics
+
 
 class PoolsMetrics:
     """Counters and gauges; `state` of an object is kept, stale or none."""
@@ -26,6 +28,8 @@ class PoolsMetrics:
             ("state",),
             registry=registry,
         )
+        self.queues = WorkQueueMetrics(registry)
+        """For `Reconciler(metrics=…)`."""
         self._runs = Counter(
             "tonnage_pools_command_runs_total", "Runs of --command, by result.", ("result",), registry=registry
         )

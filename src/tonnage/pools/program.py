@@ -24,6 +24,7 @@ from tonnage.client.custom_resources import document_class
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers, NotSynced
 from tonnage.client.leadership import Leadership
+from tonnage.client.metrics.watches import show_watches
 from tonnage.clock import Clock
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.codec import read_doc
@@ -80,6 +81,7 @@ class PoolsProgram:
         self._informers = Informers(client)
         self._own = Informers(client)
         """Of the source's own kind; started once that is there."""
+        show_watches(registry, lambda: (*self._informers, *self._own))
         kind, of = source.kind, self._informers.of
         self.controller = PoolsController(
             client,

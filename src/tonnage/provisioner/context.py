@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tonnage.backoff import KeyedBackoff
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
+from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.csi.client import CsiClient
@@ -56,6 +57,11 @@ class ProvisionerContext:
     def has_topology(self) -> bool:
         """Its volumes cannot be reached from everywhere, and we go by that."""
         return self.driver_info.plugin.volume_accessibility_constraints and self.options.topology
+
+    @property
+    def queues(self) -> WorkQueueMetrics:
+        """For `Reconciler(metrics=…)`."""
+        return self.metrics.queues
 
     def new_backoff(self) -> KeyedBackoff:
         """For one controller, by --retry-interval-start and --retry-interval-max."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.csi.metrics import sidecar_calls
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 
@@ -47,6 +48,15 @@ class ProvisionerMetrics:
             buckets=_WORK_BUCKETS_S,
             registry=registry,
         )
+        self._refused = Counter(
+            "tonnage_volumes_refused",
+            "Volumes that the driver had no room for (ResourceExhausted), by class: each is a pod that was sent to a "
+            "node that could not hold it, and is sent elsewhere.",
+            of_volumes,
+            registry=registry,
+        )
+        self.queues = WorkQueueMetrics(registry)
+        """For `Reconciler(metrics=…)`."""
         self.calls = sidecar_calls(registry)
         """For `CsiClient(on_call=…)`."""
 
@@ -56,6 +66,9 @@ class ProvisionerMetrics:
 
     def provision_failed(self, claim: PersistentVolumeClaim) -> None:
         self._provision_failed.labels(*_of(claim)).inc()
+
+    def refused(self, claim: PersistentVolumeClaim) -> None:
+        self._refused.labels(claim.class_name).inc()
 
     def deleted(self, storage_class: str, seconds: float) -> None:
         self._deleted.labels(storage_class).inc()

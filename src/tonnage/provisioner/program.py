@@ -27,6 +27,7 @@ from tonnage.client.event_metrics import count_dropped_events
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers, NotSynced
 from tonnage.client.leadership import Leadership
+from tonnage.client.metrics.watches import show_watches
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.csi.client import CsiClient
@@ -109,6 +110,7 @@ class Provisioner:
         self._leadership = leadership
         self._recorder: Recorder | None = None
         count_dropped_events(registry, lambda: () if self._recorder is None else (self._recorder,))
+        show_watches(registry, lambda: self.informers)
         self._loops: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     async def __aenter__(self) -> Self:
@@ -252,6 +254,7 @@ class Provisioner:
             owner=owner,
             fixed_segment=Segment.of(self._own_topology() or {}) if deployment is not None else None,
             registry=self._registry,
+            queues=self._metrics.queues,
         )
 
     async def _owner(self) -> OwnerReference | None:

@@ -43,12 +43,23 @@ class CapacityReservations:
 
     def families(self) -> Iterable[Metric]:
         """The KEP's counters of reservations, and how much is held now by mode."""
+        now = self._held.now()
         objects: dict[tuple[str], float] = {}
+        oldest_s: dict[tuple[str], float] = {}
+        overdue: dict[tuple[str], float] = {}
+        timeout_s: dict[tuple[str], float] = {}
         bytes_held: dict[tuple[str], float] = {}
         for mode, view in self._held.modes.items():
             holds = view.holds()
             objects[(str(mode),)] = len({hold.uid for hold in holds})
             bytes_held[(str(mode),)] = sum(hold.bytes for hold in holds)
+            ages_s = [(now - hold.since).total_seconds() for hold in holds]
+            oldest_s[(str(mode),)] = max(ages_s, default=0.0)
+            timeout_s[(str(mode),)] = view.longest_timeout_s
+            overdue[(str(mode),)] = sum(
+                not hold.is_rebuild and age_s > (hold.timeout_s or view.longest_timeout_s)
+                for hold, age_s in zip(holds, ages_s, strict=True)
+            )
         made = sum(view.reservations_total for view in self._held.modes.values())
         refreshed = sum(view.resets_total for view in self._held.modes.values())
         reserved = self._held.modes.get(Reservation.OBJECT)
@@ -77,5 +88,25 @@ class CapacityReservations:
                 "Bytes kept back now for volumes that capacity objects do not show yet.",
                 ("mode",),
                 bytes_held,
+            ),
+            gauge(
+                "tonnage_reservation_oldest_age_seconds",
+                "How long ago the oldest reservation of capacity was made that still stands; 0 when none does.",
+                ("mode",),
+                oldest_s,
+            ),
+            gauge(
+                "tonnage_reservations_overdue",
+                "Reservations that are older than reservationTimeoutSeconds, volumes that are being rebuilt left out: "
+                "their volumes take long to be made, or their capacity object is not refreshed.",
+                ("mode",),
+                overdue,
+            ),
+            gauge(
+                "tonnage_reservation_timeout_seconds",
+                "reservationTimeoutSeconds of the most patient profile: how long a reservation lasts after its volumes "
+                "were made, if the capacity object does not show them.",
+                ("mode",),
+                timeout_s,
             ),
         )

@@ -45,7 +45,13 @@ class NominationsReport:
         return sorted(found, key=lambda each: str(each["node"]))
 
     def families(self) -> Iterable[Metric]:
-        """How many nominations hold room now, and how old the oldest of them is."""
+        """How many nominations hold room now, how old the oldest of them is, and how many cannot come true."""
+        unreachable = {("node-missing",): 0.0, ("refused",): 0.0}
+        for each in self._engine.queue.nominator:
+            if each.node not in self._engine.cluster.row_of:
+                unreachable[("node-missing",)] += 1
+            elif not each.holds:
+                unreachable[("refused",)] += 1
         held = [writer_of(each)[0] for each in self._engine.queue.nominator if each.holds]
         oldest_s = (self._engine.clock.now() - min(held)).total_seconds() if held else 0.0
         return (
@@ -55,5 +61,12 @@ class NominationsReport:
                 "How long room has been held for the pod that was nominated first; 0 when none is.",
                 (),
                 {(): max(oldest_s, 0.0)},
+            ),
+            gauge(
+                "tonnage_nominations_unreachable",
+                "Nominated pods that cannot go where they are expected, as things stand: the node is not there "
+                "(node-missing), or it was tried and has no room that could still come free (refused).",
+                ("cause",),
+                unreachable,
             ),
         )

@@ -22,8 +22,10 @@ from tonnage.client.event_metrics import count_dropped_events
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.leadership import Leadership
+from tonnage.client.metrics.watches import show_watches
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
+from tonnage.metrics import show_gates
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.assumed_state import AssumedState
 from tonnage.scheduler.binding_api import LiveBindingApi
@@ -34,6 +36,7 @@ from tonnage.scheduler.held_nominations import NominationsReport
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics, counter, gauge
 from tonnage.scheduler.pre_bind_waits import PreBindWaits
+from tonnage.scheduler.storage_report import StorageReport
 from tonnage.scheduler.waiting_pods import WaitingPods
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.engine.engine import Engine
@@ -124,6 +127,9 @@ class Program:
         self.nominations = NominationsReport(self.engine)
         self.metrics.watch(self.reservations.families)
         self.metrics.watch(self.nominations.families)
+        self.metrics.watch(StorageReport(self.engine).families)
+        show_watches(registry, lambda: self.informers)
+        show_gates(registry, configuration.profiles[0].gates)
         self.metrics.count_plugins(self.engine.profiles.values())
 
     async def __aenter__(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from tonnage.client import WorkQueue
 from tonnage.clock import VirtualClock
 
 
-def queue_on(clock: VirtualClock, **options: float) -> WorkQueue[str]:
+def queue_on(clock: VirtualClock, **options: Any) -> WorkQueue[str]:
     return WorkQueue(clock=clock, **options)
 
 

@@ -22,6 +22,8 @@ from tonnage.cli.running import connection_of, kubeconfig_option, run_until_sign
 from tonnage.client.clients import Clients, lease_timeout_s
 from tonnage.client.leader import LeaderElector, new_identity
 from tonnage.client.leadership import Leadership
+from tonnage.client.metrics.leader_election import show_leadership
+from tonnage.client.metrics.rest_client import RestClientMetrics
 from tonnage.clock import SystemClock
 from tonnage.health import served
 from tonnage.metrics import new_registry
@@ -230,12 +232,14 @@ async def _run(flags: Flags, source: Source, settings: Settings, command: Comman
         renew_deadline_s=flags["leader_elect_renew_deadline"],
     )
     guard = leadership if flags["leader_elect"] and not flags["remove"] else None
+    connection = connection_of(flags["kubeconfig_file"])
     async with AsyncExitStack() as stack:
         clients = await stack.enter_async_context(
             Clients.connect(
-                connection_of(flags["kubeconfig_file"]),
+                connection,
                 clock=clock,
                 user_agent=PROGRAM,
+                on_request=RestClientMetrics(registry).of(connection.cluster.server),
                 qps=flags["kube_api_qps"],
                 burst=flags["kube_api_burst"],
                 guard=guard,
@@ -265,6 +269,7 @@ async def _run(flags: Flags, source: Source, settings: Settings, command: Comman
             leadership=leadership,
             retry_period_s=flags["leader_elect_retry_period"],
         )
+        show_leadership(registry, lambda: () if guard is None else (elector,))
         if endpoint is not None:
             address = await stack.enter_async_context(
                 served(

@@ -22,6 +22,8 @@ from tonnage.client.clients import Clients, lease_timeout_s
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector, check_retry_period, new_identity
 from tonnage.client.leadership import Leadership
+from tonnage.client.metrics.leader_election import show_leadership
+from tonnage.client.metrics.rest_client import RestClientMetrics
 from tonnage.clock import Clock, SystemClock
 from tonnage.csi.client import CsiClient
 from tonnage.health import served
@@ -161,10 +163,12 @@ async def _run(flags: Flags) -> None:
     clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
     metrics = ProvisionerMetrics(registry)
     leadership = _leadership_of(flags, clock)
+    connection = connection_of(flags["kubeconfig_file"])
     clients = Clients.connect(
-        connection_of(flags["kubeconfig_file"]),
+        connection,
         clock=clock,
         user_agent=PROGRAM,
+        on_request=RestClientMetrics(registry).of(connection.cluster.server),
         qps=flags["kube_api_qps"],
         burst=flags["kube_api_burst"],
         guard=leadership,
@@ -193,6 +197,7 @@ async def _run(flags: Flags) -> None:
         telling=clients.telling,
     )
     electors: list[LeaderElector] = []
+    show_leadership(registry, lambda: electors)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(clients)
         await stack.enter_async_context(driver)

@@ -94,11 +94,17 @@ class GarbageCollector:
         self._recorder = context.recorder
         self._clock = context.clock
         self._rng = context.rng
-        self._reconciler = Reconciler("garbage-collector", self.reconcile, clock=context.clock, workers=8)
+        self._reconciler = Reconciler(
+            "garbage-collector", self.reconcile, clock=context.clock, metrics=context.queues, workers=8
+        )
         self.queue = self._reconciler.queue
         """The uids of the objects to process."""
         self._discovered = DiscoveredKinds(
-            context.client, clock=context.clock, added=self._follow_discovered, removed=self._forget_kind
+            context.client,
+            clock=context.clock,
+            added=self._follow_discovered,
+            removed=self._forget_kind,
+            metrics=context.queues,
         )
         self._absent: dict[tuple[str, str, str, str, str], None] = {}
         self._gone: dict[str, None] = {}

@@ -45,7 +45,9 @@ class NamespaceController:
         self._client = context.client
         self._clock = context.clock
         self._namespaces = context.informers.of(Namespace)
-        self._reconciler = Reconciler("namespaces", self._reconcile, clock=context.clock, workers=10, first_retry_s=0.1)
+        self._reconciler = Reconciler(
+            "namespaces", self._reconcile, clock=context.clock, metrics=context.queues, workers=10, first_retry_s=0.1
+        )
         self._reconciler.follow(self._namespaces, lambda each: (each.name,) if each.metadata.is_terminating else ())
         # What a namespace waits for longest; when the last of them goes it need not wait for the next look.
         context.informers.of(Pod).add_handlers(on_delete=self._content_deleted)

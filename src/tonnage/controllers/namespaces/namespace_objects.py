@@ -88,7 +88,7 @@ class NamespaceObjectController(ABC, Generic[T]):
         self._name = name
         self._namespaces = context.informers.of(Namespace)
         self._objects = context.informers.of(cls)
-        self._reconciler = Reconciler(name, self._reconcile, clock=context.clock)
+        self._reconciler = Reconciler(name, self._reconcile, clock=context.clock, metrics=context.queues)
         self._reconciler.follow(self._namespaces)
         self._reconciler.follow(self._objects, lambda found: (found.namespace,) if found.name == name else ())
 

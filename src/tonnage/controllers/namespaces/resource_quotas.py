@@ -43,7 +43,7 @@ class ResourceQuotaController:
         self._clock = context.clock
         self._rng = context.rng
         self._quotas = context.informers.of(ResourceQuota)
-        self._reconciler = Reconciler("resource-quota", self._reconcile, clock=context.clock)
+        self._reconciler = Reconciler("resource-quota", self._reconcile, clock=context.clock, metrics=context.queues)
         # Not when the server charges one: the object it is charged for is not there yet, and would not be counted.
         self._reconciler.follow(self._quotas, lambda quota: () if quota.is_counted else (quota.namespace,))
         self._limited: dict[str, int] = {}

@@ -79,7 +79,7 @@ class NodeLifecycleController:
         self._zones = Zones(self._configuration.rates)
         self._to_taint: dict[str, None] = {}  # names, in the order in which they were found lost
         self._some_are_lost = asyncio.Event()
-        self._taints = Reconciler("node-taints", self._reconcile_taints, clock=context.clock)
+        self._taints = Reconciler("node-taints", self._reconcile_taints, clock=context.clock, metrics=context.queues)
         self._taints.follow(self._nodes)
 
     async def run(self) -> None:

@@ -39,7 +39,12 @@ class TaintEvictionController:
         self.planned: dict[Key, Eviction] = {}
         """Pods that have to leave, and when."""
         self._reconciler = Reconciler(
-            "taint-eviction", self._reconcile, clock=context.clock, workers=8, first_retry_s=0.01
+            "taint-eviction",
+            self._reconcile,
+            clock=context.clock,
+            metrics=context.queues,
+            workers=8,
+            first_retry_s=0.01,
         )
         self._pods.add_handlers(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted)
         self._nodes.add_handlers(on_add=self._node_changed, on_update=self._node_updated, on_delete=self._node_changed)

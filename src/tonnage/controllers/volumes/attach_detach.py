@@ -80,11 +80,13 @@ class AttachDetachController:
         self._csi_nodes = informers.of(CSINode)
         self._attachments = informers.of(VolumeAttachment)
         self._of_volume = Indexer(self._attachments, volume_of_attachment)
-        self._volumes_attached = VolumesAttachedUpdater(context.client, informers, clock=context.clock)
+        self._volumes_attached = VolumesAttachedUpdater(
+            context.client, informers, clock=context.clock, metrics=context.queues
+        )
         self._unwanted_since_s: dict[tuple[str, str], float] = {}
         self._created: dict[str, tuple[VolumeAttachment, float]] = {}
         """Attachments that were created and that the informer does not show yet, and when."""
-        self._queue = Reconciler("attachments", self.reconcile, clock=context.clock)
+        self._queue = Reconciler("attachments", self.reconcile, clock=context.clock, metrics=context.queues)
         self._queue.follow(self._volumes)
         self._attachments.add_handlers(on_add=self._attachment_added, on_delete=self._attachment_deleted)
         self._queue.follow(self._attachments, volume_of_attachment)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from tonnage import logs
 from tonnage.backoff import Backoff
@@ -95,9 +95,13 @@ class Attacher:
         self._of_volume = Indexer(self._attachments, volume_of_attachment)
         self._force_sync: set[Key] = set()
         """Attachments that are done again whatever their status says: the driver reports otherwise."""
-        retries = {"first_retry_s": retry_first_s, "max_retry_s": retry_max_s}
-        self._queue = Reconciler("attacher", self.reconcile, clock=context.clock, workers=workers, **retries)
-        self._volume_queue = Reconciler("attacher-volumes", self.reconcile_volume, clock=context.clock)
+        retries: dict[str, Any] = {"first_retry_s": retry_first_s, "max_retry_s": retry_max_s}
+        self._queue = Reconciler(
+            "attacher", self.reconcile, clock=context.clock, metrics=context.queues, workers=workers, **retries
+        )
+        self._volume_queue = Reconciler(
+            "attacher-volumes", self.reconcile_volume, clock=context.clock, metrics=context.queues
+        )
         self._attachments.add_handlers(
             on_add=lambda new: self._queue.add(new.key),
             on_update=self._attachment_updated,

@@ -30,7 +30,7 @@ class EphemeralVolumeController:
         self._pods = context.informers.of(Pod)
         self._claims = context.informers.of(PersistentVolumeClaim)
         self._pods_of = Indexer(self._pods, claims_of_pod)
-        self._queue = Reconciler("ephemeral-claims", self.reconcile, clock=context.clock)
+        self._queue = Reconciler("ephemeral-claims", self.reconcile, clock=context.clock, metrics=context.queues)
         self._pods.add_handlers(on_add=self._pod_added)
         # A claim that was deleted from under its pod is made again; another's that is gone makes room for ours.
         self._claims.add_handlers(on_delete=self._claim_deleted)

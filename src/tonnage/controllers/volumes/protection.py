@@ -43,8 +43,12 @@ class ProtectionController:
         self._pods = Indexer(pods, claims_of_pod)
         self._waiting: dict[str, set[Key]] = {}
         """Claims to be looked at, by namespace."""
-        self._namespaces = Reconciler("claim-protection", self.reconcile_namespace, clock=context.clock)
-        self._volume_queue = Reconciler("volume-protection", self.reconcile_volume, clock=context.clock)
+        self._namespaces = Reconciler(
+            "claim-protection", self.reconcile_namespace, clock=context.clock, metrics=context.queues
+        )
+        self._volume_queue = Reconciler(
+            "volume-protection", self.reconcile_volume, clock=context.clock, metrics=context.queues
+        )
         self._claims.add_handlers(on_add=self._claim_changed, on_update=lambda _, new: self._claim_changed(new))
         pods.on_change(self._pod_changed)
         self._volume_queue.follow(self._volumes)

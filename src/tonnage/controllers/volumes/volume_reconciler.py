@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tonnage import logs
+from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock
 from tonnage.controllers.volumes.binding_writes import BindingWriter
@@ -38,10 +39,17 @@ _log = logs.logger("tonnage.claims")
 class VolumeReconciler:
     """Writes every volume's phase; `queue_claim` adds a claim to the binder's queue."""
 
-    def __init__(self, bindings: BindingWriter, queue_claim: Callable[[Key], None], *, clock: Clock) -> None:
+    def __init__(
+        self,
+        bindings: BindingWriter,
+        queue_claim: Callable[[Key], None],
+        *,
+        clock: Clock,
+        metrics: WorkQueueMetrics | None = None,
+    ) -> None:
         self._bindings = bindings
         self._ask_claim = queue_claim
-        self._queue = Reconciler("volumes", self.reconcile, clock=clock)
+        self._queue = Reconciler("volumes", self.reconcile, clock=clock, metrics=metrics)
         self._queue.follow(bindings.volume_informer)
         self._queue.follow(bindings.claim_informer, self._volumes_for_claim)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from tonnage.client.http import Client
 from tonnage.client.indexer import Indexer
 from tonnage.client.informer_scope import InformerFactory
+from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
@@ -24,7 +25,9 @@ from tonnage.objects.storage_v1 import CSI_VOLUME_PREFIX, VolumeAttachment, uniq
 class VolumesAttachedUpdater:
     """Writes the list of every node; nobody else does."""
 
-    def __init__(self, client: Client, informers: InformerFactory, *, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, informers: InformerFactory, *, clock: Clock, metrics: WorkQueueMetrics | None = None
+    ) -> None:
         self._client = client
         self._volumes = informers.of(PersistentVolume)
         self._nodes = informers.of(Node)
@@ -33,7 +36,7 @@ class VolumesAttachedUpdater:
         self.on_node = Indexer(attachments, node_of_attachment)
         self._removed: set[str] = set()
         """Uids of attachments that are about to be deleted."""
-        self._queue = Reconciler("attached-reports", self.reconcile, clock=clock)
+        self._queue = Reconciler("attached-reports", self.reconcile, clock=clock, metrics=metrics)
         self._queue.follow(attachments, node_of_attachment)
         attachments.add_handlers(on_delete=lambda old: self._removed.discard(old.uid))
         self._nodes.add_handlers(on_add=lambda node: self._queue.add(node.name), on_update=self._node_changed)

@@ -48,8 +48,12 @@ class DisruptionController:
         self._sizes: dict[type[Object], Cache[Any]] = {
             kind: informers.of(kind) for kind in (ReplicaSet, Deployment, StatefulSet, ReplicationController)
         }
-        self._reconciler = Reconciler("disruption", self._reconcile, clock=context.clock, workers=2)
-        self._stale = Reconciler("stale-disruption", self._reset_stale_condition, clock=context.clock, workers=1)
+        self._reconciler = Reconciler(
+            "disruption", self._reconcile, clock=context.clock, metrics=context.queues, workers=2
+        )
+        self._stale = Reconciler(
+            "stale-disruption", self._reset_stale_condition, clock=context.clock, metrics=context.queues, workers=1
+        )
         self._reconciler.follow(self._budgets)
         self._pods.add_handlers(on_add=self._pod_changed, on_update=self._pod_updated, on_delete=self._pod_changed)
 

@@ -53,7 +53,9 @@ class WorkloadController(ABC, Generic[Workload, Dependent]):
         self._owned = ControllerRefIndex(dependents)
         self._expectations = Expectations(context.client, context.clock)
         self._rejected = RejectedPods(context.clock)
-        self._reconciler = Reconciler(name, self._reconcile, clock=context.clock, workers=_WORKERS)
+        self._reconciler = Reconciler(
+            name, self._reconcile, clock=context.clock, metrics=context.queues, workers=_WORKERS
+        )
         self._reconciler.follow(workloads)
         add_owned_event_handlers(self._reconciler, dependents, workloads, selector_of)
 

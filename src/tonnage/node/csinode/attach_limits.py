@@ -90,6 +90,7 @@ class AttachLimitUpdater:
         if ticker is not None:
             ticker.cancel()
             del self._tickers[name]
+            self._metrics.in_step(name, self._node, True)  # nobody keeps it in step any more
         if wanted_s:
             task = asyncio.create_task(self._tick(name, wanted_s), name=f"limits {self._node} {name}")
             self._tickers[name] = wanted_s, task
@@ -156,7 +157,9 @@ class AttachLimitUpdater:
                 driver = self._drivers.get(name)
                 driver.info = await within(self._clock, ask_s, driver.client.node_info())
                 self.refusals.limit_is(name, driver.info.max_volumes_per_node)
+                self._metrics.in_step(name, self._node, False)
                 await self._write(driver)
+                self._metrics.in_step(name, self._node, True)
                 self._done_from_s[name] = began_s
                 self._told.pop(name, None)
         self._metrics.updated(name, trigger, self._clock.monotonic() - since_s)

@@ -32,6 +32,7 @@ from prometheus_client import CollectorRegistry
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers
+from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.throttle import TokenBucket
 from tonnage.clock import Clock
@@ -41,7 +42,7 @@ from tonnage.objects.meta import Key, OwnerReference
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.provisioner.capacity import objects
 from tonnage.provisioner.capacity.included_claims import IncludedClaims
-from tonnage.provisioner.capacity.metrics import Counts, register_counts
+from tonnage.provisioner.capacity.metrics import Ages, Counts, register_ages, register_counts
 from tonnage.provisioner.capacity.objects import ReportedCapacity, WorkItem, key_of
 from tonnage.provisioner.capacity.published import PublishedCapacities
 from tonnage.provisioner.capacity.topology_segments import Segment, find_segments, segments_of_volume, topology_keys
@@ -92,6 +93,7 @@ class CapacityController:
         owner: OwnerReference | None = None,
         fixed_segment: Segment | None = None,
         registry: CollectorRegistry | None = None,
+        queues: WorkQueueMetrics | None = None,
     ) -> None:
         """Ask for informers, which whoever owns them starts. Nothing is sent yet.
 
@@ -105,8 +107,12 @@ class CapacityController:
         self._wanted: dict[Key, WorkItem] = {}
         self._keys_by_segment: dict[Segment, list[Key]] = {}
         self._reported: dict[Key, ReportedCapacity] = {}
+        self._clock = clock
+        self._wanted_since_s: dict[Key, float] = {}
+        self._confirmed_s: dict[Key, float] = {}
+        """When the driver last told the figures of a work item, by the clock's monotonic seconds."""
         self._included = IncludedClaims(clock)
-        self._segments_work = Reconciler("csitopology", self._find_work_items, clock=clock, workers=1)
+        self._segments_work = Reconciler("csitopology", self._find_work_items, clock=clock, workers=1, metrics=queues)
         self._work = Reconciler(
             "csistoragecapacity",
             self._reconcile,
@@ -114,6 +120,7 @@ class CapacityController:
             workers=settings.threads,
             first_retry_s=settings.first_retry_s,
             max_retry_s=settings.max_retry_s,
+            metrics=queues,
         )
         labels = objects.labels_of(driver_name, settings.managed_by)
         self._classes = informers.of(StorageClass)
@@ -138,6 +145,7 @@ class CapacityController:
         self._add_event_handlers()
         if registry is not None:
             register_counts(registry, self.counts)
+            register_ages(registry, self.ages)
 
     async def run(self) -> None:
         """Publish until cancelled."""
@@ -187,6 +195,14 @@ class CapacityController:
         current = sum(key in self._wanted for key in answered)
         obsolete = sum(len(self._published.about(key)) for key in answered if key not in self._wanted)
         return Counts(goal=len(self._wanted), current=current, obsolete=obsolete)
+
+    def ages(self) -> Ages:
+        """How long ago the driver last told the figures of each object that shall exist; one that it never told is as
+        old as the wish for it.
+        """
+        now_s = self._clock.monotonic()
+        told = [self._confirmed_s.get(key, self._wanted_since_s.get(key, now_s)) for key in self._wanted]
+        return Ages(tuple(now_s - each for each in told), self.settings.poll_interval_s)
 
     def _keys_in(self, segment: Segment) -> list[Key]:
         """The work items of a segment; if it is not one of those found, of whatever it has in common with them."""
@@ -258,6 +274,9 @@ class CapacityController:
         before = self._wanted
         self._wanted = objects.work_items(self.driver_name, self._classes, segments, for_immediate_binding=immediate)
         self._keys_by_segment = {}
+        now_s = self._clock.monotonic()
+        self._wanted_since_s = {key: self._wanted_since_s.get(key, now_s) for key in self._wanted}
+        self._confirmed_s = {key: at_s for key, at_s in self._confirmed_s.items() if key in self._wanted}
         for key, item in self._wanted.items():
             self._keys_by_segment.setdefault(item.segment, []).append(key)
         for key in sorted(before.keys() ^ self._wanted.keys()):
@@ -291,4 +310,5 @@ class CapacityController:
         response = await self._driver.get_capacity(objects.capacity_request(item, storage_class))
         reported = objects.read_response(item, response, with_pools=self.settings.with_pools, includes=includes)
         self._reported[item.key] = reported
+        self._confirmed_s[item.key] = self._clock.monotonic()
         return reported

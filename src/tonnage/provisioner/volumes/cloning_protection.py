@@ -34,7 +34,7 @@ class CloningProtectionController:
         self._client = context.client
         self._claims = context.caches.claims
         threads = context.options.cloning_protection_threads
-        self.work = Reconciler("cloning", self.reconcile, clock=context.clock, workers=threads)
+        self.work = Reconciler("cloning", self.reconcile, clock=context.clock, metrics=context.queues, workers=threads)
         self.work.follow(self._claims, self._keys_of)
 
     def _keys_of(self, claim: PersistentVolumeClaim) -> tuple[Key, ...]:

@@ -79,7 +79,13 @@ class DeletionController:
         self._clock = context.clock
         self._backoff = context.new_backoff()
         self._emptied: dict[Key, str] = {}  # name and uid of volumes of which only the object is left
-        self.work = Reconciler("deletion", self.reconcile, clock=context.clock, workers=context.options.worker_threads)
+        self.work = Reconciler(
+            "deletion",
+            self.reconcile,
+            clock=context.clock,
+            metrics=context.queues,
+            workers=context.options.worker_threads,
+        )
         self.work.follow(caches.volumes)
         if caches.attachments is not None:
             self.work.follow(caches.attachments, lambda each: (each.spec.source.persistent_volume_name,))

@@ -39,7 +39,13 @@ class ExpansionController:
         self._backoff = context.new_backoff()
         self._refused: set[Key] = set()
         self._outdated: dict[Key, set[str]] = {}  # states that we have written over; caches lag behind
-        self.work = Reconciler("expansion", self.reconcile, clock=context.clock, workers=context.options.worker_threads)
+        self.work = Reconciler(
+            "expansion",
+            self.reconcile,
+            clock=context.clock,
+            metrics=context.queues,
+            workers=context.options.worker_threads,
+        )
         self.work.follow(caches.claims)
         self.work.follow(caches.volumes, lambda volume: (volume.spec.claim_ref.key,) if volume.spec.claim_ref else ())
 

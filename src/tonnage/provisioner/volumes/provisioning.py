@@ -84,7 +84,11 @@ class ProvisionController:
         self._handled_versions: dict[str, frozenset[str]] = {}
         """Resource versions of a claim that have been dealt with; caches lag behind."""
         self.work = Reconciler(
-            "provisioning", self.reconcile, clock=context.clock, workers=context.options.worker_threads
+            "provisioning",
+            self.reconcile,
+            clock=context.clock,
+            metrics=context.queues,
+            workers=context.options.worker_threads,
         )
         caches.claims.add_handlers(
             on_add=self._claim_changed,
@@ -266,6 +270,8 @@ class ProvisionController:
             # Whatever went wrong, the figures that led here may be old.
             self._refresher.refresh(storage_class.name)
         self._metrics.provision_failed(claim)
+        if is_out_of_room(failure):
+            self._metrics.refused(claim)
         told = error_text(failure)
         _log.warning("Not provisioned", claim=claim.key, node=node, outcome=state, error=told)
         if is_infeasible(failure):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.meta import Key, Object
@@ -50,6 +51,10 @@ class HeldCapacity:
         """What keeps capacity back, by mode; empty until `open`."""
         self._is_open = False
         self._put_off: dict[_Place, _News] | None = None
+
+    def now(self) -> datetime:
+        """The time that holds are dated by."""
+        return self._cluster.clock.now()
 
     def open(self) -> None:
         """Listen to the reservations that the cluster has. Again does no harm."""

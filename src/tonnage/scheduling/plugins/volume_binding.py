@@ -140,7 +140,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         told = "Bound claims whose volumes have to be rebuilt on another node (KEP-5925)."
         yield PluginCounter("volume_binding_rescheduling_events", told, self.reschedulings_total)
         told = "Failures of VolumeBinding: predicate is its Filter, assume its Reserve, bind its PreBind."
-        for operation, times in self._failures.items():
+        for operation in ("predicate", "assume", "bind"):
+            times = self._failures[operation]
             yield PluginCounter("scheduler_volume_scheduling_stage_error", told, times, {"operation": operation})
 
     def failed(self, point: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from ledger_rig import GI, NODE_1, NODE_2, ZONE, Rig, bound, written
@@ -209,7 +210,7 @@ def test_a_hold_says_who_since_when_and_why(rig: Rig) -> None:
     rig.reserve(rig.pod("web", "a", "b"))
     rig.put(bound("b"))
     since = VirtualClock().now() + timedelta(seconds=90)
-    of_object = {"capacity": "kube-system/fast-node-1", "uid": NODE_1, "pod": "default/web"}
+    of_object: dict[str, Any] = {"capacity": "kube-system/fast-node-1", "uid": NODE_1, "pod": "default/web"}
     assert rig.ledger.holds() == [
         Hold(**of_object, claims=("default/a",), bytes=20 * GI, since=since, why="waits for its claim to be bound"),
         Hold(

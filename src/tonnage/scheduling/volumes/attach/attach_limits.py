@@ -69,6 +69,10 @@ class AttachLimits:
         """Some node has a limit for it."""
         return self._limited.get(driver, 0) > 0
 
+    def limited_drivers(self) -> list[str]:
+        """The drivers that some node has a limit for, by name."""
+        return sorted(driver for driver, rows in self._limited.items() if rows)
+
     def limits(self, driver: str) -> Ints:
         """By row, how many volumes of a driver may be attached; `NO_LIMIT` where nobody says."""
         found = self._limits.get(driver)

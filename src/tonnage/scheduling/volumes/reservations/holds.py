@@ -39,6 +39,10 @@ class Hold:
     bytes: int
     since: datetime
     why: str
+    timeout_s: float | None = None
+    """How long it lasts, where its pod's profile says so; None: as the most patient profile has it."""
+    is_rebuild: bool = False
+    """It is for a volume that is still on its way from elsewhere: no clock ends it."""
 
 
 def pod_of(hold: Hold, pods: Mapping[Key, PodInfo]) -> PodInfo:

@@ -101,6 +101,11 @@ class Ledger:
         """When `expire` has something to do, in the clock's monotonic seconds."""
         return self._waits.first_end()
 
+    @property
+    def longest_timeout_s(self) -> float:
+        """How long what is nobody's is kept: as the most patient profile has it."""
+        return self._longest.timeout_s
+
     def tell_timeout(self, timeout_s: float) -> None:
         """A profile decides by this timeout: so long promises for its pods are kept after their volumes were made, if
         the object does not show them. Promises that are nobody's are kept for the longest that was told.

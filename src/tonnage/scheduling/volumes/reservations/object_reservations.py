@@ -116,6 +116,11 @@ class Reservations:
         """When `expire` has something to do, in the clock's monotonic seconds."""
         return self._bound.first_end()
 
+    @property
+    def longest_timeout_s(self) -> float:
+        """How long what is nobody's is kept: as the most patient profile has it."""
+        return self._longest.timeout_s
+
     def tell_timeout(self, timeout_s: float) -> None:
         """A profile decides by this timeout. It counts for what is reserved for its pods."""
         self._longest.tell(timeout_s)

@@ -103,7 +103,10 @@ class Promise:
         """What is kept back of one of the objects that it is charged to."""
         uid = identity(capacity)
         who = self.pod.key if self.pod is not None else ""
-        return Hold(capacity.key, uid, who, (self.key,), self.charged[uid], self.since, self.why)
+        is_rebuild = self.is_rebuild and self.made_tick is None
+        return Hold(
+            capacity.key, uid, who, (self.key,), self.charged[uid], self.since, self.why, self.timeout_s, is_rebuild
+        )
 
     def as_left_behind(self, storage: Storage, *, has_claim: bool = True) -> PersistentVolumeClaim:
         """The claim as what its volume takes where it is, while it is sent elsewhere or gone: by another name, of its

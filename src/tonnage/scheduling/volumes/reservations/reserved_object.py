@@ -102,4 +102,6 @@ class ReservedObject:
             bytes=self.taken_bytes,
             since=self.since,
             why=why,
+            timeout_s=self.timeout_s,
+            is_rebuild=self.is_under_way,
         )

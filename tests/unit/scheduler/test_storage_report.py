@@ -1,0 +1,94 @@
+"""What the scheduler tells about storage as metrics: reservations, free capacity, attach slots, nominations."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+from scheduler_volume_rig import Rig
+
+from tonnage.clock import VirtualClock
+from tonnage.objects.storage_v1 import VolumeAttachment
+from tonnage.scheduler.metrics import SchedulerMetrics
+from tonnage.scheduler.storage_report import StorageReport
+from tonnage.testing.builders import node, pod
+from tonnage.testing.storage_builders import (
+    DRIVER,
+    attachment,
+    capacity,
+    claim,
+    csi_node,
+    driver,
+    pod_with,
+    storage_class,
+    volume,
+)
+
+GI = 1 << 30
+
+
+def storage_values(rig: Rig) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    SchedulerMetrics(registry, VirtualClock()).watch(StorageReport(rig.engine).families)
+    return registry
+
+
+async def test_a_reservation_older_than_its_timeout_is_overdue() -> None:
+    rig = Rig(
+        driver(), storage_class(), node("a"), capacity(node="a", free="100Gi"), timeout_s=600, reservation="Object"
+    )
+    rig.add(claim("data", "20Gi"), pod_with("web", "data"))
+    async with rig.running():
+        await rig.settle()
+        assert rig.metric("tonnage_reservation_timeout_seconds", mode="Object") == 60.0
+        await rig.settle(60.0)
+        assert rig.metric("tonnage_reservation_oldest_age_seconds", mode="Object") == 60.0
+        assert rig.metric("tonnage_reservations_overdue", mode="Object") == 0.0
+        await rig.settle(1.0)
+        assert rig.metric("tonnage_reservations_overdue", mode="Object") == 1.0
+
+
+async def test_without_reservations_nothing_is_overdue() -> None:
+    rig = Rig(driver(), storage_class(), node("a"), reservation="Ledger")
+    assert rig.metric("tonnage_reservations_overdue", mode="Ledger") == 0.0
+    assert rig.metric("tonnage_reservation_oldest_age_seconds", mode="Ledger") == 0.0
+
+
+def test_free_capacity_is_told_by_class() -> None:
+    rig = Rig(driver(), storage_class(), node("a"), node("b"))
+    rig.add(capacity(node="a", pools=["60Gi", "100Gi"]), capacity(node="b", free="30Gi"))
+    values = storage_values(rig)
+    of = {"storage_class": "fast"}
+    assert values.get_sample_value("tonnage_capacity_objects", of) == 2.0
+    assert values.get_sample_value("tonnage_capacity_free_bytes", of) == 190.0 * GI
+    assert values.get_sample_value("tonnage_capacity_largest_pool_bytes", of) == 100.0 * GI
+
+
+def test_a_node_with_more_volumes_than_its_csi_node_allows_is_out_of_step() -> None:
+    rig = Rig(driver(), storage_class(), node("a"), node("b"), csi_node("a", {DRIVER: 1}), csi_node("b", {DRIVER: 2}))
+    for name, on in (("one", "a"), ("two", "a"), ("three", "b")):
+        rig.add(claim(name, volume=f"pv-{name}"), volume(f"pv-{name}", claim=f"default/{name}"))
+        rig.add(pod_with(f"pod-{name}", name, on=on))
+    values = storage_values(rig)
+    of = {"driver_name": DRIVER}
+    assert values.get_sample_value("tonnage_attach_used_volumes", of) == 3.0
+    assert values.get_sample_value("tonnage_attach_limit_volumes", of) == 3.0
+    assert values.get_sample_value("tonnage_attach_full_nodes", of) == 1.0
+    assert values.get_sample_value("tonnage_attach_overdrawn_nodes", of) == 1.0
+
+
+def test_attachments_that_are_refused_for_want_of_a_slot_are_counted() -> None:
+    rig = Rig(driver(), node("a"))
+    rig.add(attachment("one", "pv-1", "a"), attachment("two", "pv-2", "a", error="not found"))
+    of = {"driver_name": DRIVER}
+    assert storage_values(rig).get_sample_value("tonnage_attach_refused_volumes", of) == 0.0
+    rig.change(VolumeAttachment, "two", {"status": {"attachError": {"message": "no slot", "errorCode": 8}}})
+    assert storage_values(rig).get_sample_value("tonnage_attach_refused_volumes", of) == 1.0
+
+
+async def test_nominations_that_cannot_come_true_are_counted_by_cause() -> None:
+    rig = Rig(node("a", cpu="1"), pod("low", cpu="1", priority=9, on="a"))
+    rig.add(pod("early", spec={"schedulingGates": [{"name": "wait"}]}, status={"nominatedNodeName": "new"}))
+    rig.add(pod("big", cpu="1", status={"nominatedNodeName": "a"}))
+    async with rig.running():
+        await rig.settle(3.0)
+        assert rig.metric("tonnage_nominations_unreachable", cause="node-missing") == 1.0
+        assert rig.metric("tonnage_nominations_unreachable", cause="refused") == 1.0
