@@ -275,3 +275,19 @@ def test_many_who_notice_together_ask_the_driver_once():
         assert len(rig.plugin.asked("NodeGetInfo")) == asked + 2
 
     play(story)
+
+
+def test_a_limit_that_cannot_be_written_leaves_the_node_out_of_step_until_it_is():
+    async def story(rig: Rig) -> None:
+        def mismatched() -> float | None:
+            return rig.registry.get_sample_value("tonnage_attach_limit_mismatch_nodes", {"driver_name": DRIVER})
+
+        rig.refusals, rig.refusal = 100, Invalid("spec.drivers: field is immutable")
+        rig.period(10)
+        assert await rig.updater.update_now(DRIVER) is False
+        assert mismatched() == 1.0
+        rig.refusals = 0
+        await rig.advance(10.0)
+        assert mismatched() == 0.0
+
+    play(story)
