@@ -4,7 +4,7 @@
 
 The first plugin in order to object to a node is the one that counts. A node with two reasons counts in both. Items are
 sorted as text. A refusal by PreFilter speaks for all nodes at once, without numbers. What plugins have to add for
-people (`FilterPlugin.refusal_note`) comes last, as sentences of its own.
+people (`FilterPlugin.refusal_note`) follows as a sentence of its own, before what preemption adds.
 """
 
 from __future__ import annotations
@@ -172,9 +172,11 @@ class Diagnosis(FilterResults):
         return f"{text} {after}" if after else text
 
     def told(self, after: str = "") -> str:
-        """The same for people, in a condition, an event, an explanation: what plugins add comes last."""
-        message, note = self.message(after), self.note()
-        return f"{message} {note}" if note else message
+        """The same for people, in a condition, an event, an explanation: with what plugins add, before preemption's."""
+        note = self.note()
+        if not note:
+            return self.message(after)
+        return f"{self.message()} {note} {after}".rstrip()
 
     @property
     def code(self) -> Code:

@@ -125,3 +125,17 @@ def test_times_are_told_in_utc() -> None:
     at = datetime.fromisoformat("2026-11-15T01:03:05+02:00")
     assert told_time(at, datetime(2026, 11, 14, 23, 30, tzinfo=UTC)) == "23:03:05Z"
     assert told_time(at, datetime(2026, 11, 15, 0, 30, tzinfo=UTC)) == "2026-11-14T23:03:05Z"
+
+
+def test_it_stands_between_the_reasons_and_what_preemption_adds() -> None:
+    run = replay(*rooms(a="100Gi"), *db("first"), *db("second"))
+    run.schedule("default/first")
+    decision = run.attempt("default/second").decision
+    assert decision is not None and decision.diagnosis is not None
+    assert decision.diagnosis.told("preemption: not helpful.") == (
+        f"0/1 nodes are available: 1 {FULL} Capacity is reserved for default/first since 00:00:00Z, 1 of 1 nodes."
+        " preemption: not helpful."
+    )
+    assert decision.diagnosis.message("preemption: not helpful.") == (
+        f"0/1 nodes are available: 1 {FULL} preemption: not helpful."
+    )
