@@ -104,8 +104,8 @@ class CapacityReservations:
             ),
             gauge(
                 "tonnage_reservation_timeout_seconds",
-                "reservationTimeoutSeconds of the most patient profile: how long a reservation lasts after its volumes "
-                "were made, if the capacity object does not show them.",
+                "The reservationTimeoutSeconds of the most patient profile: how long a reservation lasts after its "
+                "volume was made, if the capacity object does not show it.",
                 ("mode",),
                 timeout_s,
             ),
