@@ -19,6 +19,8 @@ PAGES: Final = {
     "gates.md": "gates",
     "endpoints.md": "endpoints",
     "json.md": "json_answers",
+    "metrics.md": "metrics",
+    "events.md": "events",
     "exit-codes.md": "exit_codes",
 }
 """By page of docs/reference/ the module that writes it."""

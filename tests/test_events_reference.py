@@ -1,0 +1,79 @@
+"""docs/reference/events.md names every event that a program writes: every call of a recorder in the package is read."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "tonnage"
+sys.path.append(str(ROOT / "scripts"))
+
+from reference.events import EVENTS, UNNAMED  # noqa: E402
+
+KNOWN = {each.reason for each in EVENTS}
+
+
+def constants_of(tree: ast.Module) -> dict[str, str]:
+    """Names of the module that stand for a text."""
+    found: dict[str, str] = {}
+    for node in tree.body:
+        target = node.target if isinstance(node, ast.AnnAssign) else None
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target = node.targets[0]
+        value = getattr(node, "value", None)
+        if isinstance(target, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str):
+            found[target.id] = value.value
+    return found
+
+
+CONSTANTS = {
+    name: value
+    for path in SOURCE.rglob("*.py")
+    for name, value in constants_of(ast.parse(path.read_text("utf-8"))).items()
+}
+
+
+def reasons() -> dict[str, set[str]]:
+    """By file, the reasons of the events that it writes; "?" for one that is worked out elsewhere."""
+    found: dict[str, set[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        own = constants_of(tree)
+        for node in ast.walk(tree):
+            name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+            if not isinstance(node, ast.Call) or name not in ("event", "EventToRecord", "Note"):
+                continue
+            # event(about, type, reason, action, note); a plugin's api has no type; Note(type, reason, note)
+            texts = [_text(each, own) for each in node.args]
+            types = [place for place, text in enumerate(texts) if text in ("Normal", "Warning")]
+            if name == "event" and len(texts) < 4:
+                continue  # hands on a Note, which is read where it is made
+            place = types[0] + 1 if types else 2 if name == "event" and len(texts) > 4 else 1
+            found.setdefault(path.relative_to(SOURCE).as_posix(), set()).add(texts[place] or "?")
+    return found
+
+
+def _text(node: ast.expr, own: dict[str, str]) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    named = getattr(node, "id", getattr(node, "attr", ""))
+    return own.get(named) or (CONSTANTS.get(named) if named.isupper() else None)
+
+
+def test_every_reason_in_the_source_is_in_the_reference() -> None:
+    told = {reason for found in reasons().values() for reason in found if reason != "?"}
+    assert len(told) > 30
+    assert told - KNOWN == set()
+
+
+def test_where_a_reason_is_worked_out_elsewhere_the_reference_says_which_come() -> None:
+    unnamed = {path for path, found in reasons().items() if "?" in found}
+    assert unnamed - set(UNNAMED) == set(), "say in scripts/reference/events.py which reasons these files write"
+    assert set().union(*UNNAMED.values()) - KNOWN == set()
+
+
+def test_every_reason_in_the_reference_is_written_by_somebody() -> None:
+    told = {reason for found in reasons().values() for reason in found} | set().union(*UNNAMED.values())
+    assert KNOWN - told == set()
