@@ -19,7 +19,7 @@ def constants_of(tree: ast.Module) -> dict[str, str]:
     """Names of the module that stand for a text."""
     found: dict[str, str] = {}
     for node in tree.body:
-        target = node.target if isinstance(node, ast.AnnAssign) else None
+        target: ast.expr | None = node.target if isinstance(node, ast.AnnAssign) else None
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target = node.targets[0]
         value = getattr(node, "value", None)
