@@ -38,6 +38,7 @@ from tonnage.scheduler.installed_plugins import foreign_plugins
 from tonnage.scheduler.lease_choice import check_lease
 from tonnage.scheduler.program import Program
 from tonnage.scheduler.recording_file import RecordingFile
+from tonnage.scheduler.tracing.tracer import Tracer
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.configuration.written import document_of, text_of
 from tonnage.scheduling.engine.engine import Engine
@@ -78,6 +79,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     default="1Gi",
     show_default=True,
     help="The recording ends at this size; the scheduler goes on.",
+)
+@click.option(
+    "--tracing-config-file",
+    "tracing_file",
+    type=_FILE,
+    help="TracingConfiguration: send traces of pods there. Needs `pip install tonnage[tracing]`.",
 )
 @feature_gates
 @logging_options
@@ -178,6 +185,7 @@ async def run(
                 on_synced=_in_step,
                 telling=clients.telling,
                 engine_of=engine_of,
+                tracer=_tracer_of(flags["tracing_file"]),
             )
         )
         elector: LeaderElector | None = None
@@ -212,6 +220,16 @@ async def run(
         await run_until_signalled(elector.run(program.run) if elector is not None else program.run())
         if isinstance(program.engine, RecordingEngine):
             program.engine.ended()
+
+
+def _tracer_of(file: Path | None) -> Tracer | None:
+    """What sends traces, where they are asked for. Raises TonnageError, which says what is missing."""
+    if file is None:
+        return None
+    from tonnage.scheduler.tracing.configuration import load
+    from tonnage.scheduler.tracing.open_telemetry import open_tracer
+
+    return open_tracer(load(file), service=_USER_AGENT, version=__version__)
 
 
 def _in_step() -> None:

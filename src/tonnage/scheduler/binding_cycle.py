@@ -69,7 +69,10 @@ async def bind(context: SchedulerContext, placement: Placement, due: Sequence[Pr
     api = _PodApi(context, placement)
     status = Status()
     if due:
+        began_at = context.clock.monotonic()
         status = await context.in_pre_bind.run(placement.pod.uid, _pre_bind(context, placement, due, api))
+        if context.traces is not None:
+            context.traces.phase(placement.pod.uid, "prebind", began_at)
     return await _bind(placement, api) if status.is_success else status
 
 

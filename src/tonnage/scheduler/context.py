@@ -17,6 +17,7 @@ from tonnage.scheduler.nominations import StatusWrites
 from tonnage.scheduler.pod_status import Events
 from tonnage.scheduler.pods_in_pre_bind import PodsInPreBind
 from tonnage.scheduler.pre_bind_waits import PreBindWaits
+from tonnage.scheduler.tracing.pod_traces import PodTraces
 from tonnage.scheduler.waiting_pods import WaitingPods
 from tonnage.scheduling.engine.engine import Engine
 
@@ -48,6 +49,8 @@ class SchedulerContext:
     slots: BindingSlots = field(default_factory=BindingSlots)
     waiting_pods: WaitingPods = field(default_factory=WaitingPods)
     in_pre_bind: PodsInPreBind = field(default_factory=PodsInPreBind)
+    traces: PodTraces | None = None
+    """Where pods are followed from queue to binding, if anywhere."""
 
     @property
     def is_deposed(self) -> bool:

@@ -56,6 +56,7 @@ class SchedulingLoop:
         self._metrics = context.metrics
         self._clock = context.clock
         self._slots = context.slots
+        self._traces = context.traces
         self._nominations = Nominations(context.client, context.newest, is_shown=context.shows_nominations)
         self.pod_status = PodStatusWriter(
             context.client, context.telling or context.client, context.events, context.clock, context.newest
@@ -138,6 +139,8 @@ class SchedulingLoop:
         started_at = self._clock.monotonic()
         attempt = self._engine.attempt(queued)
         self._metrics.algorithm(attempt.decided_in_s)
+        if self._traces is not None:
+            self._traces.attempted(queued, attempt, started_at)
         if attempt.placement is not None:
             if attempt.waits:
                 placement = attempt.placement
@@ -157,7 +160,11 @@ class SchedulingLoop:
 
     async def _bind(self, queued: QueuedPod, placement: Placement, started_at: float) -> None:
         try:
+            if self._traces is not None:
+                self._traces.binding(placement)
             status = await self._binding_cycle(queued, placement)
+            if self._traces is not None:
+                self._traces.bound(placement, status)
             if not status.is_success and self._context.is_deposed:
                 self._engine.withdraw(placement)
                 return
@@ -183,7 +190,10 @@ class SchedulingLoop:
             return due
         if due or self._context.waiting_pods.get(queued.uid) is not None:
             await self._nominations.show(placement.pod, placement.node)
+        permitted_at = self._clock.monotonic()
         status = await binding_cycle.wait_on_permit(self._context, placement)
+        if self._traces is not None:
+            self._traces.phase(queued.uid, "permit", permitted_at)
         if not status.is_success:
             return status
         # No plugin will refuse it any more, so events need not be kept for it.

@@ -10,6 +10,7 @@ leader fetches the state anew first, because its watches may lag behind what the
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterable
 from typing import Any, Self
@@ -37,6 +38,8 @@ from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics, counter, gauge
 from tonnage.scheduler.pre_bind_waits import PreBindWaits
 from tonnage.scheduler.storage_report import StorageReport
+from tonnage.scheduler.tracing.pod_traces import PodTraces
+from tonnage.scheduler.tracing.tracer import Tracer
 from tonnage.scheduler.waiting_pods import WaitingPods
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.engine.engine import Engine
@@ -66,9 +69,11 @@ class Program:
         on_synced: Callable[[], object] = lambda: None,
         telling: Client | None = None,
         engine_of: Callable[..., Engine] = Engine,
+        tracer: Tracer | None = None,
     ) -> None:
         """With a `leadership`, the clients must have it as their guard. `telling` writes what people read, events and
         conditions; by default it is `client`. `engine_of` makes the engine, one that is written down for instance.
+        With a `tracer`, pods are followed from queue to binding.
         """
         telling = telling or client
         self._on_synced = on_synced
@@ -76,6 +81,7 @@ class Program:
         self.metrics = SchedulerMetrics(registry, clock)
         self.waits = PreBindWaits(clock)
         self._waiting_pods = WaitingPods()
+        self._traces = PodTraces(tracer, clock) if tracer is not None else None
         self.engine = engine_of(
             configuration.profiles,
             clock=clock,
@@ -92,7 +98,7 @@ class Program:
                     "A plugin failed", plugin=plugin, pod=queued.info.key, error=repr(exc)
                 ),
                 on_change=self.waits.changed,
-                on_pod_gone=self._waiting_pods.pod_gone,
+                on_pod_gone=self._pod_gone,
                 plugin_times=self.metrics.plugin_times,
                 on_decision=log_considered,
             ),
@@ -118,6 +124,7 @@ class Program:
             waiting_pods=self._waiting_pods,
             leadership=leadership,
             telling=telling,
+            traces=self._traces,
         )
         self.loop = SchedulingLoop(self.context)
         telling.give_way_while(lambda: self.loop.is_busy)
@@ -143,6 +150,13 @@ class Program:
     async def __aexit__(self, *_: object) -> None:
         await self.informers.stop()
         await self.recorder.stop()
+        if self._traces is not None:
+            await asyncio.to_thread(self._traces.close)  # it may wait for a collector
+
+    def _pod_gone(self, uid: str) -> None:
+        self._waiting_pods.pod_gone(uid)
+        if self._traces is not None:
+            self._traces.pod_gone(uid)
 
     @property
     def is_synced(self) -> bool:

@@ -30,6 +30,7 @@ from tonnage.scheduler.held_nominations import NominationsReport
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics
 from tonnage.scheduler.pre_bind_waits import Check, PreBindWaits, Topic
+from tonnage.scheduler.tracing.pod_traces import PodTraces
 from tonnage.scheduler.waiting_pods import WaitingPods
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
@@ -70,8 +71,10 @@ class Rig:
         plugins: Iterable[type[Plugin]] = (),
         is_shown: bool = True,
         is_graceful: bool = False,
+        traces_of: Callable[[VirtualClock], PodTraces] | None = None,
     ) -> None:
         self.clock = VirtualClock()
+        self.traces = traces_of(self.clock) if traces_of is not None else None
         self.calls: list[tuple[str, str]] = []
         self.at_call: dict[tuple[str, str], Callable[[], object]] = {}
         self.refuse_status: list[TonnageError] = []
@@ -112,7 +115,7 @@ class Rig:
             foreign=foreign,
             hooks=EngineHooks(
                 on_change=self.waits.changed,
-                on_pod_gone=self.waiting.pod_gone,
+                on_pod_gone=self._pod_gone,
                 plugin_times=metrics.plugin_times,
                 on_decision=log_considered,
             ),
@@ -138,9 +141,15 @@ class Rig:
                 shows_nominations=is_shown,
                 slots=self.slots,
                 waiting_pods=self.waiting,
+                traces=self.traces,
             )
         )
         self.add(*objects)
+
+    def _pod_gone(self, uid: str) -> None:
+        self.waiting.pod_gone(uid)
+        if self.traces is not None:
+            self.traces.pod_gone(uid)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:

@@ -49,6 +49,7 @@ class SchedulerFlags(ServingFlags, AccessFlags, MetricFlags, ElectionFlags):
     pod_max_in_unschedulable_pods_duration: float
     record_file: Path | None
     record_limit: int
+    tracing_file: Path | None
     gates: Gates
     logging_format: str
     verbosity: int

@@ -1,0 +1,153 @@
+"""A pod's way from queue to binding as spans.
+
+    schedule pod ────────────────────────────────────────────────────────────────────────────────────┐
+      queue ────────┐ attempt ───────────┐ queue ───┐ attempt ──────────────┐ bind ───────────────────┤
+                      decide ───┐                     decide ──┐ reserve ───┘   prebind ────┐ …
+
+A trace begins when a pod that is new was first queued and ends when it is bound or gone. Attributes follow
+OpenTelemetry's conventions for Kubernetes; what is ours begins with `tonnage.`. Texts of a cluster are cut to what
+their kind may be long. For a pod that is not sampled nothing is worked out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tonnage.clock import Clock
+from tonnage.scheduler.tracing.tracer import Attribute, Span, Tracer
+from tonnage.scheduling.decision.filter_results import NARROWED
+from tonnage.scheduling.engine.attempt import Attempt, Placement
+from tonnage.scheduling.framework import Code, Status
+from tonnage.scheduling.queue.queued_pod import QueuedPod
+
+MOST_PODS: Final = 10_000
+"""Pods whose traces are open at a time; of more the oldest trace is ended where it stands."""
+MOST_NAME: Final = 253
+"""As long as a name of Kubernetes may be."""
+MOST_MESSAGE: Final = 1024
+
+
+class PodTraces:
+    """The traces of one scheduler. All its methods return at once."""
+
+    def __init__(self, tracer: Tracer, clock: Clock) -> None:
+        self._tracer = tracer
+        self._clock = clock
+        self._open: dict[str, Span] = {}
+        self._binding: dict[str, Span] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def attempted(self, queued: QueuedPod, attempt: Attempt, started_at: float) -> None:
+        """A pod was tried; `started_at` by the monotonic clock."""
+        root = self._root(queued)
+        if not root.is_recording:
+            return
+        root.child("queue", self._wall(queued.queued_at), {"tonnage.queue.attempt": queued.attempts}).end(
+            self._wall(started_at)
+        )
+        span = root.child("attempt", self._wall(started_at), {"tonnage.attempt": queued.attempts})
+        decided_at = started_at + attempt.decided_in_s
+        span.child("decide", self._wall(started_at), {}).end(self._wall(decided_at))
+        told: dict[str, Attribute] = {"tonnage.nodes": attempt.decision.cycle.cluster.count if attempt.decision else 0}
+        error = ""
+        if attempt.placement is not None:
+            span.child("reserve", self._wall(decided_at), {}).end(self._now())
+            told |= {"tonnage.result": "scheduled", "k8s.node.name": _name(attempt.placement.node)}
+        elif attempt.decision is not None and attempt.decision.diagnosis is not None:
+            told |= {"tonnage.result": "unschedulable", **_rejections(attempt)}
+        else:
+            error = attempt.status.message
+            told |= {"tonnage.result": "error" if attempt.status.code is Code.ERROR else "unschedulable"}
+        span.end(self._now(), told, _message(error))
+
+    def binding(self, placement: Placement) -> None:
+        """A placed pod is on its way."""
+        root = self._open.get(placement.pod.uid)
+        if root is not None and root.is_recording:
+            attributes = {"k8s.node.name": _name(placement.node)}
+            self._binding[placement.pod.uid] = root.child("bind", self._now(), attributes)
+
+    def phase(self, uid: str, name: str, began_at: float) -> None:
+        """A part of a binding that is over now: permit, prebind."""
+        span = self._binding.get(uid)
+        if span is not None:
+            span.child(name, self._wall(began_at), {}).end(self._now())
+
+    def bound(self, placement: Placement, status: Status) -> None:
+        """The binding is over: well, and with it the pod's trace, or not."""
+        uid, now = placement.pod.uid, self._now()
+        span = self._binding.pop(uid, None)
+        if span is not None:
+            span.end(now, error="" if status.is_success else _message(status.message))
+        if status.is_success:
+            root = self._open.pop(uid, None)
+            if root is not None:
+                root.end(now, {"k8s.node.name": _name(placement.node)})
+
+    def pod_gone(self, uid: str) -> None:
+        """The pod was deleted, or somebody else placed it."""
+        self._binding.pop(uid, None)
+        root = self._open.pop(uid, None)
+        if root is not None:
+            root.end(self._now(), error="the pod is gone, or was placed by another")
+
+    def close(self) -> None:
+        """The scheduler stops: what is open is ended where it stands, and sent."""
+        for root in self._open.values():
+            root.end(self._now(), error="the scheduler stopped")
+        self._open.clear()
+        self._tracer.close()
+
+    def _root(self, queued: QueuedPod) -> Span:
+        root = self._open.get(queued.uid)
+        if root is None:
+            pod = queued.pod
+            attributes: dict[str, Attribute] = {
+                "k8s.pod.name": _name(pod.name),
+                "k8s.pod.uid": _name(queued.uid),
+                "k8s.namespace.name": _name(pod.metadata.namespace),
+                "tonnage.scheduler.name": _name(pod.spec.scheduler_name),
+            }
+            began_at = queued.initial_attempt_at
+            start_s = self._wall(queued.queued_at if began_at is None else min(began_at, queued.queued_at))
+            root = self._open[queued.uid] = self._tracer.start("schedule pod", start_s, attributes)
+            if len(self._open) > MOST_PODS:
+                oldest = next(iter(self._open))
+                self._open.pop(oldest).end(self._now(), error="too many traces are open")
+        return root
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+    def _wall(self, at: float) -> float:
+        """An instant of the monotonic clock as a time of day."""
+        return self._now() - (self._clock.monotonic() - at)
+
+
+def _rejections(attempt: Attempt) -> dict[str, Attribute]:
+    """How many nodes each plugin refused."""
+    diagnosis = attempt.decision.diagnosis if attempt.decision is not None else None
+    if diagnosis is None:
+        return {}
+    if diagnosis.refusal is not None:
+        return {"tonnage.message": _message(diagnosis.refusal.message)}
+    first = diagnosis.first[diagnosis.cluster.exists[: len(diagnosis.first)]]
+    counts = np.bincount(first, minlength=NARROWED)
+    found: dict[str, Attribute] = {
+        f"tonnage.rejected.{plugin}": int(counts[position])
+        for position, plugin in enumerate(diagnosis.plugins)
+        if counts[position]
+    }
+    return {**found, "tonnage.message": _message(diagnosis.told())}
+
+
+def _name(text: str) -> str:
+    return text[:MOST_NAME]
+
+
+def _message(text: str) -> str:
+    return text[:MOST_MESSAGE]
