@@ -15,7 +15,9 @@ from tonnage.scheduler.tracing.configuration import TracingConfiguration
 from tonnage.scheduler.tracing.tracer import Attributes, Span, Tracer
 
 _NS: Final = 1_000_000_000
-_CLOSE_MS: Final = 5_000
+_SEND_S: Final = 3
+"""How long a batch may take to be sent, tries included."""
+_CLOSE_MS: Final = 3_000
 
 
 class TracingNotInstalled(TonnageError):
@@ -36,7 +38,7 @@ def open_tracer(configuration: TracingConfiguration, *, service: str, version: s
         sampling, export = import_module(f"{sdk.__name__}.sampling"), import_module(f"{sdk.__name__}.export")
         if exporter is None:
             otlp = import_module("opentelemetry.exporter.otlp.proto.grpc.trace_exporter")
-            exporter = otlp.OTLPSpanExporter(endpoint=configuration.endpoint, insecure=True)
+            exporter = otlp.OTLPSpanExporter(endpoint=configuration.endpoint, insecure=True, timeout=_SEND_S)
     except ImportError as exc:
         raise TracingNotInstalled(exc.name or str(exc)) from exc
     provider = sdk.TracerProvider(
