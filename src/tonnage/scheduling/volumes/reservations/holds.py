@@ -7,7 +7,7 @@ was refreshed, and both by the clock when its driver never does. A rebuild has t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
@@ -39,9 +39,10 @@ class Hold:
     bytes: int
     since: datetime
     why: str
-    timeout_s: float | None = None
-    """How long it lasts, where its pod's profile says so; None: as the most patient profile has it."""
-    is_rebuild: bool = False
+    timeout_s: float | None = field(default=None, compare=False, repr=False)
+    """How long it lasts, where its pod's profile says so; None: as the most patient profile has it. Nobody tells it, so
+    that it is not what holds are compared by."""
+    is_rebuild: bool = field(default=False, compare=False, repr=False)
     """It is for a volume that is still on its way from elsewhere: no clock ends it."""
 
 
