@@ -127,6 +127,25 @@ EVENTS = [
     Event("CalculateExpectedPodCountFailed", "Warning", "PodDisruptionBudget", "controllers", "how many pods there should be is not known"),
     Event("NotDeleted", "Warning", _POD, "controllers", "it was evicted and is still there"),
     Event("UnmanagedPods", "Warning", "PodDisruptionBudget", "controllers", "it selects pods that no controller has"),
+    Event("VolumeModify", "Normal", _CLAIM, "provisioner", "the driver is being asked to give its volume the attributes of its class"),
+    Event("VolumeModifySuccessful", "Normal", _CLAIM, "provisioner", "its volume has the attributes of its VolumeAttributesClass"),
+    Event("VolumeModifyFailed", "Warning", _CLAIM, "provisioner", "its volume could not be given them"),
+    Event("Completed", "Normal", "Job", "controllers", "it is done"),
+    Event("Suspended", "Normal", "Job", "controllers", "it is suspended: its pods are deleted"),
+    Event("Resumed", "Normal", "Job", "controllers", "it goes on"),
+    Event("BackoffLimitExceeded", "Warning", "Job", "controllers", "too many of its pods failed"),
+    Event("DeadlineExceeded", "Warning", "Job", "controllers", "it took longer than activeDeadlineSeconds"),
+    Event("PodFailurePolicy", "Warning", "Job", "controllers", "its failure policy says that a failed pod fails it"),
+    Event("FailedIndexes", "Warning", "Job", "controllers", "some of its indexes failed"),
+    Event("MaxFailedIndexesExceeded", "Warning", "Job", "controllers", "too many of its indexes failed"),
+    Event("JobAlreadyActive", "Normal", "CronJob", "controllers", "its last job still runs, and concurrencyPolicy is Forbid"),
+    Event("SawCompletedJob", "Normal", "CronJob", "controllers", "a job of it ended"),
+    Event("MissingJob", "Normal", "CronJob", "controllers", "a job of it is gone"),
+    Event("UnexpectedJob", "Warning", "CronJob", "controllers", "a job says that it is its, and it did not make it"),
+    Event("MissSchedule", "Warning", "CronJob", "controllers", "it was not looked at within startingDeadlineSeconds"),
+    Event("TooManyMissedTimes", "Warning", "CronJob", "controllers", "it missed more than a hundred times"),
+    Event("UnknownTimeZone", "Warning", "CronJob", "controllers", "its timeZone is none"),
+    Event("UnparseableSchedule", "Warning", "CronJob", "controllers", "its schedule is none"),
     Event("OwnerRefInvalidNamespace", "Warning", "any", "controllers", "its owner is in another namespace, which cannot be"),
 ]  # fmt: skip
 
@@ -148,6 +167,25 @@ UNNAMED = {
     "controllers/event_deduplication.py": frozenset[str](),
     "controllers/volumes/binding_writes.py": frozenset[str](),  # hands on Notes, which are read where they are made
     "controllers/nodes/node_lifecycle.py": frozenset(("RegisteredNode", "RemovingNode", "NodeNotReady")),
+    "controllers/workloads/jobs/cron_job_controller.py": frozenset(
+        (
+            "JobAlreadyActive",
+            "SawCompletedJob",
+            "MissingJob",
+            "UnexpectedJob",
+            "MissSchedule",
+            "TooManyMissedTimes",
+            "UnknownTimeZone",
+            "UnparseableSchedule",
+            "SuccessfulCreate",
+            "FailedCreate",
+            "SuccessfulDelete",
+            "FailedDelete",
+        )
+    ),
+    "controllers/workloads/jobs/job_controller.py": frozenset(
+        ("BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy", "FailedIndexes", "MaxFailedIndexesExceeded")
+    ),
     "controllers/workloads/stateful_pod_control.py": frozenset(
         f"{how}{verb}" for how in ("Successful", "Failed") for verb in ("Create", "Update", "Delete")
     ),

@@ -146,7 +146,6 @@ async def run(
             lease_duration_s=election.lease_duration_s,
             renew_deadline_s=election.renew_deadline_s,
         )
-    connection = connection_of(kubeconfig_of(configuration, options.kubeconfig))
     async with AsyncExitStack() as stack:
         clients = await stack.enter_async_context(
             Clients.connect(

@@ -100,7 +100,9 @@ class ModificationController:
         self._refused: set[Key] = set()
         self._outdated: dict[Key, set[str]] = {}
         threads = context.options.worker_threads
-        self.work = Reconciler("modification", self.reconcile, clock=context.clock, workers=threads)
+        self.work = Reconciler(
+            "modification", self.reconcile, clock=context.clock, metrics=context.queues, workers=threads
+        )
         self.work.follow(context.caches.claims)
 
     async def reconcile(self, key: Key) -> float | None:

@@ -45,7 +45,7 @@ class CronJobController:
         jobs = context.informers.of(Job)
         self._jobs = jobs
         self._owned = ControllerRefIndex(jobs)
-        self._reconciler = Reconciler("cron-jobs", self.reconcile, clock=context.clock)
+        self._reconciler = Reconciler("cron-jobs", self.reconcile, clock=context.clock, metrics=context.queues)
         self._reconciler.follow(self._cron_jobs)
         self._reconciler.follow(jobs, _owner_key)
 

@@ -72,7 +72,9 @@ class JobController(WorkloadController[Job, Pod]):
         jobs = context.informers.of(Job)
         super().__init__(context, "jobs", jobs, self._pods)
         self._pod_control = PodControl(context.client, context.recorder, self._pods, self._expectations, context.rng)
-        self._left_behind = Reconciler("jobs-left-behind", self._release_left_behind, clock=context.clock)
+        self._left_behind = Reconciler(
+            "jobs-left-behind", self._release_left_behind, clock=context.clock, metrics=context.queues
+        )
         self._pods.on_change(self._pod_changed)
         jobs.add_handlers(on_delete=self._job_gone)
 

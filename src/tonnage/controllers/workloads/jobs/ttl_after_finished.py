@@ -37,7 +37,7 @@ class TTLAfterFinishedController:
         self._informers = context.informers
         self._clock = context.clock
         self._jobs = context.informers.of(Job)
-        self._reconciler = Reconciler("ttl-after-finished", self.reconcile, clock=context.clock)
+        self._reconciler = Reconciler("ttl-after-finished", self.reconcile, clock=context.clock, metrics=context.queues)
         self._reconciler.follow(self._jobs)
 
     async def run(self) -> None:
