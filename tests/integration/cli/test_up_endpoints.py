@@ -63,6 +63,26 @@ def test_every_program_serves_health_and_metrics_on_loopback(up):
         assert b"# TYPE" in page(up, program, "/metrics")
 
 
+def test_programs_show_what_the_reference_of_metrics_says_and_promtool_finds_it_good(up):
+    """Every metric of a running cluster is in the catalogue, with the labels that stand there."""
+    known = {program: {each.name: each for each in found} for program, found in catalogue().items()}
+    for program in ("scheduler", "controllers", "provisioner", "node"):
+        shown = page(up, program, "/metrics").decode()
+        for family in text_string_to_metric_families(shown):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            if name.endswith("_created"):
+                continue  # when a series began: the library shows one beside each
+            assert name in known[program], f"{program} shows {name}, which tonnage.plane.metric_catalogue does not know"
+            labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+            assert labels <= set(known[program][name].labels), (program, name)
+            assert " ".join(family.documentation.split()) == known[program][name].help, (program, name)
+        if shutil.which("promtool") is not None:
+            done = subprocess.run(
+                ["promtool", "check", "metrics"], input=shown, capture_output=True, text=True, timeout=60, check=False
+            )
+            assert (done.returncode, done.stderr) == (0, ""), f"{program}: {done.stdout}{done.stderr}"
+
+
 def test_status_shows_programs_nodes_pools_and_faults(up):
     assert tonnage("fault", "--data-dir", str(up.folder), "set", "slow", "--value", "0.1").returncode == 0
     done = tonnage("status", "--data-dir", str(up.folder), "-o", "json")
@@ -123,23 +143,3 @@ def test_nothing_runs_after_a_clean_stop(up):
         f"error: no cluster runs on {up.folder}",
         f"hint: start one with `tonnage up --data-dir {up.folder}`",
     ]
-
-
-def test_programs_show_what_the_reference_of_metrics_says_and_promtool_finds_it_good(up):
-    """Every metric of a running cluster is in the catalogue, with the labels that stand there."""
-    known = {program: {each.name: each for each in found} for program, found in catalogue().items()}
-    for program in ("scheduler", "controllers", "provisioner", "node"):
-        shown = page(up, program, "/metrics").decode()
-        for family in text_string_to_metric_families(shown):
-            name = f"{family.name}_total" if family.type == "counter" else family.name
-            if name.endswith("_created"):
-                continue  # when a series began: the library shows one beside each
-            assert name in known[program], f"{program} shows {name}, which tonnage.plane.metric_catalogue does not know"
-            labels = {label for sample in family.samples for label in sample.labels} - {"le"}
-            assert labels <= set(known[program][name].labels), (program, name)
-            assert " ".join(family.documentation.split()) == known[program][name].help, (program, name)
-        if shutil.which("promtool") is not None:
-            done = subprocess.run(
-                ["promtool", "check", "metrics"], input=shown, capture_output=True, text=True, timeout=60, check=False
-            )
-            assert (done.returncode, done.stderr) == (0, ""), f"{program}: {done.stdout}{done.stderr}"
