@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -133,12 +134,14 @@ def test_components_can_be_added_to_an_overlay(tmp_path: Path):
     base = f"{above}{KUSTOMIZE}"
     (tmp_path / "kustomization.yaml").write_text(
         f"resources: [{base}/overlays/second-scheduler]\n"
-        f"components: [{base}/components/network-policy, {base}/components/reader]\n"
+        f"components: [{base}/components/network-policy, {base}/components/reader, {base}/components/monitoring]\n"
     )
     done = run("kubectl", "kustomize", tmp_path)
     assert done.returncode == 0, done.stderr
     kinds = {each["kind"] for each in documents(done.stdout)}
-    assert "NetworkPolicy" in kinds
+    assert {"NetworkPolicy", "ServiceMonitor", "PrometheusRule"} <= kinds
+    dashboard = the(documents(done.stdout), "ConfigMap", "tonnage-dashboard")
+    assert json.loads(dashboard["data"]["tonnage.json"])["panels"]
     assert the(documents(done.stdout), "ClusterRole", "tonnage-reader")["rules"]
 
 
@@ -184,6 +187,16 @@ def test_a_change_of_the_configuration_rolls_the_pods():
         return told
 
     assert checksum() == checksum() != checksum("--set", "scheduler.storageCapacity.poolFit=Guaranteed")
+
+
+@needs_helm
+def test_rules_and_dashboard_are_the_files_of_monitoring():
+    objects = chart_objects("everything")
+    rule = the(objects, "PrometheusRule", "storage-scheduler")
+    assert rule["spec"] == yaml.safe_load((ROOT / "deploy" / "monitoring" / "prometheus-rules.yaml").read_text())
+    dashboard = the(objects, "ConfigMap", "storage-scheduler-dashboard")
+    shipped = (ROOT / "deploy" / "monitoring" / "grafana-dashboard.json").read_text()
+    assert json.loads(dashboard["data"]["tonnage.json"]) == json.loads(shipped)
 
 
 @needs_helm
