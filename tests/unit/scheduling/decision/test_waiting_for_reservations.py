@@ -139,3 +139,14 @@ def test_it_stands_between_the_reasons_and_what_preemption_adds() -> None:
     assert decision.diagnosis.message("preemption: not helpful.") == (
         f"0/1 nodes are available: 1 {FULL} preemption: not helpful."
     )
+
+
+def test_a_hold_on_an_object_that_would_be_too_small_anyway_is_nobodys_to_wait_for() -> None:
+    # Two objects reach a: of 100Gi, held for big, and of 30Gi, held for small, which could not hold 60Gi in any case.
+    small = capacity(node="a", free="30Gi", name="small")
+    run = replay(*rooms(a="100Gi"), *db("big", "80Gi"))
+    run.schedule("default/big")
+    for each in (small, *db("small", "25Gi"), *db("late")):
+        run.apply(each)
+    assert run.schedule("default/small").node == "a"
+    assert "Capacity is reserved for default/big since 00:00:00Z, 1 of 1 nodes." in run.schedule("default/late").message

@@ -103,20 +103,22 @@ class ClassCapacity:
         found[:-1] = reading.fits(slice(0, len(self.entries)), sizes, others)
         return found
 
-    def held_objects(self, policy: Policy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> tuple[Mask, Numbers]:
-        """On which of these rows a group would fit if nothing were held of any object, and the objects that are held
-        of those that would hold it there, by number, each once.
-        """
+    def fits_unheld(self, policy: Policy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> Mask:
+        """On which of these rows a group would fit if nothing were held of any object."""
         reading = self._reading(policy)
+        by_object: Mask = np.zeros(len(self.entries) + 1, dtype=np.bool_)
+        by_object[:-1] = reading.fits_unheld(slice(0, len(self.entries)), sizes)
         found: Mask = np.zeros(len(rows), dtype=np.bool_)
-        held: list[Numbers] = [np.zeros(0, dtype=np.intp)]
         for layer in self.layers:
-            numbers = layer[rows]
-            asked, place = np.unique(numbers, return_inverse=True)
-            fits = reading.fits_unheld(asked, sizes) & (asked != NOTHING)
-            found |= fits[place]
-            held.append(asked[fits & reading.is_held(asked)])
-        return found, np.unique(np.concatenate(held))
+            found |= by_object[layer[rows]]
+        return found
+
+    def held_numbers(self, policy: Policy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> Numbers:
+        """The objects that reach these rows and would hold a group, and of which something is held; each once."""
+        reading = self._reading(policy)
+        numbers = np.unique(np.concatenate([layer[rows] for layer in self.layers] or [np.zeros(0, dtype=np.intp)]))
+        numbers = numbers[numbers != NOTHING]
+        return numbers[reading.is_held(numbers) & reading.fits_unheld(numbers, sizes)]
 
     def has_holds(self, policy: Policy) -> bool:
         """Something is held of some object of this class."""

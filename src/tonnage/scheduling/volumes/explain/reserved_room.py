@@ -79,13 +79,13 @@ def reserved_room(fit: VolumeFit, demand: Demand, plain: ProvisioningDemand | No
             continue
         left = rows[places]
         for objects, sizes in units:
-            left = left[objects.held_objects(fit.policy, sizes, left)[0]]
+            left = left[objects.fits_unheld(fit.policy, sizes, left)]
         waiting += len(left)
-        if len(left):
-            for objects, sizes in units:
-                for number in objects.held_objects(fit.policy, sizes, left)[1].tolist():
-                    for member in members_of(objects.entries[number].capacity):
-                        held.setdefault(identity(member), member)
+        # Holders are looked for on so many objects at most, so that no more nodes need be looked at for them.
+        for objects, sizes in units:
+            for number in objects.held_numbers(fit.policy, sizes, left[: _MOST_OBJECTS + 1]).tolist():
+                for member in members_of(objects.entries[number].capacity):
+                    held.setdefault(identity(member), member)
     own = {claim.key for claim in (*demand.pinned, *demand.loose, *(each.claim for each in demand.rebuilds))}
     looked_at = list(held.values())[:_MOST_OBJECTS]
     holders = _oldest_first(_holds(fit, looked_at), own)
