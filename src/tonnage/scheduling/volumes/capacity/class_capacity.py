@@ -116,7 +116,8 @@ class ClassCapacity:
     def held_numbers(self, policy: Policy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> Numbers:
         """The objects that reach these rows and would hold a group, and of which something is held; each once."""
         reading = self._reading(policy)
-        numbers = np.unique(np.concatenate([layer[rows] for layer in self.layers] or [np.zeros(0, dtype=np.intp)]))
+        at_rows = [layer[rows] for layer in self.layers] or [np.zeros(0, dtype=np.intp)]
+        numbers: Numbers = np.unique(np.concatenate(at_rows))
         numbers = numbers[numbers != NOTHING]
         return numbers[reading.is_held(numbers) & reading.fits_unheld(numbers, sizes)]
 
