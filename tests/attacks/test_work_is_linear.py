@@ -47,7 +47,7 @@ BOUND_S = 4.0
 class Nothing:
     """No other objects, for admission."""
 
-    def get(self, resource: Resource, name: str) -> Doc | None:
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Doc | None:
         return None
 
     def list(self, resource: Resource, namespace: str = "") -> Iterator[Doc]:

@@ -102,7 +102,7 @@ class Registry:
         self._guard = guard
         self.definitions = Definitions(store)
         self._names = NameGenerator(rng)
-        self._admission = Admission(_StoreLister(store))
+        self._admission = Admission(_StoreLister(store), generate_name=self._names.generate_name)
         self._quotas = QuotaAdmission(store, clock, self.work)
         self._creator = Creator(gates=gates, clock=clock, names=self._names, admission=self._admission)
 
@@ -418,8 +418,8 @@ class _StoreLister:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def get(self, resource: Resource, name: str) -> Doc | None:
-        record = on_loop(lambda: self._store.get(resource.key("", name)))
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Doc | None:
+        record = on_loop(lambda: self._store.get(resource.key(namespace, name)))
         return decode(record.document) if record is not None else None
 
     def list(self, resource: Resource, namespace: str = "") -> Iterator[Doc]:

@@ -1,9 +1,9 @@
 """What a stock kube-apiserver's admission plugins add, as far as storage and scheduling feel it.
 
-Unlike a strategy these rules look at other objects: limits of the namespace (LimitRanger), priority classes (Priority),
-runtime classes (RuntimeClass), the default StorageClass (DefaultStorageClass), the node a pod is already on
-(PodTopologyLabels), the namespace itself (NamespaceLifecycle). A `Lister` hands those in; what is done with them are
-pure functions.
+Unlike a strategy these rules look at other objects: limits of the namespace (LimitRanger), the account a pod runs as
+(ServiceAccount), priority classes (Priority), runtime classes (RuntimeClass), the default StorageClass
+(DefaultStorageClass), the node a pod is already on (PodTopologyLabels), the namespace itself (NamespaceLifecycle). A
+`Lister` hands those in; what is done with them are pure functions.
 
 As upstream, a new object is first changed (`mutate_create`) and everything is judged apart from that (`validate_…`):
 what a person writes in a file is changed in the same way, and is not judged by what else the files hold.
@@ -11,7 +11,7 @@ what a person writes in a file is changed in the same way, and is not judged by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from tonnage.documents import api_errors
@@ -21,6 +21,7 @@ from tonnage.documents.admission_plugins.runtime_class import (
     refuse_foreign_overhead,
     refuse_unknown_class,
 )
+from tonnage.documents.admission_plugins.service_account import give_account, obey_account
 from tonnage.documents.defaults.persistent_volumes import default_class_for
 from tonnage.documents.pod_admission import (
     inherit_topology,
@@ -39,6 +40,7 @@ _NAMESPACES = BY_PLURAL["", "namespaces"]
 _NODES = BY_PLURAL["", "nodes"]
 _LIMIT_RANGES = BY_PLURAL["", "limitranges"]
 _PODS = BY_PLURAL["", "pods"]
+_SERVICE_ACCOUNTS = BY_PLURAL["", "serviceaccounts"]
 _CLAIMS = BY_PLURAL["", "persistentvolumeclaims"]
 _RUNTIME_CLASSES = BY_PLURAL["node.k8s.io", "runtimeclasses"]
 _STORAGE_CLASSES = BY_PLURAL["storage.k8s.io", "storageclasses"]
@@ -59,9 +61,9 @@ def objects_read_for(resource: Resource) -> tuple[Resource, ...]:
 
 
 class Lister(Protocol):
-    """The objects there are: by name of kinds without a namespace, all of a kind, or those of one namespace."""
+    """The objects there are: by name, all of a kind, or those of one namespace."""
 
-    def get(self, resource: Resource, name: str) -> Doc | None: ...
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Doc | None: ...
 
     def list(self, resource: Resource, namespace: str = "") -> Iterable[Doc]: ...
 
@@ -70,11 +72,15 @@ class Admission:
     """The admission plugins of one server, or of one set of manifests.
 
     `is_whole` says that what the lister does not have does not exist; manifests may leave out what they name.
+    `generate_name` makes up the names of volumes that pods are given.
     """
 
-    def __init__(self, lister: Lister, *, is_whole: bool = True) -> None:
+    def __init__(
+        self, lister: Lister, *, is_whole: bool = True, generate_name: Callable[[str], str] = lambda base: base
+    ) -> None:
         self._lister = lister
         self._is_whole = is_whole
+        self._generate_name = generate_name
 
     def mutate_create(self, resource: Resource, doc: Doc, *, keep_priority: bool = False) -> None:
         """Fill in what depends on other objects, in place. Raises Forbidden for a class that cannot be obeyed.
@@ -85,6 +91,9 @@ class Admission:
             case "pods":
                 for limit_range in self._limit_ranges(doc):
                     give_defaults(doc, limit_range)
+                give_account(doc)
+                if self._is_whole:
+                    obey_account(doc, self._service_account(doc), self._generate_name)
                 if not (keep_priority and "priority" in doc["spec"]):
                     resolve_priority(doc, self._lister.list(_PRIORITY_CLASSES))
                 if node_name := doc["spec"].get("nodeName"):
@@ -141,6 +150,10 @@ class Admission:
 
     def _limit_ranges(self, doc: Doc) -> Iterable[Doc]:
         return self._lister.list(_LIMIT_RANGES, doc["metadata"].get("namespace", ""))
+
+    def _service_account(self, pod: Doc) -> Doc | None:
+        name = pod["spec"].get("serviceAccountName")
+        return self._lister.get(_SERVICE_ACCOUNTS, name, pod["metadata"]["namespace"]) if name else None
 
     def _refuse_beyond_limits(self, resource: Resource, doc: Doc) -> None:
         for limit_range in self._limit_ranges(doc):

@@ -1,8 +1,7 @@
 """What the admission plugins of a stock server do to a pod, as pure functions.
 
 Upstream runs them between decoding and the strategy: DefaultTolerationSeconds on every create and update, Priority
-and PodTopologyLabels on create. The last two look at other objects, so the caller hands those in. (ServiceAccount
-admission, which would mount a token, is not done: there is no service account controller here.)
+and PodTopologyLabels on create. The last two look at other objects, so the caller hands those in.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class ManifestLister:
     def remove(self, kind: str, name: str) -> None:
         self._by_kind.get(kind, {}).pop(name, None)
 
-    def get(self, resource: Resource, name: str) -> Doc | None:
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Doc | None:
         return self._by_kind.get(resource.kind, {}).get(name)
 
     def list(self, resource: Resource, namespace: str = "") -> Iterable[Doc]:

@@ -78,7 +78,8 @@ def test_every_kind_can_be_selected_by_name(api: Api, ns: str, maps: str, select
         ("status.phase!=Pending", []),
         ("spec.restartPolicy=Never", ["free"]),
         ("spec.schedulerName=default-scheduler", ["bound", "free"]),
-        ("spec.serviceAccountName=", ["bound", "free"]),
+        ("spec.serviceAccountName=db", ["bound"]),
+        ("spec.serviceAccountName!=db", ["free"]),
         ("spec.hostNetwork=false", ["bound", "free"]),
         ("spec.hostNetwork=true", []),
         ("status.podIP=", ["bound", "free"]),
@@ -88,9 +89,10 @@ def test_every_kind_can_be_selected_by_name(api: Api, ns: str, maps: str, select
     ],
 )
 def test_pods_can_be_selected_by_what_schedulers_and_kubelets_ask(
-    api: Api, pods: str, selector: str, names: list[str]
+    api: Api, ns: str, pods: str, selector: str, names: list[str]
 ) -> None:
-    api.create(pods, pod("bound", nodeName="n1"))
+    api.create(f"/api/v1/namespaces/{ns}/serviceaccounts", {"metadata": {"name": "db"}})
+    api.create(pods, pod("bound", nodeName="n1", serviceAccountName="db"))
     api.create(pods, pod("free", restartPolicy="Never"))
     assert api.get(f"{pods}?fieldSelector={quote(selector)}").names == names
 

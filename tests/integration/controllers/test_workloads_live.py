@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.client import Informers
+from tonnage.controllers.namespaces.namespace_objects import service_account
 from tonnage.errors import Conflict, NotFound, TooManyRequests
 from tonnage.objects.apps_v1 import ControllerRevision, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, ReplicationController
@@ -130,6 +131,28 @@ async def test_a_failed_pod_is_replaced_by_its_replica_set(tmp_path: Path) -> No
                 return len(active) == 2 and all(pod.metadata.controller is not None for pod in active)
 
             await stage.until(is_two_again)
+
+
+async def test_pods_of_an_account_wait_until_it_is_there_and_the_owner_says_why(tmp_path: Path) -> None:
+    async with stage_in(tmp_path) as stage:
+        spec = workload(1)
+        spec["template"]["spec"]["serviceAccountName"] = "db"
+        await stage.create("apps/v1", "StatefulSet", "db", spec)
+        await stage.create("apps/v1", "ReplicaSet", "web", workload(1))
+
+        async def is_told() -> bool:
+            why = 'error looking up service account default/db: serviceaccount "db" not found'
+            return any(why in note for note in await stage.notes("FailedCreate"))
+
+        await stage.until(is_told)
+        await stage.client.create_doc(service_account("default") | {"metadata": {"name": "db", "namespace": "default"}})
+
+        async def accounts() -> dict[str, str]:
+            docs = [await stage.client.get_doc(Pod, pod.key) for pod in await stage.pods()]
+            found = {doc["metadata"]["name"].partition("-")[0]: doc["spec"]["serviceAccountName"] for doc in docs}
+            return found if len(found) == 2 else {}
+
+        assert await stage.until(accounts) == {"db": "db", "web": "default"}
 
 
 async def test_a_replication_controller_keeps_its_size_and_its_status_says_so(tmp_path: Path) -> None:

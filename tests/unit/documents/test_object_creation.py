@@ -26,7 +26,7 @@ DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
 class Known:
     """A lister of one PriorityClass, one default StorageClass and one node."""
 
-    def get(self, resource: Resource, name: str) -> Doc | None:
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Doc | None:
         return next((each for each in self.list(resource) if each["metadata"]["name"] == name), None)
 
     def list(self, resource: Resource, namespace: str = "") -> Iterable[Doc]:
