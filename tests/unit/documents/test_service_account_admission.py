@@ -37,7 +37,8 @@ def pod(**spec: object) -> Doc:
 def admitted(doc: Doc, *accounts: Doc, is_whole: bool = True) -> Doc:
     admission = Admission(Accounts(*accounts), is_whole=is_whole, generate_name=lambda base: f"{base}12345")
     admission.mutate_create(PODS, doc)
-    return doc["spec"]
+    spec: Doc = doc["spec"]
+    return spec
 
 
 DEFAULT = {"metadata": {"name": "default", "namespace": "shop"}}
