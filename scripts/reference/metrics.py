@@ -23,7 +23,7 @@ OF_EVERY: Final = ("process_", "python_")
 ORIGINS: Final = (
     (("rest_client_", "workqueue_", "leader_election_"), "client-go"),
     (("kubernetes_feature_enabled",), "Kubernetes"),
-    (("apiserver_",), "kube-apiserver"),
+    (("apiserver_", "authenticat", "authorization_"), "kube-apiserver"),
     (("csi_operations_", "kubelet_"), "kubelet"),
     (("csi_sidecar_operations_",), "CSI sidecars"),
     (("controller_persistentvolume", "csistoragecapacities_"), "external-provisioner"),

@@ -20,6 +20,8 @@ from prometheus_client import CollectorRegistry
 from tonnage import metrics
 from tonnage.apiserver import leader_fence, request_errors, responses, status
 from tonnage.apiserver.audit.audit_log import AuditLog, note
+from tonnage.apiserver.audit.audit_metrics import AuditMetrics
+from tonnage.apiserver.authentication.access_metrics import AccessMetrics
 from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.authentication.service_account_tokens import JWKS_PATH
 from tonnage.apiserver.body_reading import Bodies
@@ -109,11 +111,12 @@ class Application:
             registry.definitions.all,
         )
         self.metrics.large_requests.set_function(lambda: registry.workers.under_way)
+        ticks = asyncio.get_running_loop().time
         collector_registry.register(
-            StoreMetrics(
-                registry.store, now=lambda: registry.clock.now().timestamp(), ticks=asyncio.get_running_loop().time
-            )
+            StoreMetrics(registry.store, now=lambda: registry.clock.now().timestamp(), ticks=ticks)
         )
+        self._access = AccessMetrics(collector_registry, ticks)
+        collector_registry.register(AuditMetrics(lambda: self.audit_log))
         self._rng = rng
         self._documents = StaticDocuments(address, registry.definitions)
         self.lifecycle = DefinitionLifecycle(registry, self._end_stale_watches, rng)
@@ -158,7 +161,10 @@ class Application:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
-        user = self._authenticator.authenticate(request.headers, _certificate(request))
+        user = self._access.authentication(
+            lambda: self._authenticator.authenticate(request.headers, _certificate(request)),
+            may_be_anonymous=self._anonymous_auth,
+        )
         note(request, user=user)
         if user is not None:
             connection = connection_of(request)
@@ -183,7 +189,7 @@ class Application:
 
     def _authorize(self, asked: Attributes, request: web.BaseRequest) -> None:
         """Raises Forbidden."""
-        decision = self._registry.authorizer.authorize(asked)
+        decision = self._access.authorization(lambda: self._registry.authorizer.authorize(asked))
         note(request, attributes=asked, decision=decision)
         if not decision.allowed:
             raise forbidden(asked, decision.reason)

@@ -15,6 +15,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from tonnage.apiserver.audit.audit_metrics import AuditMetrics
+from tonnage.apiserver.authentication.access_metrics import AccessMetrics
 from tonnage.apiserver.health.store_metrics import StoreMetrics
 from tonnage.apiserver.metrics import RequestMetrics
 from tonnage.client.config.connection import Cluster, Connection
@@ -73,6 +75,8 @@ async def _catalogue(folder: Path) -> Mapping[str, list[MetricDescription]]:
     manager = ControllerManagerConfiguration()
     ControllerManager(client, manager, clock=clock, rng=rng, registry=registries["controllers"])
     RequestMetrics(registries["apiserver"], lambda resource: 0, Gates())
+    AccessMetrics(registries["apiserver"], lambda: 0.0)
+    registries["apiserver"].register(AuditMetrics(lambda: None))
     store = await Store.open(folder / "store")
     try:
         registries["apiserver"].register(StoreMetrics(store, now=lambda: 0.0, ticks=lambda: 0.0))

@@ -79,6 +79,8 @@ def _description(name: str, type_: str, told: str, labels: tuple[str, ...]) -> M
         name = f"{name.removesuffix('_total')}_total"
     elif type_ == "info":
         name, type_ = f"{name.removesuffix('_info')}_info", "gauge"
+    elif type_ == "unknown":
+        type_ = "untyped"
     return MetricDescription(name, type_, " ".join(told.split()), labels)
 
 

@@ -28,6 +28,7 @@ def test_every_request_is_a_line_with_who_what_and_the_answer(tmp_path: Path) ->
         reply = cluster.get(f"{CONFIG_MAPS}/nothing?x=1")
         cluster.get("/version")
         cluster.get(CONFIG_MAPS, token="wrong")
+        shown = cluster.get("/metrics").body
     finally:
         cluster.stop()
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
@@ -49,6 +50,11 @@ def test_every_request_is_a_line_with_who_what_and_the_answer(tmp_path: Path) ->
     assert "hunter2" not in text
     assert cluster.token not in text
     assert "wrong" not in text
+    lines = dict(line.rsplit(" ", 1) for line in shown.splitlines() if not line.startswith("#"))
+    assert lines['authentication_attempts{result="error"}'] == "1.0"
+    assert float(lines["apiserver_audit_event_total"]) >= 4
+    assert float(lines['apiserver_audit_level_total{level="Metadata"}']) >= 5  # its own line is still to be written
+    assert lines['apiserver_audit_error_total{plugin="log"}'] == "0.0"
 
 
 def test_a_watch_is_told_when_it_begins_and_when_it_ends(tmp_path: Path) -> None:

@@ -39,10 +39,18 @@ class AuditLog:
         self._file = file
         self._clock = clock
         self._rng = rng
+        self.events = self.requests = 0
+        """Lines and requests that were to be written down."""
+
+    @property
+    def lost(self) -> int:
+        """Lines that the disk did not take."""
+        return self._file.lost
 
     async def audited(self, request: web.BaseRequest, handle: Handler) -> web.StreamResponse:
         """Have a request answered, and write down what became of it."""
         asked = request[_KEY] = self._begin(request)
+        self.requests += 1
         outcome = _GONE
         try:
             response = await handle(request)
@@ -74,6 +82,7 @@ class AuditLog:
     def _write(self, asked: Asked, stage: str, outcome: Outcome) -> None:
         """Add the line of one stage."""
         now = self._clock.now()
+        self.events += 1
         self._file.write(encode(event_of(asked, stage, outcome, now)), now)
 
 
