@@ -8,13 +8,12 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import CsiError, error_text
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.provisioner.context import ProvisionerContext
 from tonnage.provisioner.volumes import expansion_steps as steps
+from tonnage.provisioner.volumes.bound_claims import BoundClaims
 from tonnage.provisioner.volumes.requests import InvalidClaim, capability
 from tonnage.provisioner.volumes.secrets import SecretUnavailable, read_secret
-from tonnage.provisioner.volumes.topology import is_accessible
 from tonnage.quantity import Quantity
 
 _log = logs.logger("tonnage.provisioner")
@@ -28,17 +27,11 @@ class ExpansionController:
         self._client = context.client
         self._driver = context.driver
         self._driver_info = context.driver_info
-        self._options = context.options
         self._recorder = context.recorder
         self._refresher = context.refresher
-        self._claims = caches.claims
-        self._volumes = caches.volumes
         self._classes = caches.classes
-        self._own_topology = context.own_topology
         self._clock = context.clock
-        self._backoff = context.new_backoff()
-        self._refused: set[Key] = set()
-        self._outdated: dict[Key, set[str]] = {}  # states that we have written over; caches lag behind
+        self._bound = BoundClaims(context)
         self.work = Reconciler(
             "expansion",
             self.reconcile,
@@ -51,14 +44,10 @@ class ExpansionController:
 
     async def reconcile(self, key: Key) -> float | None:
         """Expand one claim's volume to the size it asks for."""
-        claim = self._claims.get(key)
-        volume = self._volumes.get(claim.spec.volume_name) if claim is not None else None
-        if claim is None or volume is None or not self._is_ours(claim, volume):
-            self._forget(key)
+        found = self._bound.find(key)
+        if found is None:
             return None
-        if claim.metadata.resource_version in self._outdated.get(key, ()):
-            return None  # the newer state is on its way
-        self._outdated.pop(key, None)
+        claim, volume = found
         if steps.is_node_done(claim, volume):
             metadata = {
                 "resourceVersion": volume.metadata.resource_version,
@@ -66,22 +55,15 @@ class ExpansionController:
             }
             await self._client.patch(PersistentVolume, volume.name, {"metadata": metadata})
         size = steps.size_to_reach(
-            claim, volume, by_controller=self._driver_info.controller.expand_volume, was_refused=key in self._refused
+            claim,
+            volume,
+            by_controller=self._driver_info.controller.expand_volume,
+            was_refused=self._bound.was_refused(key),
         )
         if size is None or not self._is_allowed(claim):
-            self._forget(key)
+            self._bound.forget(key)
             return None
-        attempt_key = (volume.uid, size)
-        return self._backoff.left_s(key, attempt_key) or await self._expand(claim, volume, size)
-
-    def _is_ours(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-        source = volume.spec.csi
-        return (
-            source is not None
-            and source.driver == self._driver_info.name
-            and steps.belongs_to(volume, claim)
-            and is_accessible(volume.spec.node_affinity, self._own_topology)
-        )
+        return self._bound.pause_s(key, (volume.uid, size)) or await self._expand(claim, volume, size)
 
     def _is_allowed(self, claim: PersistentVolumeClaim) -> bool:
         """Its class allows it. The server sees to that where it has the admission for it; what it let begin goes on."""
@@ -90,33 +72,27 @@ class ExpansionController:
             return True
         return storage_class is not None and storage_class.allow_volume_expansion
 
-    def _forget(self, key: Key) -> None:
-        self._backoff.forget(key)
-        self._refused.discard(key)
-        self._outdated.pop(key, None)
-
     async def _expand(self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity) -> float | None:
         """One attempt; the pause before the next, if there has to be one."""
-        claim = await self._write(claim, steps.begun(claim, size, self._clock.now()))
+        claim = await self._bound.write(claim, steps.begun(claim, size, self._clock.now()))
         told = f"External resizer is resizing volume {volume.name}"
         self._recorder.event(claim, "Normal", "Resizing", "Resizing", told)
         try:
             size, by_node = await self._ask(volume, size)
         except (CsiError, SecretUnavailable, InvalidClaim) as exc:
             return await self._failed(claim, volume, size, exc)
-        self._backoff.forget(claim.key)
-        self._refused.discard(claim.key)
+        self._bound.succeeded(claim.key)
         before = claim.status.capacity.get("storage")
         volume = await self._client.patch(
             PersistentVolume, volume.name, steps.grown(volume, size, before, by_node=by_node)
         )
         self._refresher.refresh_volume(volume)
         if by_node:
-            await self._write(claim, steps.left_to_node(claim, self._clock.now()))
+            await self._bound.write(claim, steps.left_to_node(claim, self._clock.now()))
             told = "Require file system resize of volume on node"
             self._recorder.event(claim, "Normal", "FileSystemResizeRequired", "Resizing", told)
         else:
-            await self._write(claim, steps.finished(claim, size))
+            await self._bound.write(claim, steps.finished(claim, size))
             self._recorder.event(claim, "Normal", "VolumeResizeSuccessful", "Resizing", "Resize volume succeeded")
         _log.info("Expanded", claim=claim.key, volume=volume.name, size=size, by_node=by_node)
         return None
@@ -152,21 +128,7 @@ class ExpansionController:
         is_final = isinstance(failure, CsiError) and steps.is_final(failure.code)
         is_infeasible = isinstance(failure, CsiError) and steps.is_infeasible(failure.code)
         # The pause first: our own write wakes us at once.
-        pause_s = self._backoff.failed(
-            claim.key, (volume.uid, size), at_least_s=self._options.retry_max_s if is_infeasible else 0.0
-        )
+        pause_s = self._bound.failed(claim.key, (volume.uid, size), failure)
         if is_final:
-            self._refused.add(claim.key)
-            await self._write(claim, steps.refused(claim, told, self._clock.now(), infeasible=is_infeasible))
-        else:
-            self._refused.discard(claim.key)
+            await self._bound.write(claim, steps.refused(claim, told, self._clock.now(), infeasible=is_infeasible))
         return pause_s
-
-    async def _write(self, claim: PersistentVolumeClaim, patch: Doc) -> PersistentVolumeClaim:
-        """Write a step of the status; the claim as it is then. Raises Conflict when it has changed since."""
-        if not patch:
-            return claim
-        written = await self._client.patch(PersistentVolumeClaim, claim.key, patch, subresource="status")
-        if written.metadata.resource_version != claim.metadata.resource_version:
-            self._outdated.setdefault(claim.key, set()).add(claim.metadata.resource_version)
-        return written

@@ -31,10 +31,10 @@ from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttributesClass
 from tonnage.provisioner.context import ProvisionerContext
-from tonnage.provisioner.volumes.expansion_steps import belongs_to, is_final, is_infeasible
+from tonnage.provisioner.volumes.bound_claims import BoundClaims
+from tonnage.provisioner.volumes.expansion_steps import is_infeasible
 from tonnage.provisioner.volumes.requests import MODIFY_SECRET_NAME, MODIFY_SECRET_NAMESPACE
 from tonnage.provisioner.volumes.secrets import SecretUnavailable, read_secret
-from tonnage.provisioner.volumes.topology import is_accessible
 
 MODIFYING, MODIFY_ERROR = "ModifyingVolume", "ModifyVolumeError"
 PENDING, IN_PROGRESS, INFEASIBLE = "Pending", "InProgress", "Infeasible"
@@ -90,15 +90,9 @@ class ModificationController:
         self._client = context.client
         self._driver = context.driver
         self._driver_info = context.driver_info
-        self._options = context.options
         self._recorder = context.recorder
-        self._claims = context.caches.claims
-        self._volumes = context.caches.volumes
-        self._own_topology = context.own_topology
         self._clock = context.clock
-        self._backoff = context.new_backoff()
-        self._refused: set[Key] = set()
-        self._outdated: dict[Key, set[str]] = {}
+        self._bound = BoundClaims(context)
         threads = context.options.worker_threads
         self.work = Reconciler(
             "modification", self.reconcile, clock=context.clock, metrics=context.queues, workers=threads
@@ -107,57 +101,41 @@ class ModificationController:
 
     async def reconcile(self, key: Key) -> float | None:
         """Change one claim's volume to the class it asks for."""
-        claim = self._claims.get(key)
-        volume = self._volumes.get(claim.spec.volume_name) if claim is not None else None
-        if claim is None or volume is None or not self._is_ours(claim, volume):
-            self._forget(key)
+        found = self._bound.find(key)
+        if found is None:
             return None
-        if claim.metadata.resource_version in self._outdated.get(key, ()):
-            return None  # the newer state is on its way
-        self._outdated.pop(key, None)
-        target = target_class(claim, was_refused=key in self._refused)
+        claim, volume = found
+        target = target_class(claim, was_refused=self._bound.was_refused(key))
         if not target:
-            self._forget(key)
+            self._bound.forget(key)
             return None
-        return self._backoff.left_s(key, (volume.uid, target)) or await self._modify(claim, volume, target)
-
-    def _is_ours(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-        source = volume.spec.csi
-        is_of_driver = source is not None and source.driver == self._driver_info.name
-        return (
-            is_of_driver and belongs_to(volume, claim) and is_accessible(volume.spec.node_affinity, self._own_topology)
-        )
-
-    def _forget(self, key: Key) -> None:
-        self._backoff.forget(key)
-        self._refused.discard(key)
-        self._outdated.pop(key, None)
+        return self._bound.pause_s(key, (volume.uid, target)) or await self._modify(claim, volume, target)
 
     async def _modify(self, claim: PersistentVolumeClaim, volume: PersistentVolume, target: str) -> float | None:
         now = self._clock.now()
         try:
             wanted = await self._client.get(VolumeAttributesClass, target)
         except NotFound:
-            await self._write(claim, progress(claim, target, PENDING, now))
+            await self._bound.write(claim, progress(claim, target, PENDING, now))
             told = f'VolumeAttributesClass "{target}" not found'
             self._recorder.event(claim, "Warning", "VolumeModifyFailed", "Modifying", told)
             return _LOOK_AGAIN_S
         if wanted.driver_name != self._driver_info.name:
             told = f"VAC {target} is for driver {wanted.driver_name}, and the volume is of {self._driver_info.name}"
-            await self._write(claim, progress(claim, target, INFEASIBLE, now, told))
+            await self._bound.write(claim, progress(claim, target, INFEASIBLE, now, told))
             self._recorder.event(claim, "Warning", "VolumeModifyFailed", "Modifying", told)
             return None
-        claim = await self._write(claim, progress(claim, target, IN_PROGRESS, now))
+        claim = await self._bound.write(claim, progress(claim, target, IN_PROGRESS, now))
         told = f"external resizer is modifying volume {claim.name} with vac {target}"
         self._recorder.event(claim, "Normal", "VolumeModify", "Modifying", told)
         try:
             await self._ask(volume, wanted)
         except (CsiError, SecretUnavailable) as exc:
             return await self._failed(claim, volume, target, exc)
-        self._forget(claim.key)
+        self._bound.succeeded(claim.key)
         patch: Doc = {"spec": {"volumeAttributesClassName": target}}
         await self._client.patch(PersistentVolume, volume.name, patch)
-        await self._write(claim, done(claim, target))
+        await self._bound.write(claim, done(claim, target))
         told = f"external resizer modified volume {claim.name} with vac {target} successfully"
         self._recorder.event(claim, "Normal", "VolumeModifySuccessful", "Modifying", told)
         _log.info("Modified", claim=claim.key, volume=volume.name, attributes=target)
@@ -186,19 +164,7 @@ class ModificationController:
         self._recorder.event(claim, "Warning", "VolumeModifyFailed", "Modifying", told)
         is_never = isinstance(failure, CsiError) and is_infeasible(failure.code)
         # The pause first: our own write wakes us at once.
-        at_least_s = self._options.retry_max_s if is_never else 0.0
-        pause_s = self._backoff.failed(claim.key, (volume.uid, target), at_least_s=at_least_s)
-        if isinstance(failure, CsiError) and is_final(failure.code):
-            self._refused.add(claim.key)
+        pause_s = self._bound.failed(claim.key, (volume.uid, target), failure)
         status = INFEASIBLE if is_never else IN_PROGRESS
-        await self._write(claim, progress(claim, target, status, self._clock.now(), told))
+        await self._bound.write(claim, progress(claim, target, status, self._clock.now(), told))
         return pause_s
-
-    async def _write(self, claim: PersistentVolumeClaim, patch: Doc) -> PersistentVolumeClaim:
-        """Write a step of the status; the claim as it is then. Raises Conflict when it has changed since."""
-        if not patch:
-            return claim
-        written = await self._client.patch(PersistentVolumeClaim, claim.key, patch, subresource="status")
-        if written.metadata.resource_version != claim.metadata.resource_version:
-            self._outdated.setdefault(claim.key, set()).add(claim.metadata.resource_version)
-        return written
