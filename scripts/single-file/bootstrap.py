@@ -26,11 +26,13 @@ from pathlib import Path
 
 SITE = "site/"
 """What is unpacked stands below this in the archive."""
+ENTRIES = {"kubectl-tonnage": "kubectl_main", "kubectl_complete-tonnage": "kubectl_complete"}
+"""A link of this name to the file is what the wheel installs by it: a plugin of kubectl."""
 
 
 def main():
     archive = Path(__file__).resolve().parent
-    about = json.loads(__loader__.get_data(str(archive / "about.json")).decode("utf-8"))
+    about = json.loads(__loader__.get_data("about.json").decode("utf-8"))  # by no path: ./ and links are others
     python, platform = sys.implementation.cache_tag, sysconfig.get_platform()
     if (about["python"], about["platform"]) != (python, platform):
         fail(
@@ -51,9 +53,13 @@ def main():
             "name a folder that can be written to, and run from, by TONNAGE_PYZ_CACHE",
         )
     sys.path[0] = str(folder)
-    sys.argv[0] = "tonnage"
-    from tonnage.cli import main as run
+    called, sys.argv[0] = Path(sys.argv[0]).name, "tonnage"
+    try:
+        from tonnage import cli
 
+        run = getattr(cli, ENTRIES.get(called, "main"))
+    except (ImportError, SyntaxError, AttributeError) as exc:
+        fail(f"{folder} is not whole: {exc}", f"rm -r {folder}; it is unpacked anew at the next start")
     run()
 
 

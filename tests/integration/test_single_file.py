@@ -90,6 +90,44 @@ def test_what_a_killed_process_left_is_thrown_away(tmp_path: Path):
     assert not half.exists()
 
 
+def test_it_runs_by_any_path_to_it(tmp_path: Path):
+    """`./tonnage.pyz`, from another folder, by a link."""
+    file, elsewhere = small(tmp_path), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "link").symlink_to(file)
+    environment = {**os.environ, "TONNAGE_PYZ_CACHE": str(tmp_path / "cache")}
+    for path, folder in (("./tonnage.pyz", tmp_path), ("../tonnage.pyz", elsewhere), ("./link", elsewhere)):
+        done = subprocess.run([sys.executable, path, "a"], cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.endswith(" tonnage a\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"), [("kubectl-tonnage", "kubectl_main"), ("kubectl_complete-tonnage", "kubectl_complete")]
+)
+def test_a_link_by_a_plugins_name_is_that_plugin(tmp_path: Path, name: str, entry: str):
+    file = small(tmp_path, SAYS + f"def {entry}():\n    print('as {entry}', *__import__('sys').argv[1:])\n".encode())
+    (tmp_path / name).symlink_to(file)
+    code, out, err = told(start(tmp_path / name, tmp_path / "cache", "explain"))
+    assert (code, out) == (0, f"as {entry} explain\n"), err
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_folder_that_lost_files_is_told_with_a_remedy(tmp_path: Path, is_gone: bool):
+    """A cleaner of old files was there, or a disk was full."""
+    file, cache = small(tmp_path), tmp_path / "cache"
+    assert told(start(file, cache))[0] == 0
+    (folder,) = (path for path in cache.iterdir() if path.is_dir())
+    shutil.rmtree(folder / "tonnage" / "__pycache__", ignore_errors=True)
+    if is_gone:
+        (folder / "tonnage" / "cli.py").unlink()
+    else:
+        (folder / "tonnage" / "cli.py").write_text("def ma")
+    code, out, err = told(start(file, cache))
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: {folder} is not whole: ") and f"hint: rm -r {folder}" in err
+
+
 def test_another_content_is_another_folder(tmp_path: Path):
     cache = tmp_path / "cache"
     assert told(start(small(tmp_path), cache))[0] == 0
