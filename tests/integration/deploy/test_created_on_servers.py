@@ -43,7 +43,7 @@ def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         for name in NAMESPACES:
             made = server.post("/api/v1/namespaces", {"metadata": {"name": name}})
             assert made.code == 201, made.body
-        for kind in ("ServiceMonitor", "PrometheusRule"):
+        for kind in ("ServiceMonitor", "PodMonitor", "PrometheusRule"):
             define(server, kind)
         yield server
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -103,6 +104,21 @@ def test_names_are_unique_and_everything_is_labelled(values: str):
         ("pools.enabled=true,pools.source=nodes", "pools.drivers says which"),
         ("provisioner.enabled=true", "provisioner.enabled needs provisioner.driver"),
         ("scheduler.serviceAccount.create=false", "scheduler.serviceAccount.name is needed"),
+        ("commonLabels.app\\.kubernetes\\.io/name=mine", "commonLabels"),
+        ("scheduler.podLabels.app\\.kubernetes\\.io/component=mine", "scheduler.podLabels"),
+        ("commonLabels.team=two words", "commonLabels.team"),
+        (f"fullnameOverride={'a' * 51}", "fullnameOverride"),
+        ("fullnameOverride=Loud_Name", "fullnameOverride"),
+        ("nameOverride=-x", "nameOverride"),
+        ("scheduler.bindAddress=", "scheduler.bindAddress"),
+        ("scheduler.securePort=0", "scheduler.securePort"),
+        ("scheduler.securePort=65536", "scheduler.securePort"),
+        ("scheduler.replicas=-1", "scheduler.replicas"),
+        ("scheduler.networkPolicy.apiServerPorts=[]", "scheduler.networkPolicy.apiServerPorts"),
+        ("image.repository=", "image.repository"),
+        ("image.tag=1.0 beta", "image.tag"),
+        ("monitoring.serviceMonitor.bearerTokenSecret.name=x", "monitoring.serviceMonitor.bearerTokenSecret"),
+        ("provisioner.rights.serving=true", "provisioner.rights"),
         ("scheduler.config.kind=x,scheduler.config.leaderElection.resourceName=y", "names the lease kube-system/y"),
     ],
 )
@@ -177,6 +193,125 @@ def test_the_lease_that_is_named_is_the_one_that_may_be_held():
 def test_a_second_release_has_names_of_its_own():
     first, second = documents(template().stdout), documents(template(release="other").stdout)
     assert not {identity(each) for each in first} & {identity(each) for each in second}
+
+
+@needs_helm
+def test_a_release_of_the_same_name_in_another_namespace_has_names_of_its_own():
+    def named(namespace: str) -> set[tuple[str, str, str]]:
+        done = helm("template", "tonnage", CHART, "--namespace", namespace, "-f", VALUES["everything"])
+        assert done.returncode == 0, done.stderr
+        return {identity(each) for each in documents(done.stdout)}
+
+    assert not named("a") & named("b")
+    assert not named("a") & named(NAMESPACE)
+
+
+@needs_helm
+@pytest.mark.parametrize("namespace", ["kube-system", "storage", NAMESPACE])
+@pytest.mark.parametrize("values", VALUES)
+def test_every_binding_refers_to_a_role_that_is_there(values: str, namespace: str):
+    done = helm("template", "tonnage", CHART, "--namespace", namespace, "-f", VALUES[values])
+    objects = documents(done.stdout)
+    there = {identity(each) for each in objects} | {
+        ("Role", "kube-system", "extension-apiserver-authentication-reader")
+    }
+    for each in objects:
+        if "roleRef" in each:
+            ref = each["roleRef"]
+            where = "" if ref["kind"] == "ClusterRole" else each["metadata"]["namespace"]
+            assert (ref["kind"], where, ref["name"]) in there, identity(each)
+
+
+@needs_helm
+def test_long_names_of_releases_stay_apart_and_short_enough():
+    """53 letters is Helm's limit of a release's name, 63 that of a Service's."""
+    found = []
+    for last in "ab":
+        objects = documents(template(release="x" * 52 + last).stdout)
+        found.append({identity(each) for each in objects})
+        for kind, _, name in found[-1]:
+            assert len(name) <= (63 if kind in ("Service", "Deployment") else 253), name
+        for each in objects:
+            assert all(len(value) <= 63 for value in each["metadata"]["labels"].values())
+    assert not found[0] & found[1]
+
+
+@needs_helm
+def test_replicas_that_never_share_a_node_are_rolled_without_one_more():
+    """On as many nodes as replicas there is no place for one more, and the rollout would hang."""
+    for values, strategy in (("second-scheduler", (1, 0)), ("everything", (0, 1))):
+        (one,) = (
+            each
+            for each in chart_objects(values)
+            if each["kind"] == "Deployment" and each["metadata"]["labels"]["app.kubernetes.io/component"] == "scheduler"
+        )
+        rolling = one["spec"]["strategy"]["rollingUpdate"]
+        assert (rolling["maxSurge"], rolling["maxUnavailable"]) == strategy
+
+
+@needs_helm
+def test_a_certificate_of_ones_own_can_be_mounted_and_looked_at_by_prometheus():
+    done = template("-f", VALUES["own-certificate"])
+    assert done.returncode == 0, done.stderr
+    objects = documents(done.stdout)
+    spec = the(objects, "Deployment", "tonnage-scheduler")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    mounted = {each["mountPath"] for each in container["volumeMounts"]}
+    for flag in ("--tls-cert-file=", "--tls-private-key-file="):
+        (path,) = (word.removeprefix(flag) for word in container["args"] if word.startswith(flag))
+        assert str(Path(path).parent) in mounted
+    assert {each["name"] for each in container["volumeMounts"]} <= {each["name"] for each in spec["volumes"]}
+    (endpoint,) = the(objects, "ServiceMonitor", "tonnage-scheduler")["spec"]["endpoints"]
+    assert endpoint["tlsConfig"] == {
+        "ca": {"configMap": {"name": "storage-ca", "key": "ca.crt"}},
+        "serverName": "tonnage-scheduler.tonnage-system.svc",
+    }
+
+
+@needs_helm
+def test_every_right_of_a_provisioner_that_can_be_chosen_is_a_role():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    words = {"".join(f"-{c.lower()}" if c.isupper() else c for c in name) for name in values["provisioner"]["rights"]}
+    roles = yaml.safe_load_all((CHART / "files" / "roles" / "provisioner.yaml").read_text())
+    assert words == {each["metadata"].get("annotations", {}).get("tonnage.dev/right") for each in roles if each} - {
+        None
+    }
+
+
+@needs_helm
+def test_the_notes_name_the_container_that_the_component_adds(tmp_path: Path):
+    """Its environment says where capacity is published: elsewhere the account may not."""
+    shown = notes("provisioner", tmp_path / "0")
+    begin = shown.index("  - name: tonnage-provisioner")
+    (told,) = yaml.safe_load(shown[begin : shown.index("\n\nIt takes")])
+    sidecar = yaml.safe_load((KUSTOMIZE / "components" / "provisioner" / "sidecar.yaml").read_text())
+    (container,) = sidecar["spec"]["template"]["spec"]["containers"]
+    assert told["env"] == container["env"]
+    assert told["volumeMounts"] == container["volumeMounts"]
+    assert set(told["args"]) <= set(container["args"])
+
+
+@needs_helm
+def test_the_notes_say_what_is_so(tmp_path: Path):
+    assert "names no registry" in notes("second-scheduler", tmp_path / "1")
+    assert "names no registry" not in notes("everything", tmp_path / "2")
+    assert "get lease" not in notes("whole-configuration", tmp_path / "3")
+    assert "tonnage,tonnage-packed" in notes("whole-configuration", tmp_path / "4")
+    assert "rollout status daemonset tonnage-pools" in notes("pools-command", tmp_path / "5")
+
+
+def notes(values: str, folder: Path) -> str:
+    """What Helm prints after an install; `helm template` leaves it out, unless it is a template like any other."""
+    chart = folder / values
+    shutil.copytree(CHART, chart)
+    text = (chart / "templates" / "NOTES.txt").read_text()
+    wrapped = '{{ define "notes" }}' + text + '{{ end }}\nnotes: {{ include "notes" . | toJson }}\n'
+    (chart / "templates" / "notes.yaml").write_text(wrapped)
+    chosen = ("-f", VALUES[values], "--show-only", "templates/notes.yaml")
+    done = helm("template", "tonnage", chart, "--namespace", NAMESPACE, *chosen)
+    assert done.returncode == 0, done.stderr
+    told: str = yaml.safe_load(done.stdout)["notes"]
+    return told
 
 
 @needs_helm

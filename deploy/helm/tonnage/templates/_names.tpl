@@ -1,15 +1,27 @@
 {{/* Names and labels. A component's objects are called FULLNAME-COMPONENT. */}}
 
+{{/* 50 letters at most, so that a Service's name is one of 63; a longer one ends with its hash, and stays its own. */}}
 {{- define "tonnage.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
-{{- else -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
-{{- if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- $full := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
+{{- if .Values.fullnameOverride -}}
+{{- $full = .Values.fullnameOverride -}}
 {{- end -}}
+{{- if gt (len $full) 50 -}}
+{{- $full = printf "%s-%s" ($full | trunc 41 | trimSuffix "-" | trimSuffix ".") (sha256sum $full | trunc 8) -}}
+{{- end -}}
+{{- $full -}}
+{{- end -}}
+
+{{/*
+The name of what is not in the release's own namespace: a release of the same name in another namespace must not have it
+too. (dict "root" $ "name" … "namespace" …), namespace "" for what is cluster-wide.
+*/}}
+{{- define "tonnage.nameOutside" -}}
+{{- if or (eq .namespace .root.Release.Namespace) (eq .root.Release.Namespace "tonnage-system") -}}
+{{ .name }}
+{{- else -}}
+{{ .root.Release.Namespace }}:{{ .name }}
 {{- end -}}
 {{- end -}}
 

@@ -68,6 +68,20 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
+{{/* Where replicas never share a node there may be none for one more of them: the old one goes first. */}}
+{{- define "tonnage.strategy" -}}
+strategy:
+  type: RollingUpdate
+  rollingUpdate:
+    {{- if and (eq .values.podAntiAffinity "required") (not .values.affinity) }}
+    maxSurge: 0
+    maxUnavailable: 1
+    {{- else }}
+    maxSurge: 1
+    maxUnavailable: 0
+    {{- end }}
+{{- end -}}
+
 {{/* A=true,B=false, in the order of names. */}}
 {{- define "tonnage.featureGates" -}}
 {{- $pairs := list -}}
@@ -124,5 +138,8 @@ spec:
         - port: {{ . }}
           protocol: TCP
         {{- end }}
+    {{- with .values.networkPolicy.extraEgress }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 {{- end }}
 {{- end -}}

@@ -2,7 +2,8 @@
 The roles of a component and their bindings, from files/roles/COMPONENT.yaml, which is a copy of what Tonnage's own programs
 run with (src/tonnage/roles, `make manifests`). Nothing is added to a rule here. What changes:
 
-  names       tonnage-COMPONENT… becomes FULLNAME-COMPONENT…
+  names       tonnage-COMPONENT… becomes FULLNAME-COMPONENT…; outside of the release's namespace, unless that is
+              tonnage-system, NAMESPACE:FULLNAME-COMPONENT…
   namespaces  tonnage-system becomes the namespace of the ServiceAccount that gets the rights
   subjects    that ServiceAccount, or those that are handed in
   leases      the names in resourceNames, where `leases` says them
@@ -21,14 +22,18 @@ A role that can be left out says which feature it is for, by the annotation tonn
 {{- if and $role.kind (ne $role.kind "ServiceAccount") -}}
 {{- $right := dig "metadata" "annotations" "tonnage.dev/right" "" $role -}}
 {{- $isBinding := hasSuffix "Binding" $role.kind -}}
+{{- $namespace := default "" $role.metadata.namespace -}}
+{{- if eq $namespace "tonnage-system" -}}
+{{- $namespace = dig "namespace" "" (default dict $wanted.account) -}}
+{{- end -}}
 {{- if and (or (not $right) (has $right $wanted.rights)) (or (not $isBinding) $wanted.account $wanted.subjects) }}
 ---
 apiVersion: {{ $role.apiVersion }}
 kind: {{ $role.kind }}
 metadata:
-  name: {{ $role.metadata.name | replace $ours $named }}
-  {{- with $role.metadata.namespace }}
-  namespace: {{ eq . "tonnage-system" | ternary (dig "namespace" "" (default dict $wanted.account)) . }}
+  name: {{ include "tonnage.nameOutside" (dict "root" $wanted.root "name" ($role.metadata.name | replace $ours $named) "namespace" $namespace) }}
+  {{- with $namespace }}
+  namespace: {{ . }}
   {{- end }}
   labels:
     {{- include "tonnage.labels" $wanted | nindent 4 }}
@@ -40,7 +45,12 @@ metadata:
 roleRef:
   apiGroup: {{ $role.roleRef.apiGroup }}
   kind: {{ $role.roleRef.kind }}
-  name: {{ $role.roleRef.name | replace $ours $named }}
+  {{- if hasPrefix $ours $role.roleRef.name }}
+  {{- $of := eq $role.roleRef.kind "ClusterRole" | ternary "" $namespace }}
+  name: {{ include "tonnage.nameOutside" (dict "root" $wanted.root "name" ($role.roleRef.name | replace $ours $named) "namespace" $of) }}
+  {{- else }}
+  name: {{ $role.roleRef.name }}
+  {{- end }}
 subjects:
   {{- if $wanted.account }}
   - kind: ServiceAccount

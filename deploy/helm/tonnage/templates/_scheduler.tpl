@@ -77,3 +77,16 @@ profiles:
       {{- end }}
 {{- end -}}
 {{- end -}}
+
+{{/* What pods may name, with commas. */}}
+{{- define "tonnage.schedulerNames" -}}
+{{- $names := list -}}
+{{- if .Values.scheduler.config -}}
+{{- range default (list dict) (dig "profiles" list .Values.scheduler.config) -}}
+{{- $names = append $names (default "default-scheduler" .schedulerName) -}}
+{{- end -}}
+{{- else -}}
+{{- $names = list (eq .Values.scheduler.mode "only" | ternary "default-scheduler" .Values.scheduler.schedulerName) -}}
+{{- end -}}
+{{- join "," $names -}}
+{{- end -}}
