@@ -88,6 +88,10 @@ class ServingCertificate:
             _log.error("The serving certificate in %s cannot be renewed, the old one is kept: %s", self._folder, exc)
         self._warn(now)
 
+    def remake_context(self) -> None:
+        """Have what `prepare` does be done anew, for connections that come from now on."""
+        self._context = self._new_context(self.identity)
+
     def _new_context(self, identity: Identity) -> ssl.SSLContext:
         context = identity.server_context()
         self._prepare(context)

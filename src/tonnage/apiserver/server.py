@@ -20,6 +20,7 @@ from tonnage.apiserver.admin_credentials import write_kubeconfig
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.audit.audit_log import AuditLog
 from tonnage.apiserver.audit.audit_log_file import AuditLogFile, AuditSettings
+from tonnage.apiserver.authentication.client_ca_file import client_ca_followed
 from tonnage.apiserver.authentication.server_credentials import DEFAULT_ISSUER, read_credentials
 from tonnage.apiserver.authentication.token_secrets import token_secrets_filled
 from tonnage.apiserver.authorization.aggregation import cluster_roles_aggregated
@@ -137,7 +138,9 @@ async def serve(
             await stack.enter_async_context(cluster_roles_aggregated(registry, rng))
             key, ca_pem = credentials.authenticator.accounts.key, certificate.identity.ca_pem
             await stack.enter_async_context(token_secrets_filled(registry, key, ca_pem, rng))
-            await stack.enter_async_context(authentication_published(registry, credentials.client_ca_pem, rng))
+            believed = credentials.client_certificates
+            await stack.enter_async_context(authentication_published(registry, believed, rng))
+            await stack.enter_async_context(client_ca_followed(settings.client_ca_file, believed, clock))
             try:
                 opened = listening(
                     application.handle,

@@ -15,6 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from tonnage.apiserver.authentication.any_certificate import take_any_certificate
 from tonnage.certificates import ensure_identity
+from tonnage.testing.eventually import eventually
 from tonnage.testing.http import ApiClient, Reply
 from tonnage.testing.processes import Cluster, start_cluster
 
@@ -168,5 +169,28 @@ def test_a_client_authority_of_ones_own(tmp_path: Path) -> None:
         assert whoami(running, client_certificate(running.folder / "pki", tmp_path, named("jo"))).code == 401
         told = running.get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
         assert told["data"]["client-ca-file"] == (tmp_path / "clients" / "ca.crt").read_text()
+    finally:
+        running.stop()
+
+
+@NEEDS_ANY_CERTIFICATE
+def test_another_client_authority_is_believed_without_a_restart(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        ensure_identity(tmp_path / name, ("localhost",), NOW)
+        (tmp_path / f"by-{name}").mkdir()
+    file = tmp_path / "clients.crt"
+    file.write_bytes((tmp_path / "first" / "ca.crt").read_bytes())
+    old = client_certificate(tmp_path / "first", tmp_path / "by-first", named("jo"))
+    new = client_certificate(tmp_path / "second", tmp_path / "by-second", named("jo"))
+    running = start_cluster(tmp_path / "data", "--client-ca-file", str(file))
+    try:
+        assert (whoami(running, old).code, whoami(running, new).code) == (201, 401)
+        file.write_text("no certificate")  # half a change leaves what was
+        assert whoami(running, old).code == 201
+        file.write_bytes((tmp_path / "second" / "ca.crt").read_bytes())
+        eventually(lambda: whoami(running, new).code == 201, "the new authority to be believed")
+        assert whoami(running, old).code == 401
+        path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+        eventually(lambda: running.get(path)["data"]["client-ca-file"] == file.read_text(), "programs to be told")
     finally:
         running.stop()

@@ -52,14 +52,25 @@ class ClientCertificates:
     """Users by the certificates that one authority, or several, have signed."""
 
     def __init__(self, ca_pem: bytes, now: Callable[[], datetime]) -> None:
-        self._ca_pem = ca_pem
         self._now = now
+        self._followers: list[Callable[[], None]] = []
+        self.trust(ca_pem)
+
+    def trust(self, ca_pem: bytes) -> None:
+        """Believe these authorities from now on, and no others. Raises ValueError for what holds no certificate."""
         self._authorities = [each for each in x509.load_pem_x509_certificates(ca_pem) if _may_sign(each)]
         self._known: dict[bytes, _Known] = {}
+        self.ca_pem = ca_pem
+        for follower in self._followers:
+            follower()
+
+    def follow(self, follower: Callable[[], None]) -> None:
+        """Have `follower` called when the authorities are others."""
+        self._followers.append(follower)
 
     def ask_for(self, context: ssl.SSLContext) -> None:
         """Have a server's TLS ask clients for a certificate."""
-        context.load_verify_locations(cadata=self._ca_pem.decode())
+        context.load_verify_locations(cadata=self.ca_pem.decode())
         if not take_any_certificate(context):
             context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN  # any authority is one, root or not
             context.verify_mode = ssl.CERT_OPTIONAL

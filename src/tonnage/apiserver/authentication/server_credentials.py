@@ -11,22 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cryptography import x509
-
 from tonnage.apiserver.admin_credentials import ADMIN, ensure_token, read_tokens
 from tonnage.apiserver.authentication.authenticator import Authenticator
+from tonnage.apiserver.authentication.client_ca_file import read_client_ca
 from tonnage.apiserver.authentication.client_certificates import ClientCertificates
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from tonnage.apiserver.authentication.signing_key import ensure_signing_key
 from tonnage.certificates import ensure_identity
 from tonnage.clock import Clock
-from tonnage.errors import TonnageError
-from tonnage.private_files import own_folder, read_given
+from tonnage.private_files import own_folder
 from tonnage.serving_certificate import ServingCertificate
 from tonnage.store import Store
 
 DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
-_CA_FORM: Final = "name a file with the certificates of the authorities that sign client certificates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,7 @@ class ServerCredentials:
     authenticator: Authenticator
     certificate: ServingCertificate
     admin_token: str
-    client_ca_pem: bytes
+    client_certificates: ClientCertificates
 
 
 def read_credentials(
@@ -61,25 +58,16 @@ def read_credentials(
         admin_token = ensure_token(folder / "token")
         users = {**users, admin_token: ADMIN}
     own_ca = ensure_identity(pki, hosts, clock.now()).ca_pem
-    client_ca = _client_ca(client_ca_file) if client_ca_file else own_ca
+    client_ca = read_client_ca(client_ca_file) if client_ca_file else own_ca
     certificates = ClientCertificates(client_ca, clock.now)
+    serving = ServingCertificate(pki, hosts, clock, prepare=certificates.ask_for)
+    certificates.follow(serving.remake_context)
     accounts = ServiceAccountTokens(
         ensure_signing_key(pki / "sa.key"), store, clock, issuer=issuer, audiences=audiences
     )
     return ServerCredentials(
         Authenticator(users, accounts, certificates),
-        ServingCertificate(pki, hosts, clock, prepare=certificates.ask_for),
+        serving,
         admin_token,
-        client_ca,
+        certificates,
     )
-
-
-def _client_ca(path: Path) -> bytes:
-    try:
-        pem = read_given(path)
-        x509.load_pem_x509_certificates(pem)
-    except OSError as exc:
-        raise TonnageError(f"cannot read the client CA file {path}: {exc.strerror}", hint=_CA_FORM) from exc
-    except ValueError as exc:
-        raise TonnageError(f"the client CA file {path} holds no certificate in PEM form", hint=_CA_FORM) from exc
-    return pem

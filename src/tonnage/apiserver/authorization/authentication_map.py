@@ -2,7 +2,8 @@
 
 Programs that leave authentication to the API server (schedulers, controllers and their /metrics) read from it which
 certificates of clients are good. There is no front proxy here, so there is nothing about its headers; upstream leaves
-that out as well then. It is put right at the start, and again when somebody changes or deletes it.
+that out as well then. It is put right at the start, and again when somebody changes or deletes it, or when the
+authorities are others.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from tonnage.apiserver.authentication.client_certificates import ClientCertificates
 from tonnage.apiserver.event_loop.background import in_background
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
@@ -29,7 +31,9 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def authentication_published(registry: Registry, client_ca_pem: bytes, rng: random.Random) -> AsyncIterator[None]:
+async def authentication_published(
+    registry: Registry, certificates: ClientCertificates, rng: random.Random
+) -> AsyncIterator[None]:
     """Inside the block, the ConfigMap says which certificates of clients are good."""
     changed = asyncio.Event()
     changed.set()
@@ -40,17 +44,20 @@ async def authentication_published(registry: Registry, client_ca_pem: bytes, rng
             changed.set()
 
     registry.store.follow(_CONFIG_MAPS.store_prefix, note)
-    async with in_background(_publish(registry, client_ca_pem.decode(), changed, rng), "client certificates"):
+    certificates.follow(changed.set)
+    async with in_background(_publish(registry, certificates, changed, rng), "client certificates"):
         yield
 
 
-async def _publish(registry: Registry, client_ca: str, changed: asyncio.Event, rng: random.Random) -> None:
+async def _publish(
+    registry: Registry, certificates: ClientCertificates, changed: asyncio.Event, rng: random.Random
+) -> None:
     backoff = Backoff(clock=registry.clock, rng=rng)
     while True:
         await changed.wait()
         changed.clear()
         try:
-            await _ensure(registry, client_ca)
+            await _ensure(registry, certificates.ca_pem.decode())
             backoff.reset()
         except StoreClosed:
             return
