@@ -94,6 +94,7 @@ class ControllerManager:
             registry=registry,
         )
         self._broken: set[str] = set()
+        self._has_run = False
 
     async def __aenter__(self) -> Self:
         for recorder in self._recorders.values():
@@ -107,7 +108,8 @@ class ControllerManager:
 
     @property
     def is_synced(self) -> bool:
-        return self.informers.are_synced
+        """It has known the cluster once. Kinds followed later, as definitions add them, do not take that back."""
+        return self._has_run or self.informers.are_synced
 
     @property
     def is_healthy(self) -> bool:
@@ -119,6 +121,7 @@ class ControllerManager:
         await self.informers.wait_synced()
         if self._leadership is not None and self._leadership.follows_another:
             await self.informers.refresh()  # watches may lag behind what the other leader wrote last
+        self._has_run = True
         _log.info("Running", controllers=",".join(each.name for each in self.descriptors))
         self._on_synced()
         try:

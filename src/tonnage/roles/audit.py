@@ -5,7 +5,8 @@
                   rules_of("node", "kube-system"))
     assert not found.refused and not found.unused
 
-Pure. `refused` is what the server answered with 403; `beyond` is what no rule allows, whatever the server said: on a
+Pure. `refused` is what the server's authorizer answered with 403 (a namespace that is going, or a quota, also answers
+403, of a call that was allowed); `beyond` is what no rule allows, whatever the server said: on a
 server that lets everybody do everything it is what would be refused elsewhere. What the server allows to everybody
 (discovery, questions about oneself) is in neither. A right is one verb on one resource, path or named object.
 """
@@ -42,6 +43,12 @@ class Call(NamedTuple):
     path: str = ""
     code: int = 200
     agent: str = ""
+    was_allowed: bool = False
+    """By the authorizer. What is refused all the same was refused by admission."""
+
+    @property
+    def is_refused(self) -> bool:
+        return self.code == 403 and not self.was_allowed
 
     @property
     def resource_path(self) -> str:
@@ -83,7 +90,7 @@ def audit(calls: Iterable[Call], rules: Iterable[Rule]) -> Audit:
     refused: dict[Call, None] = {}
     beyond: dict[Call, None] = {}
     for call in dict.fromkeys(calls):
-        if call.code == 403:
+        if call.is_refused:
             refused[call] = None
         allowed = False
         for rule in rules:
@@ -120,6 +127,7 @@ def call_of(event: dict[str, Any]) -> Call:
         path="" if about else event.get("requestURI", "").partition("?")[0],
         code=(event.get("responseStatus") or {}).get("code", 0),
         agent=event.get("userAgent", ""),
+        was_allowed=(event.get("annotations") or {}).get("authorization.k8s.io/decision") == "allow",
     )
 
 

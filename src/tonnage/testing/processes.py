@@ -77,7 +77,9 @@ def refused_calls(folder: Path) -> list[str]:
     for file in sorted(folder.glob(f"{AUDIT_LOG.removesuffix('.log')}*.log")):
         with file.open() as lines:
             likely = (line for line in lines if '"code":403' in line and _PROGRAM in line)
-            found |= dict.fromkeys(str(call) for call in calls_in(likely) if call.agent.startswith(_AGENTS))
+            found |= dict.fromkeys(
+                str(call) for call in calls_in(likely) if call.is_refused and call.agent.startswith(_AGENTS)
+            )
     return list(found)
 
 

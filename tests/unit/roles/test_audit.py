@@ -40,6 +40,19 @@ def test_a_call_that_was_refused_is_named_even_where_a_rule_allows_it() -> None:
     assert str(refused) == f"{USER} get pods shop/db-0: 403"
 
 
+def test_a_call_that_was_allowed_and_refused_by_admission_is_no_missing_right() -> None:
+    event = {
+        "stage": "ResponseComplete",
+        "verb": "create",
+        "user": {"username": USER},
+        "objectRef": {"resource": "pods", "namespace": "going"},
+        "responseStatus": {"code": 403},
+        "annotations": {"authorization.k8s.io/decision": "allow"},
+    }
+    assert audit([call_of(event)], [rule("create", "pods")]).refused == ()
+    assert audit([call_of({**event, "annotations": {}})], [rule("create", "pods")]).refused != ()
+
+
 def test_a_call_that_no_rule_allows_is_beyond_them_whatever_the_answer_was() -> None:
     asked = call("delete", "pods")
     assert audit([asked], [rule("get", "pods"), rule("delete", "pods/status")]).beyond == (asked,)

@@ -16,4 +16,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     Pods, nodes, namespaces and workloads are asked from the cluster that the line names, or read from its -f files;
     what cannot be told within a second is left out. `kubectl tonnage` completes by itself where kubectl does.
     """
-    click.echo(script(shell, ctx.find_root().command, "tonnage"), nl=False)
+    click.echo(script(shell, ctx.find_root().command, "tonnage"), nl=False)  # our own words
