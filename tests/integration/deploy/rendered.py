@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -105,10 +104,11 @@ def normalised(objects: list[Document]) -> dict[tuple[str, str, str], Document]:
     for each in objects:
         if each["kind"] == "Namespace":
             continue
-        text = json.dumps(each)
-        for hashed, plain in generated.items():
-            text = text.replace(hashed, plain)
-        document: Document = deepcopy(json.loads(text))
+        document = deepcopy(each)
+        named = [document["metadata"]] if document["kind"] == "ConfigMap" else []
+        volumes = (pod_template(document) or {}).get("spec", {}).get("volumes", ())
+        for holder in (*named, *(volume["configMap"] for volume in volumes if "configMap" in volume)):
+            holder["name"] = generated.get(holder["name"], holder["name"])
         for metadata in (document["metadata"], (pod_template(document) or {}).get("metadata", {})):
             for key in _OF_HELM:
                 metadata.get("labels", {}).pop(key, None)

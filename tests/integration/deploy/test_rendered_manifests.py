@@ -172,9 +172,16 @@ def test_the_scheduler_reads_the_configuration_that_is_rendered(values: str, tmp
 
 
 @needs_helm
-def test_the_lease_that_is_named_is_the_one_that_may_be_held():
-    for values in ("second-scheduler", "only-scheduler", "everything"):
-        objects = chart_objects(values)
+@needs_kubectl
+def test_the_lease_that_is_named_is_the_one_that_may_be_held(tmp_path: Path):
+    """kustomize writes the hash of a generated name wherever that name stands, and a prefix as well."""
+    base = f"{'/'.join(['..'] * len(tmp_path.parts[1:]))}{KUSTOMIZE}"
+    (tmp_path / "kustomization.yaml").write_text(f"resources: [{base}/overlays/second-scheduler]\nnamePrefix: my-\n")
+    prefixed = run("kubectl", "kustomize", tmp_path)
+    assert prefixed.returncode == 0, prefixed.stderr
+    choices = [chart_objects(values) for values in ("second-scheduler", "only-scheduler", "everything")]
+    choices += [overlay_objects(name) for name in ("second-scheduler", "only-scheduler")]
+    for objects in (*choices, documents(prefixed.stdout)):
         (text,) = (each["data"]["scheduler.yaml"] for each in objects if "scheduler.yaml" in each.get("data", {}))
         election = yaml.safe_load(text)["leaderElection"]
         (role,) = (
