@@ -15,18 +15,13 @@ from tonnage.quantity import InvalidQuantity, Quantity
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class GatesType(click.ParamType[Gates]):
-    """`A=true,B=false`; an unknown gate is wrong usage."""
+class GatesType(click.ParamType[str]):
+    """`A=true,B=false`, of which the flag may be given several; what they say together is read by `joined`."""
 
     name = "gates"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Gates:
-        if isinstance(value, Gates):
-            return value
-        try:
-            return Gates.parse(str(value))
-        except GateError as exc:
-            self.fail(f"{exc.message}; {exc.hint}" if exc.hint else exc.message, param, ctx)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Each gate with the value that changes something first; after a comma those that are not named yet."""
@@ -62,14 +57,28 @@ BYTES = BytesType()
 
 
 def feature_gates(command: F) -> F:
+    return gates_option(Gates.parse, help="Features to turn on or off; all of ours are on by default.")(command)
+
+
+def gates_option(parse: Callable[[str], Any], *, help: str) -> Callable[[F], F]:
+    """--feature-gates, in one list or several, as pflag's maps; an unknown gate is wrong usage."""
+
+    def joined(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Any:
+        try:
+            return parse(",".join(each for each in value if each))
+        except GateError as exc:
+            told = f"{exc.message}; {exc.hint}" if exc.hint else exc.message
+            raise click.BadParameter(told, ctx, param) from exc
+
     return click.option(
         "--feature-gates",
         "gates",
         type=GatesType(),
-        default="",
+        multiple=True,
+        callback=joined,
         metavar="A=true,B=false",
-        help="Features to turn on or off; all of ours are on by default.",
-    )(command)
+        help=help,
+    )
 
 
 def logging_options(command: F) -> F:

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from tonnage.cli.flags.go_flags import FILE
 from tonnage.cli.output import echo
 from tonnage.client.config import in_cluster, kubeconfig
 from tonnage.client.config.connection import Cluster, Connection
@@ -52,6 +53,6 @@ def say_ready(what: str = "") -> None:
 kubeconfig_option = click.option(
     "--kubeconfig",
     "kubeconfig_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="How to reach the API server; else the pod's service account, $KUBECONFIG, or the usual place.",
 )

@@ -17,8 +17,9 @@ import click
 from tonnage import __version__
 from tonnage.cli.flags.access_flags import access_options
 from tonnage.cli.flags.election_flags import leader_elect_option, lease_place_options, lease_time_options
-from tonnage.cli.flags.go_flags import GoCommand, version_flag
+from tonnage.cli.flags.go_flags import FILE, GoCommand, version_flag
 from tonnage.cli.flags.metric_flags import metric_options
+from tonnage.cli.flags.removed_flags import removed_options
 from tonnage.cli.flags.scheduler_flags import SchedulerFlags, configured, kube_scheduler_options
 from tonnage.cli.flags.secure_endpoint import checked, secure_endpoint
 from tonnage.cli.flags.serving_flags import serving_options
@@ -51,14 +52,11 @@ _YOUNG_OBJECTS = 20_000
 """New objects that are looked through for circles at a time; Python's own 700 are made within a pod or two."""
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
-
 @click.command(cls=GoCommand)
-@click.option("--config", "config_file", type=_FILE, help="KubeSchedulerConfiguration.")
-@click.option("--kubeconfig", "kubeconfig_file", type=_FILE, help="How to reach the API server.")
+@click.option("--config", "config_file", type=FILE, help="KubeSchedulerConfiguration.")
+@click.option("--kubeconfig", "kubeconfig_file", type=FILE, help="How to reach the API server.")
 @click.option("--master", default="", metavar="URL", help="The API server's address, instead of the kubeconfig's.")
-@click.option("--write-config-to", type=_FILE, help="Write the configuration that is in force to this file, and end.")
+@click.option("--write-config-to", type=FILE, help="Write the configuration that is in force to this file, and end.")
 @leader_elect_option(default=None, help="Place pods only while holding the lease.  [default: true]")
 @lease_time_options
 @lease_place_options("kube-scheduler")
@@ -66,10 +64,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @access_options
 @metric_options
 @kube_scheduler_options
+@removed_options
 @click.option(
     "--record",
     "record_file",
-    type=_FILE,
+    type=FILE,
     help="Write down what is seen and decided, for `tonnage simulate --recording`.",
 )
 @click.option(
@@ -83,7 +82,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--tracing-config-file",
     "tracing_file",
-    type=_FILE,
+    type=FILE,
     help="TracingConfiguration: send traces of pods there. Needs `pip install tonnage[tracing]`.",
 )
 @feature_gates

@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from tonnage.cli.flags.go_flags import GoCommand
+from tonnage.cli.flags.removed_flags import REMOVED
 from tonnage.cli.flags.scheduler_flags import SchedulerFlags
 from tonnage.cli.help.groups import HintedUsageError
 from tonnage.cli.scheduler import scheduler
@@ -203,6 +204,53 @@ def test_a_refused_flag_says_what_to_do_instead():
         "--vmodule is not supported: log lines are not chosen by file",
         "raise --v, and pick the loggers you want: every line names its own",
     )
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_flag_that_kube_scheduler_once_had_is_refused_with_what_to_write_instead(name):
+    with pytest.raises(HintedUsageError, match="do not have it either") as refused:
+        scheduler.main([f"{name}=0"], standalone_mode=False)
+    assert refused.value.hint
+
+
+def test_no_flag_is_removed_that_there_is():
+    assert [name for name in REMOVED if name.lstrip("-") in UPSTREAM] == []
+
+
+PATHS = [
+    "config",
+    "kubeconfig",
+    "write-config-to",
+    "cert-dir",
+    "tls-cert-file",
+    "tls-private-key-file",
+    "authentication-kubeconfig",
+    "authorization-kubeconfig",
+    "client-ca-file",
+    "requestheader-client-ca-file",
+    "allow-metric-labels-manifest",
+    "record",
+    "tracing-config-file",
+]
+
+
+@pytest.mark.parametrize("form", [lambda name: [f"--{name}="], lambda name: [f"--{name}", ""]], ids=["equals", "apart"])
+def test_a_path_that_is_left_empty_is_not_given(run, form):
+    _, flags = run(*(word for name in PATHS for word in form(name)))
+    given = {name: value for name, value in flags.items() if isinstance(value, Path)}
+    assert given == {}
+
+
+def test_values_that_are_left_empty_are_not_given(run):
+    empty = "master feature-gates tls-cipher-suites tls-min-version show-hidden-metrics-for-version emulated-version"
+    lists = "requestheader-allowed-names requestheader-uid-headers disabled-metrics allow-metric-labels"
+    run(*(f"--{name}=" for name in f"{empty} {lists}".split()))
+
+
+def test_gates_are_given_in_one_list_or_in_several(run):
+    _, flags = run("--feature-gates=StorageCapacityScoring=false", "--feature-gates=CSIStorageCapacityV2=false,")
+    assert not flags["gates"].StorageCapacityScoring
+    assert not flags["gates"].CSIStorageCapacityV2
 
 
 @pytest.mark.parametrize(

@@ -10,24 +10,23 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 import click
 
 from tonnage.cli.durations import DURATION
-from tonnage.cli.flags.go_flags import switch, texts
+from tonnage.cli.flags.go_flags import FILE, switch, texts
 from tonnage.cli.flags.serving_flags import ServingFlags, is_loopback
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import Connection
 from tonnage.client.delegated_access.access import AccessSettings, DelegatedAccess
 from tonnage.client.delegated_access.authorities import AuthoritySources, FrontProxies
 from tonnage.client.delegated_access.authorization import OPEN_PATHS, OpenPaths
+from tonnage.client.errors import InvalidKubeconfig
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 class AccessFlags(TypedDict):
@@ -62,7 +61,7 @@ _OPTIONS = (
     ),
     click.option(
         "--authentication-kubeconfig",
-        type=_FILE,
+        type=FILE,
         help="Who is asked whose token it is (TokenReview).  [default: the program's own connection]",
     ),
     switch("--authentication-skip-lookup", help="Do not look for authorities of client certificates in the cluster."),
@@ -74,18 +73,16 @@ _OPTIONS = (
     _ttl("--authentication-token-webhook-cache-ttl", "How long an answer about a token counts."),
     click.option(
         "--authorization-kubeconfig",
-        type=_FILE,
+        type=FILE,
         help="Who is asked what somebody may (SubjectAccessReview).  [default: the program's own connection]",
     ),
     texts("--authorization-always-allow-paths", default=OPEN_PATHS, help="What everybody may read; * ends a prefix."),
     _ttl("--authorization-webhook-cache-authorized-ttl", "How long a yes counts."),
     _ttl("--authorization-webhook-cache-unauthorized-ttl", "How long a no counts."),
-    click.option(
-        "--client-ca-file", type=_FILE, help="The authority of client certificates.  [default: the cluster's]"
-    ),
+    click.option("--client-ca-file", type=FILE, help="The authority of client certificates.  [default: the cluster's]"),
     click.option(
         "--requestheader-client-ca-file",
-        type=_FILE,
+        type=FILE,
         help="The authority of front proxies, which say in headers who asks.  [default: the cluster's]",
     ),
     texts("--requestheader-allowed-names", help="Common names of front proxies.  [default: any]"),
@@ -134,8 +131,13 @@ def access_of(
     if flags["unauthenticated_on_loopback"]:
         return None
 
-    def connection(path: Path | None) -> Connection:
-        return own if path is None else kubeconfig.load(path)
+    def connection(name: Literal["authentication", "authorization"]) -> Connection:
+        path = flags["authentication_kubeconfig"] if name == "authentication" else flags["authorization_kubeconfig"]
+        try:
+            return own if path is None else kubeconfig.load(path)
+        except InvalidKubeconfig as exc:
+            told = f"name a kubeconfig with --{name}-kubeconfig, or leave it out to ask the server of --kubeconfig"
+            raise TonnageError(exc.message, hint=told) from exc
 
     def lower(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(each.strip().lower() for each in names)
@@ -161,8 +163,8 @@ def access_of(
         ),
     )
     return DelegatedAccess(
-        connection(flags["authentication_kubeconfig"]),
-        connection(flags["authorization_kubeconfig"]),
+        connection("authentication"),
+        connection("authorization"),
         settings,
         clock=clock,
         rng=rng,

@@ -11,7 +11,8 @@ A `GoCommand` also reads `--no-leader-elect` for `--leader-elect=false` (the las
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -30,11 +31,24 @@ def switch(name: str, *, default: bool | None = False, help: str, hidden: bool =
         is_flag=False,
         flag_value="true",
         default=default,
-        show_default=str(default).lower() if default is not None else False,
         metavar="[=true|false]",
-        help=help,
+        help=help if default is None else f"{help}  [default: {str(default).lower()}]",
         hidden=hidden,
     )
+
+
+class GoPath(click.Path):
+    """A path; an empty one is none at all, as with pflag: `--config=` of a manifest whose value was left empty."""
+
+    def __init__(self, *, is_folder: bool = False) -> None:
+        super().__init__(path_type=Path, dir_okay=is_folder, file_okay=not is_folder)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return None if value == "" else super().convert(value, param, ctx)
+
+
+FILE: Final = GoPath()
+FOLDER: Final = GoPath(is_folder=True)
 
 
 class Texts(click.ParamType[tuple[str, ...]]):

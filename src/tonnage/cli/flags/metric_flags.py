@@ -10,7 +10,7 @@ from typing import Any, Final, TypedDict, TypeVar
 import click
 from prometheus_client import CollectorRegistry
 
-from tonnage.cli.flags.go_flags import texts
+from tonnage.cli.flags.go_flags import FILE, texts
 from tonnage.errors import TonnageError
 from tonnage.objects.texts.yaml_text import documents
 from tonnage.serving.chosen_metrics import ChosenMetrics
@@ -49,7 +49,7 @@ _OPTIONS = (
     ),
     click.option(
         "--allow-metric-labels-manifest",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=FILE,
         help="The same from a file, under allowListMapping.",
     ),
     # No metric of ours is hidden, so that there is nothing to show beside the others.

@@ -16,14 +16,13 @@ from typing import Any, Final, TypedDict, TypeVar
 
 import click
 
-from tonnage.cli.flags.go_flags import ignored, refused, switch, texts
+from tonnage.cli.flags.go_flags import FILE, FOLDER, ignored, refused, switch, texts
 from tonnage.clock import SystemClock
+from tonnage.errors import TonnageError
 from tonnage.serving.server_tls import GivenCertificate, ServerTls, TlsRules
 from tonnage.serving_certificate import ServingCertificate
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 _VERSIONS: Final = {"": ssl.TLSVersion.TLSv1_2, "VersionTLS12": ssl.TLSVersion.TLSv1_2}
 _VERSIONS_13: Final = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
@@ -86,11 +85,11 @@ def serving_options(*, port: int) -> Callable[[F], F]:
         ),
         click.option(
             "--cert-dir",
-            type=click.Path(path_type=Path, file_okay=False),
+            type=FOLDER,
             help="Where the serving certificate is kept; ca.crt in it is whom to trust.  [default: made for each run]",
         ),
-        click.option("--tls-cert-file", type=_FILE, help="The certificate to serve with; read again when it changes."),
-        click.option("--tls-private-key-file", type=_FILE, help="Its key."),
+        click.option("--tls-cert-file", type=FILE, help="The certificate to serve with; read again when it changes."),
+        click.option("--tls-private-key-file", type=FILE, help="Its key."),
         click.option(
             "--tls-min-version", default="", metavar="VersionTLS12|VersionTLS13", help="The oldest TLS.  [default: 1.2]"
         ),
@@ -165,7 +164,14 @@ def tls_of(flags: ServingFlags, client_authorities: Callable[[], bytes]) -> Iter
         return
     names = (flags["bind_address"], "localhost")
     if flags["cert_dir"] is not None:
-        own = ServingCertificate(flags["cert_dir"], names, clock)
+        try:
+            own = ServingCertificate(flags["cert_dir"], names, clock)
+        except OSError as exc:
+            raise TonnageError(
+                f"no certificate can be kept in {flags['cert_dir']}: {(exc.strerror or str(exc)).lower()}",
+                hint="name a folder that this program may write to with --cert-dir, or give --tls-cert-file and "
+                "--tls-private-key-file",
+            ) from exc
         yield ServerTls(own, rules=rules, client_authorities=client_authorities)
         return
     with tempfile.TemporaryDirectory() as folder:

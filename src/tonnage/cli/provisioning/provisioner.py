@@ -13,10 +13,10 @@ import click
 
 from tonnage.cli.durations import DURATION
 from tonnage.cli.flags.go_flags import GoCommand, switch
-from tonnage.cli.options import logging_options, start_logging
+from tonnage.cli.options import gates_option, logging_options, start_logging
 from tonnage.cli.output import echo, say
 from tonnage.cli.provisioning.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
-from tonnage.cli.provisioning.provisioner_gates import ProvisionerGatesType
+from tonnage.cli.provisioning.provisioner_gates import parse_gates
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.client.clients import Clients, lease_timeout_s
 from tonnage.client.http import Client
@@ -136,14 +136,7 @@ _THREADS: Final = click.IntRange(min=1)
     "--http-endpoint", default="", metavar="HOST:PORT", help="Where health and metrics are served, if at all."
 )
 @click.option("--metrics-address", default="", metavar="HOST:PORT", help="The older name of --http-endpoint.")
-@click.option(
-    "--feature-gates",
-    "gates",
-    type=ProvisionerGatesType(),
-    default="",
-    metavar="A=true,B=false",
-    help="Features to turn on or off.",
-)
+@gates_option(parse_gates, help="Features to turn on or off.")
 @logging_options
 def provisioner(**flags: Unpack[Flags]) -> None:
     """Make, delete and expand the volumes of one CSI driver, and publish how much room it has.

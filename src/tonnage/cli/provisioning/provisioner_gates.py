@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -26,26 +26,25 @@ class ProvisionerGates:
     own: dict[str, bool]
 
 
-class ProvisionerGatesType(click.ParamType[ProvisionerGates]):
-    """`A=true,B=false`; an unknown gate is wrong usage."""
+def parse_gates(text: str) -> ProvisionerGates:
+    """`A=true,B=false`. Raises GateError for a gate that is unknown, or cannot be had."""
+    own = dict(_OWN_GATES)
+    rest: list[str] = []
+    for pair in (each.strip() for each in text.split(",") if each.strip()):
+        name, equals, said = pair.partition("=")
+        if name not in _OWN_GATES or not equals:
+            rest.append(pair)
+            continue
+        own[name] = _switched(name, said)
+        if name == "CrossNamespaceVolumeDataSource" and own[name]:
+            raise GateError(f"{name} is not supported: data sources are in the claim's own namespace", gate=name)
+    return ProvisionerGates(Gates.parse(",".join(rest)), own)
 
-    name = "gates"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ProvisionerGates:
-        if isinstance(value, ProvisionerGates):
-            return value
-        pairs = [pair.strip() for pair in str(value).split(",") if pair.strip()]
-        own = dict(_OWN_GATES)
-        rest: list[str] = []
-        for pair in pairs:
-            name, equals, said = pair.partition("=")
-            if name not in _OWN_GATES or not equals:
-                rest.append(pair)
-                continue
-            own[name] = click.BOOL.convert(said, param, ctx)
-            if name == "CrossNamespaceVolumeDataSource" and own[name]:
-                self.fail(f"{name} is not supported: data sources are in the claim's own namespace", param, ctx)
-        try:
-            return ProvisionerGates(Gates.parse(",".join(rest)), own)
-        except GateError as exc:
-            self.fail(f"{exc.message}; {exc.hint}" if exc.hint else exc.message, param, ctx)
+def _switched(name: str, said: str) -> bool:
+    try:
+        return click.BOOL.convert(said, None, None)
+    except click.BadParameter as exc:
+        raise GateError(
+            f"invalid value of {name}={said}", gate=name, hint=f"write {name}=true or {name}=false"
+        ) from exc
