@@ -8,9 +8,9 @@ that speak about what comes from outside are limited, and only from INFO on; wha
 as much as it does. The number of those left out is told with the next of the cause or, if it stays away, with whatever
 is logged next.
 
-An API server that is away, or lets us do nothing, is one cause too, whoever speaks of it: twenty informers, a leader
-election and every queue of a program fail for the same reason at once, and again after each pause. Their lines are
-known by the field `error` (`server_cause`), and told once a minute.
+An API server that is away, has trouble of its own, or lets us do nothing, is one cause too, whoever speaks of it.
+Twenty informers, a leader election and every queue of a program fail for the same reason at once, and again after each
+pause. Their lines are known by the field `error` (`server_cause`), and told once a minute.
 
     W1115 02:29:13 tonnage.client.informer] "Cannot follow" resource="nodes" error="GET https://…: connection refused"
     W1115 02:30:14 tonnage.client.leader] "Cannot reach the lease (repeated 57 times in 60 s)" error="PUT https://…"
@@ -40,6 +40,18 @@ LIMITED: Final = (
 """Loggers that speak about requests, connections and their faults."""
 _UNANSWERED: Final = re.compile(r"^[A-Z]+ (https?://[^/\s]+)\S*: (.*)$", re.DOTALL)
 """How a request that got no answer is told: method, address, what happened (`Disconnected`)."""
+_ANSWER: Final = re.compile(r"^the answer is (\d+)\b")
+"""An answer that is no Status: of a load balancer in between, say, whose page may be another one each time."""
+_IN_TROUBLE: Final = re.compile(
+    r"^(Internal error occurred|Too many requests|Timeout: |apiserver not ready|etcdserver: |context deadline exceeded|"
+    r"rpc error: |the server is currently unable|the server has received too many|the server was unable to return|"
+    r"the server could not|storage is \(re\)initializing)"
+)
+"""How servers begin that have trouble of their own; which object they were asked about does not matter."""
+_OUT_OF_STEP: Final = "not in step with the API server"
+_FOLLOWING: Final = ("tonnage.client.informer", "Cannot follow")
+_SAME_FOR_ALL: Final = frozenset({"No watch-list here; listing instead", "No end of the state comes; listing instead"})
+"""What every informer finds out about the same server."""
 _FORBIDDEN: Final = re.compile(r"forbidden: (User .* cannot .*)$", re.DOTALL)
 _SERVER: Final = "server"
 _MAX_CAUSES: Final = 1000
@@ -115,9 +127,14 @@ class LogLimiter(logging.Filter):
         if record.levelno < logging.INFO:
             return None
         error = getattr(record, "tonnage_fields", {}).get("error")
-        if isinstance(error, str) and (why := server_cause(error)):
-            return _SERVER, 0, why, ""
-        return _cause(record) if f"{record.name}.".startswith(self._limited) else None
+        if isinstance(error, str):
+            why = server_cause(error)
+            if not why and (record.name, record.msg) == _FOLLOWING:
+                why = f"{record.msg}: {error}"[:300]  # all informers, whatever they follow
+            if why:
+                return _SERVER, 0, why, ""
+        is_limited = record.msg in _SAME_FOR_ALL or f"{record.name}.".startswith(self._limited)
+        return _cause(record) if is_limited else None
 
     def _sum_up(self, now: float, but: Cause | None) -> None:
         """Tell the numbers of causes whose interval is over; a cause that comes again does so itself."""
@@ -149,7 +166,13 @@ def server_cause(error: str) -> str:
     """
     if error == "Unauthorized":
         return "The API server does not know who we are (Unauthorized)"
+    if error.startswith(_OUT_OF_STEP):
+        return "The API server is not followed"
+    if _IN_TROUBLE.match(error):
+        return f"The API server has trouble: {error}"[:300]
     if found := _UNANSWERED.match(error):
+        if answer := _ANSWER.match(found[2]):
+            return f"{found[1]} answers {answer[1]}"
         return f"{found[1]} does not answer: {found[2]}"[:300]
     if found := _FORBIDDEN.search(error):
         return f"Forbidden: {found[1]}"[:300]

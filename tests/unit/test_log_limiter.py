@@ -120,3 +120,50 @@ def test_other_errors_are_told_each_time(written: io.StringIO, error: str):
     for _ in range(3):
         logs.logger("house").warning("Failed", error=error)
     assert len(lines(written)) == 3
+
+
+TROUBLE = [
+    "Internal error occurred: etcdserver: request timed out",
+    "Too many requests, please try again later.",
+    "apiserver not ready",
+    "the server is currently unable to handle the request",
+    "Timeout: request did not complete within the allotted timeout",
+]
+
+
+@pytest.mark.parametrize("error", TROUBLE)
+def test_a_server_in_trouble_is_one_cause_whoever_speaks_of_it(written: io.StringIO, error: str):
+    for key in ("a", "b", "c"):
+        logs.logger("house").warning("Failed; it is tried again", key=key, error=error)
+        logs.logger("house").warning("Cannot reach the lease", error=error)
+    assert len(lines(written)) == 1
+
+
+def test_a_page_that_is_no_status_is_one_cause_whatever_is_on_it(written: io.StringIO):
+    for number in range(3):
+        error = f"GET https://127.0.0.1:6443/api/v1/pods/{number}: the answer is 502: <html>request {number}</html>"
+        logs.logger("house").warning("Failed; it is tried again", error=error)
+    assert len(lines(written)) == 1
+    assert server_cause(error) == "https://127.0.0.1:6443 answers 502"
+
+
+def test_what_a_program_waits_for_is_told_once_a_minute_however_many_parts_wait(written: io.StringIO):
+    for late in ("pods (no answer yet)", "nodes (no answer yet); pods (no answer yet)"):
+        error = f"not in step with the API server after 30 s: {late}"
+        logs.logger("house").warning("Waiting for the API server", error=error)
+    assert len(lines(written)) == 1
+
+
+def test_informers_that_all_fail_with_the_same_words_are_one_cause():
+    stream = io.StringIO()
+    log = logging.getLogger("tonnage.client.informer")
+    handler = logging.StreamHandler(stream)
+    LogLimiter().attach(handler)
+    log.addHandler(handler)
+    try:
+        for resource in ("pods", "nodes", "services"):
+            logs.logger(log.name).warning("Cannot follow", resource=resource, error="a message nobody has foreseen")
+            logs.logger(log.name).warning("No watch-list here; listing instead", resource=resource, reason="old")
+        assert len(stream.getvalue().splitlines()) == 2
+    finally:
+        log.removeHandler(handler)

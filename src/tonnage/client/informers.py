@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.deadline import within
 from tonnage.errors import TonnageError
+from tonnage.logs import logger
 from tonnage.objects.meta import Object
 
 T = TypeVar("T", bound=Object)
+
+_NEWS_S: Final = 30.0
+"""How often a program that waits for its first state says so."""
+
+_log = logger(__name__)
 
 
 class NotSynced(TonnageError):
@@ -85,12 +91,18 @@ class Informers:
         return all(informer.is_synced for informer in self._informers.values())
 
     async def wait_synced(self, timeout_s: float | None = None) -> None:
-        """Return when all of them know their state. Raises NotSynced after `timeout_s`; without one it waits on."""
-        waiting = self._wait_synced()
-        if timeout_s is None:
-            return await waiting
+        """Return when all of them know their state. Raises NotSynced after `timeout_s`.
+
+        Without one it waits on, and says now and then what it waits for: a server that does not answer at all gives
+        nobody else a reason to speak.
+        """
+        while timeout_s is None:
+            try:
+                return await self.wait_synced(_NEWS_S)
+            except NotSynced as exc:
+                _log.warning("Waiting for the API server", error=exc.message)
         try:
-            return await within(self._client.clock, timeout_s, waiting)
+            return await within(self._client.clock, timeout_s, self._wait_synced())
         except TimeoutError:
             late = [informer for informer in self._informers.values() if not informer.is_synced]
             raise NotSynced(timeout_s, late) from None

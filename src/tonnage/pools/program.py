@@ -22,7 +22,7 @@ from tonnage import logs
 from tonnage.backoff import Backoff, jittered
 from tonnage.client.custom_resources import document_class
 from tonnage.client.http import Client
-from tonnage.client.informers import Informers, NotSynced
+from tonnage.client.informers import Informers
 from tonnage.client.leadership import Leadership
 from tonnage.client.metrics.watches import show_watches
 from tonnage.clock import Clock
@@ -39,7 +39,6 @@ from tonnage.pools.settings import Settings
 from tonnage.pools.sources.command import CommandPools, InvalidOutput
 from tonnage.pools.told_once import ToldOnce
 
-_SYNC_NEWS_S: Final = 30.0
 _NODES: Final = BY_PLURAL["", "nodes"]
 
 _log = logs.logger("tonnage.pools")
@@ -110,7 +109,7 @@ class PoolsProgram:
 
     async def wait_synced(self) -> None:
         """Return when the cluster is known, however long the API server is away."""
-        await self._wait(self._informers)
+        await self._informers.wait_synced()
 
     async def run(self) -> None:
         """Work until cancelled, once all objects are known."""
@@ -137,14 +136,7 @@ class PoolsProgram:
     async def _follow_own(self) -> None:
         self._has_kind = True
         self._own.start()
-        await self._wait(self._own)
-
-    async def _wait(self, informers: Informers) -> None:
-        while True:
-            try:
-                return await informers.wait_synced(timeout_s=_SYNC_NEWS_S)
-            except NotSynced as exc:
-                _log.warning("Waiting for the API server", error=exc.message)
+        await self._own.wait_synced()
 
     # -- a kind that may not be there ---------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.event_metrics import count_dropped_events
 from tonnage.client.http import Client
-from tonnage.client.informers import Informers, NotSynced
+from tonnage.client.informers import Informers
 from tonnage.client.leadership import Leadership
 from tonnage.client.metrics.watches import show_watches
 from tonnage.client.recorder import Recorder
@@ -61,8 +61,6 @@ from tonnage.provisioner.volumes.provisioning import ProvisionController
 from tonnage.provisioner.volumes.rescheduling import Rescheduling
 
 PROGRAM = "tonnage-provisioner"
-_SYNC_NEWS_S = 30.0
-"""How often it is said what a provisioner waits for."""
 
 _log = logs.logger("tonnage.provisioner")
 
@@ -137,11 +135,7 @@ class Provisioner:
 
     async def wait_synced(self) -> None:
         """Return when all objects are known, however long the API server is away."""
-        while True:
-            try:
-                return await self.informers.wait_synced(timeout_s=_SYNC_NEWS_S)
-            except NotSynced as exc:
-                _log.warning("Waiting for the API server", error=exc.message)
+        await self.informers.wait_synced()
 
     async def run(self) -> None:
         """Work until cancelled, once all objects are known."""
