@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,6 +30,10 @@ MOVED = {
 BESIDE = ("examples", "deploy")
 """Folders of the repository that the site takes as they are, as far as their files can be read in a browser."""
 READABLE = {".md", ".yaml", ".yml", ".json", ".html", ".toml", ".py", ".txt", ".tpl", ".svg"}
+NOT_FOUND = """\
+<h1>This page is not here</h1>
+<p>It may have another name now. Search for it above, or begin at <a href="/index.html">the first page</a>,
+the <a href="/guides/index.html">guides</a> or the <a href="/reference/index.html">reference</a>.</p>"""
 FOUND_BY_READER = re.compile(r"(?<!\\)(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
@@ -76,6 +81,16 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     without_code = FENCE.sub(put_aside, markdown)
     linked = FOUND_BY_READER.sub(follow, without_code)
     return re.sub(r"\0(\d+)\0", lambda number: kept[int(number[1])], linked)
+
+
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    """Let the page for what is not there lead somewhere."""
+    if template_name != "404.html":
+        return output_content
+    plain, found = "<h1>404 - Not found</h1>", output_content.count("<h1>404 - Not found</h1>")
+    if found != 1:
+        raise PluginError(f"the theme's 404.html has {plain!r} {found} times, and not once")
+    return output_content.replace(plain, NOT_FOUND)
 
 
 def _origin(uri: str) -> str:
