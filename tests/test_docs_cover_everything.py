@@ -26,6 +26,43 @@ def test_the_tour_names_every_part_of_the_package():
     assert missing == []
 
 
+def test_the_tour_names_every_folder_of_the_package():
+    source = ROOT / "src" / "tonnage"
+    folders = {path.parent.relative_to(source).as_posix() for path in source.rglob("__init__.py")} - {"."}
+    named = set(re.findall(r"`([a-z0-9_/*.]+)`", ARCHITECTURE))
+    missing = set()
+    for folder in folders:
+        top, _, inner = folder.partition("/")
+        # In the paragraph of a package its own folders go without the package's name.
+        own = " ".join(part for part in ARCHITECTURE.split("\n\n") if f"**{top}/**" in part)
+        beside = set(re.findall(r"`([a-z0-9_/*.]+)`", own))
+        if not (
+            any(name.startswith(f"{folder}/") for name in named)
+            or (any(name.startswith(f"{inner}/") for name in beside) if inner else own)
+        ):
+            missing.add(folder)
+    assert missing == set(), "give each a line in docs/architecture.md"
+
+
+def test_the_tour_ends_with_every_decision():
+    decisions = [path.name for path in (ROOT / "docs" / "decisions").glob("*.md")]
+    assert [name for name in decisions if f"(decisions/{name})" not in ARCHITECTURE] == []
+
+
+def test_the_index_of_the_examples_has_every_example():
+    index = (ROOT / "examples" / "README.md").read_text()
+    examples = [path.parent.name for path in (ROOT / "examples").glob("*/README.md")]
+    assert len(examples) > 20
+    assert [name for name in examples if f"]({name}/README.md)" not in index] == []
+
+
+def test_the_indexes_of_guides_and_concepts_have_every_page():
+    for folder in ("guides", "concepts", "enhancements"):
+        index = (ROOT / "docs" / folder / "index.md").read_text()
+        pages = [path.name for path in (ROOT / "docs" / folder).glob("*.md") if path.name != "index.md"]
+        assert [name for name in pages if f"]({name})" not in index] == [], folder
+
+
 def test_every_file_that_the_tour_names_by_its_folder_is_there():
     source = ROOT / "src" / "tonnage"
     named = set(re.findall(r"`((?:[a-z0-9_]+/)+(?:[a-z0-9_]+\.py)?)`", ARCHITECTURE))
@@ -76,11 +113,20 @@ def test_every_make_target_in_the_documents_exists():
         assert set(re.findall(r"^make ([a-z-]+)", document, re.MULTILINE)) <= targets
 
 
+def test_every_example_and_manifest_that_the_documents_name_is_there():
+    named = re.compile(r"(?<![\w/.-])((?:examples|deploy)/[\w./-]+)")
+    for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        for path in named.findall(document.read_text()):
+            assert (ROOT / path.rstrip(".")).exists(), f"{document.relative_to(ROOT)}: {path}"
+
+
 @pytest.mark.process
-def test_the_explain_commands_of_the_documents_answer():
+def test_the_commands_on_files_of_the_documents_answer():
     shown = "\n".join([README, *(path.read_text() for path in sorted((ROOT / "docs").rglob("*.md")))])
-    commands = set(re.findall(r"^\./tonnage (explain -f [^#\n]+?) *(?:#.*)?$", shown, re.MULTILINE))
-    assert commands
+    commands = set(
+        re.findall(r"^\./tonnage ((?:explain|fit|drain-preview) -f [^#\n]+?) *(?:#.*)?$", shown, re.MULTILINE)
+    )
+    assert {command.split()[0] for command in commands} >= {"explain", "drain-preview"}
     for command in commands:
         done = subprocess.run(
             [sys.executable, "-m", "tonnage", *shlex.split(command)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -28,18 +29,22 @@ def constants_of(tree: ast.Module) -> dict[str, str]:
     return found
 
 
-CONSTANTS = {
-    name: value
-    for path in SOURCE.rglob("*.py")
-    for name, value in constants_of(ast.parse(path.read_text("utf-8"))).items()
-}
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """The whole package, read once, by the first test that needs it."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in SOURCE.rglob("*.py")}
 
 
+@cache
+def constants() -> dict[str, str]:
+    return {name: value for tree in trees().values() for name, value in constants_of(tree).items()}
+
+
+@cache
 def reasons() -> dict[str, set[str]]:
     """By file, the reasons of the events that it writes; "?" for one that is worked out elsewhere."""
     found: dict[str, set[str]] = {}
-    for path in SOURCE.rglob("*.py"):
-        tree = ast.parse(path.read_text("utf-8"))
+    for path, tree in trees().items():
         own = constants_of(tree)
         for node in ast.walk(tree):
             name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
@@ -59,7 +64,7 @@ def _text(node: ast.expr, own: dict[str, str]) -> str | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     named = getattr(node, "id", getattr(node, "attr", ""))
-    return own.get(named) or (CONSTANTS.get(named) if named.isupper() else None)
+    return own.get(named) or (constants().get(named) if named.isupper() else None)
 
 
 def test_every_reason_in_the_source_is_in_the_reference() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
+import click
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -31,12 +33,13 @@ def _script() -> ModuleType:
 FILES: dict[Path, str] = _script().files()
 
 
+@cache
 def literals() -> set[str]:
     """Every text of the package that is not a docstring, of files in which there is something to look for."""
     found = set()
     for path in SOURCE.rglob("*.py"):
         text = path.read_text("utf-8")
-        if "tonnage.dev" not in text and "/debug/" not in text:
+        if "tonnage.dev" not in text and '"/' not in text:
             continue
         tree = ast.parse(text)
         prose = {
@@ -50,9 +53,6 @@ def literals() -> set[str]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
                 found.add(node.value)
     return found
-
-
-LITERALS = literals()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -74,18 +74,35 @@ def test_the_index_leads_to_every_page():
 def test_every_name_of_ours_that_the_code_uses_is_in_the_reference():
     from reference.names import OURS
 
-    used = {name for text in LITERALS for name in re.findall(r"(?:[a-z][a-z.-]*\.)?tonnage\.dev/[a-z0-9-]+", text)}
+    used = {name for text in literals() for name in re.findall(r"(?:[a-z][a-z.-]*\.)?tonnage\.dev/[a-z0-9-]+", text)}
     documented = {each.name for each in OURS}
     assert len(used) > 10
     assert used - documented == set(), "add it to scripts/reference/names.py and run make reference"
-    assert {name for name in documented if not any(name in text for text in LITERALS)} == set()
+    assert {name for name in documented if not any(name in text for text in literals())} == set()
 
 
-def test_every_debug_page_that_the_code_serves_is_in_the_reference():
+def test_every_page_that_a_program_serves_is_in_the_reference():
     from reference.endpoints import PAGES
 
-    used = {text for text in LITERALS if re.fullmatch(r"/debug/[a-z]+", text)}
-    assert used and used <= {path for path, _, _ in PAGES}
+    page = re.compile(r"/(?:debug/[a-z]+|[a-z]+z|metrics)")
+    used = {text for text in literals() if page.fullmatch(text)}
+    assert used - {path for path, _, _ in PAGES} == set(), "add it to scripts/reference/endpoints.py"
+    assert {path for path, _, _ in PAGES} - used == set(), "a page that nobody serves"
+
+
+def test_the_ports_of_the_programs_are_those_of_their_flags():
+    from reference.endpoints import SERVED
+
+    from tonnage.cli import cli
+
+    for program, flags, port, _ in SERVED:
+        command = cli.get_command(click.Context(cli), program.strip("`").removeprefix("tonnage "))
+        assert command is not None, program
+        options = {name: each for each in command.params for name in each.opts}
+        named = re.findall(r"--[a-z-]+", flags)
+        assert set(named) <= set(options), program
+        told = [str(options[name].default) for name in named if name == "--secure-port"]
+        assert told in ([], [port]), program
 
 
 def test_every_command_and_gate_has_its_place():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference import code, table
-from tonnage.gates import Gates
+from tonnage.gates import Gate, Gates
 
 HEAD = """\
 # Feature gates
@@ -26,10 +26,16 @@ def page() -> str:
             "on" if gate.default else "off",
             f"KEP-{gate.kep}",
             gate.meaning,
-            "; ".join(f"{release} {stage}" for release, stage in gate.releases) or "in no release yet",
+            _upstream(gate),
         )
         for gate in Gates.table().values()
     ]
     return HEAD + table(
         ("gate", "stage", "default", "enhancement", "what it opens", "in Kubernetes' own servers"), rows
     )
+
+
+def _upstream(gate: Gate) -> str:
+    if gate.successor:
+        return "alpha from 1.21 until its successor came; unknown to 1.36"
+    return "; ".join(f"{release} {stage}" for release, stage in gate.releases) or "in no release yet"

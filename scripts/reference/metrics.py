@@ -15,6 +15,7 @@ Every program shows its metrics at `/metrics`, in Prometheus' text format; [obse
 scrape them, and which of them to look at. Names that Kubernetes has are Kubernetes': dashboards and alerts written for
 kube-scheduler, external-provisioner, kubelet and kube-apiserver work. What is only here begins with `tonnage_`, or
 with the name that an enhancement proposes. A histogram has the series `_bucket`, `_sum` and `_count`.
+Below each name stand its type and its labels.
 
 Every program also shows `process_*` and `python_*`: memory, CPU, open files and garbage collection of its process.
 """
@@ -58,12 +59,13 @@ def page() -> str:
 
 
 def _table(metrics: list[MetricDescription], shown: dict[str, list[str]] | None = None) -> str:
-    head = ("Metric", "Type", "Labels", "What it means", "Name from", *(("Shown by",) if shown is not None else ()))
+    head = ("Metric", "What it means", "Name from", *(("Shown by",) if shown is not None else ()))
     rows: list[tuple[object, ...]] = []
     for each in sorted(metrics, key=lambda each: each.name):
         if each.name.startswith(OF_EVERY):
             continue
-        labels = ", ".join(map(code, each.labels))
+        by = f" by {', '.join(map(code, each.labels))}" if each.labels else ""
         more = (", ".join(shown[each.name]),) if shown is not None else ()
-        rows.append((code(each.name), each.type, labels, each.help.replace("<", "&lt;"), origin_of(each.name), *more))
+        name = f"{code(each.name)}<br>{each.type}{by}"
+        rows.append((name, each.help.replace("<", "&lt;"), origin_of(each.name), *more))
     return table(head, rows)

@@ -57,6 +57,30 @@ def test_every_document_is_in_the_navigation(site: Path):
     assert [path for path in missing if path != "index.html"] == []
 
 
+def test_every_page_is_linked_from_the_text_of_another(site: Path):
+    linked = {"index.html", "404.html"}
+    for path in site.rglob("*.html"):
+        article = re.search(r"<article.*?</article>", path.read_text("utf-8"), re.DOTALL)
+        for target in re.findall(r'href="([^"#]+\.html)', article[0]) if article else ():
+            if not target.startswith(("http", "/")):
+                linked.add((path.parent / target).resolve().relative_to(site.resolve()).as_posix())
+    pages = {path.relative_to(site).as_posix() for path in site.rglob("*.html") if path.name != "report.html"}
+    assert {page for page in pages if not page.startswith("deploy/")} - linked == set()
+
+
+def test_what_is_not_there_leads_somewhere(site: Path):
+    page = (site / "404.html").read_text("utf-8")
+    for target in ("index.html", "guides/index.html", "reference/index.html"):
+        assert f'<a href="/{target}">' in page and (site / target).exists()
+
+
+def test_the_demo_can_be_read_before_anything_has_moved():
+    style = (ROOT / "docs" / "pictures" / "demo.svg").read_text("utf-8").split("<style>")[1].split("</style>")[0]
+    assert "prefers-reduced-motion" in style and "print" in style
+    seen = [float(each) for each in re.findall(r"opacity:([\d.]+)", style)]
+    assert seen and min(seen) >= 0.4
+
+
 def test_no_page_asks_another_host(site: Path):
     asked = re.compile(
         r"""<(?:script|img|iframe|source|video|link)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^"'\s>]+"""
