@@ -332,11 +332,9 @@ class Application:
             answer = Response(body, content_type=content_type)
         else:
             refuse_container_request(self._registry, path)
-            if (found := self._issuer_documents(path)) is not None:
-                return self._respond(found)
             documents = self._documents.present()
             find = partial(documents.find, path, accept, request.headers.get("If-None-Match", ""))
-            found = await self._registry.work(documents.takes_long(path), find)
+            found = self._issuer_documents(path) or await self._registry.work(documents.takes_long(path), find)
             if found is None:
                 if documents.is_group(path):
                     raise request_errors.no_such_resource()

@@ -41,7 +41,7 @@ def locate(path: str, find: Find = lambda group, version, plural: None) -> Locat
 
     `find` is asked for what the table does not have: custom resources.
     """
-    parts = path.strip("/").split("/")
+    parts = path.removeprefix("/").rstrip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) > 3:

@@ -6,10 +6,13 @@ store that cannot write (500, in its own words) or a fault of ours (500, logged 
 
 from __future__ import annotations
 
-from tonnage.errors import ApiError, Expired, Forbidden, InternalError
+from tonnage.errors import ApiError, Expired, Forbidden, InternalError, MethodNotAllowed, NotFound
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 from tonnage.store import KeyDamaged, StoreError, StoreFull
+
+_ALWAYS_DETAILED = (Forbidden, MethodNotAllowed, NotFound)
+"""Of a path that is no resource there are no details, and upstream says so here."""
 
 
 def failure(error: ApiError) -> Doc:
@@ -24,7 +27,7 @@ def failure(error: ApiError) -> Doc:
     if error.reason:
         status["reason"] = error.reason
     details = _details(error)
-    if details or isinstance(error, Forbidden):  # of a path that is no resource there are none, and upstream says so
+    if details or isinstance(error, _ALWAYS_DETAILED):
         status["details"] = details
     status["code"] = error.code
     return status

@@ -209,3 +209,30 @@ def test_an_error_is_a_status_of_a_known_shape(api: Api, pods: str) -> None:
     assert grouped["details"] == {"name": "nobody", "group": "storage.k8s.io", "kind": "csinodes"}
     invalid = api.post(pods, pod("Bad_"))
     assert invalid["details"]["kind"] == "Pod"  # the kind here, the resource everywhere else
+
+
+METHOD = "the server does not allow this method on the requested resource"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "told"),
+    [
+        ("GET", "/api/v1//pods", 404, "the server could not find the requested resource"),
+        ("PUT", "/api/v1/nodes", 405, METHOD),
+        ("POST", "/.well-known/openid-configuration", 405, METHOD),
+        ("DELETE", "/openid/v1/jwks", 405, METHOD),
+    ],
+)
+def test_what_is_not_about_an_object_has_empty_details(api: Api, method: str, path: str, code: int, told: str) -> None:
+    refused = api.request(method, path, {} if method in ("POST", "PUT") else None)
+    assert (refused.code, refused.message, refused["details"]) == (code, told, {})
+
+
+def test_a_path_has_one_slash_in_front(api: Api) -> None:
+    assert api.get("//api/v1/configmaps").code == 404
+
+
+def test_a_path_with_an_empty_step_is_judged_as_a_resource_without_a_name(api: Api) -> None:
+    refused = api.get("/api/v1//pods", extra={"Impersonate-User": "jo"})
+    told = 'forbidden: User "jo" cannot get resource "" in API group "" at the cluster scope'
+    assert (refused.code, refused.message, refused["details"]) == (403, told, {"name": "pods"})

@@ -372,6 +372,9 @@ def test_an_apply_that_creates_needs_the_right_to_create(api: Api, ns: str, acco
         f'configmaps "made" is forbidden: User "system:serviceaccount:{ns}:db" cannot create resource "configmaps" in '
         f'API group "" in the namespace "{ns}"',
     )
+    no_kind = {"metadata": {"name": "made"}}  # what makes no sense is told first: nothing would be created
+    senseless = api.request("PATCH", url, no_kind, content_type="application/apply-patch+yaml", token=token)
+    assert (senseless.code, senseless.message) == (400, "invalid object type: /, Kind=")
     api.create(maps, body)
     assert api.request("PATCH", url, body, content_type="application/apply-patch+yaml", token=token).code == 200
 

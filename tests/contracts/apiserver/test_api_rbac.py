@@ -295,6 +295,8 @@ def test_nobody_binds_a_role_whose_rights_he_has_not_unless_he_may_bind_it(cast:
     assert as_user(cast, "POST", bindings, body("view")).code == 201
     odd = as_user(cast, "POST", bindings, body("gone", kind="Banana"))
     assert (odd.code, odd.message) == (500, 'unsupported role reference kind: "Banana"')
+    nowhere = as_user(cast, "POST", f"{RBAC}/clusterrolebindings", body("any", kind="Role"))  # which namespace's?
+    assert (nowhere.code, nowhere.message) == (400, "Namespace parameter required.")
     cast.bind(f"lost-{cast.ns}", everywhere=True, name="lost")
     seen = f'{told}; resolution errors: [rolebindings.{GROUP} "lost-{cast.ns}" not found]'
     refused = as_user(cast, "POST", bindings, body(target))

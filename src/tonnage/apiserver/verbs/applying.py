@@ -80,8 +80,8 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
     except NotFound:
         if call.subresource:
             raise
-        authorize_create(registry, call)
         doc = await registry.work(is_large, lambda: to_stored(resource, applied_to(None)))
+        authorize_create(registry, call)
         doc["metadata"].pop("resourceVersion", None)
         return await registry.create(
             resource,

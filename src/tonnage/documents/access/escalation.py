@@ -19,7 +19,7 @@ from tonnage.documents.access.policy import RoleMissing, Sheet
 from tonnage.documents.access.rules import Rule, Rules, rules_of
 from tonnage.documents.access.user import User
 from tonnage.documents.go_text import quoted, quoted_list
-from tonnage.errors import ApiError
+from tonnage.errors import ApiError, BadRequest
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import RBAC, Resource
 
@@ -112,6 +112,8 @@ def _missing(resource: Resource, error: RoleMissing) -> ApiError:
     """A role that is not there, told as if it were what is written: upstream's store knows no better."""
     if error.role.kind not in ("Role", "ClusterRole"):
         return api_errors.UnknownReason(str(error))
+    if error.role.kind == "Role" and not resource.namespaced:
+        return BadRequest("Namespace parameter required.")  # a Role is in one, and a ClusterRoleBinding in none
     return api_errors.not_found(resource, error.role.name)
 
 

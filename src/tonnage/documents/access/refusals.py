@@ -26,7 +26,7 @@ def forbidden(attributes: Attributes, reason: str = "") -> Forbidden:
 def cannot(attributes: Attributes) -> str:
     """`User "x" cannot list resource "pods" in API group "" in the namespace "default"`."""
     user, verb = quoted(attributes.user.name), attributes.verb
-    if not attributes.resource:
+    if not attributes.is_resource_request:
         return f"User {user} cannot {verb} path {quoted(attributes.path)}"
     where = f"in the namespace {quoted(attributes.namespace)}" if attributes.namespace else "at the cluster scope"
     resource = quoted(attributes.resource_path)

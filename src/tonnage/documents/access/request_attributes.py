@@ -41,8 +41,6 @@ def attributes_of(user: User, method: str, path: str, query: Mapping[str, str]) 
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return Attributes(user, method.lower(), path=path)
-    if not rest[0]:
-        return Attributes(user, method.lower(), path=path)  # `/api/v1//x` names nothing
     verb = _VERBS.get(method, "")
     if rest[0] in _VERBS_IN_PATHS and len(rest) > 1:
         verb, rest = rest[0], rest[1:]

@@ -18,7 +18,7 @@ def asked(line: str) -> tuple[str, ...]:
     path, _, text = url.partition("?")
     query = dict(pair.partition("=")[::2] for pair in text.split("&")) if text else {}
     found = attributes_of(JO, method, path, query)
-    if not found.resource:
+    if not found.is_resource_request:
         return found.verb, found.path
     return found.verb, found.group, found.resource_path, found.namespace, found.name
 
@@ -60,7 +60,9 @@ def asked(line: str) -> tuple[str, ...]:
         ("GET /apis/apps/v1", ("get", "/apis/apps/v1")),
         ("GET /apis/apps/v1/", ("get", "/apis/apps/v1/")),
         ("POST /metrics", ("post", "/metrics")),
-        ("GET /api/v1//pods", ("get", "/api/v1//pods")),
+        ("GET /api/v1//pods", ("get", "", "", "", "pods")),
+        ("POST /api/v1//namespaces/a/pods", ("create", "", "/a", "", "namespaces")),
+        ("DELETE /api/v1/namespaces/a//pods", ("delete", "", "", "a", "pods")),
     ],
 )
 def test_a_url_asks_for(line: str, expected: tuple[str, ...]) -> None:
@@ -127,6 +129,11 @@ def test_a_path_that_two_readers_could_read_differently_is_served_to_nobody() ->
             'RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found',
             'nodes is forbidden: User "x" cannot watch resource "nodes" in API group "" at the cluster scope: '
             'RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found',
+        ),
+        (
+            Attributes(User("x"), "create", "apps", "v1", "", "", "a", "pods"),
+            "",
+            '.apps "pods" is forbidden: User "x" cannot create resource "" in API group "apps" in the namespace "a"',
         ),
         (Attributes(User("x"), "get", path="/metrics"), "", 'forbidden: User "x" cannot get path "/metrics"'),
         (
