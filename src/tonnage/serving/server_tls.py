@@ -5,9 +5,8 @@
 
 Every connection asks for its context when it comes. A context is made anew when the certificate or the authorities have
 changed, and connections that are open keep theirs. Client certificates are asked for where there is an authority to
-judge them by, and demanded of nobody: who shows none may still show a token. OpenSSL judges a certificate during the
-handshake, so that one of an unknown authority ends the connection there, where kube-scheduler would go on and look for
-a token.
+judge them by, and demanded of nobody: who shows none, or one of an unknown authority, may still show a token. TLS takes
+any certificate (`any_certificate`); what it proves is for those to ask who read it (`certificate_judging`).
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from typing import Final, Protocol
 
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
+from tonnage.serving.any_certificate import ask_for_any
 
 _CHECK_S: Final = 60.0
 """How often given files are looked at: upstream's interval of dynamic certificates."""
@@ -150,10 +150,7 @@ class ServerTls:
                 told = ", ".join(self._rules.ciphers)
                 raise TonnageError(f"none of the cipher suites {told} can be used here") from exc
         if authorities:
-            context.load_verify_locations(cadata=authorities.decode("ascii", errors="ignore"))
-            # As Go has it: any certificate among the authorities is one, whoever signed it.
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-            context.verify_mode = ssl.CERT_OPTIONAL
+            ask_for_any(context, authorities)
         return context
 
 

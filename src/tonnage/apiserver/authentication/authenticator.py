@@ -14,11 +14,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tonnage.apiserver.authentication.client_certificates import ClientCertificates, InvalidCertificate
+from tonnage.apiserver.authentication.client_certificates import ClientCertificates
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from tonnage.documents.access.service_account_tokens import InvalidToken
 from tonnage.documents.access.user import AUTHENTICATED, UNAUTHENTICATED, User
 from tonnage.errors import Unauthorized
+from tonnage.serving.certificate_judging import InvalidCertificate
 
 _log = logging.getLogger(__name__)
 

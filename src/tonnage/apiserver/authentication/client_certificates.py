@@ -1,8 +1,9 @@
 """Users by client certificate: the common name is the user, the organisations are the groups.
 
-TLS asks for a certificate and takes none for an answer (`any_certificate`); whether one is good is judged here, by the
-server's clock and at each request, since a connection may outlive the certificate it began with. An authority signs
-certificates of clients directly: one in between has to be named among the authorities itself.
+TLS asks for a certificate and takes none for an answer (`serving/any_certificate.py`); whether one is good is judged at
+each request (`serving/certificate_judging.py`), by the server's clock, since a connection may outlive the certificate
+it began with. An authority signs certificates of clients directly: one in between has to be named among the authorities
+itself.
 """
 
 from __future__ import annotations
@@ -14,38 +15,20 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
-from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID, ObjectIdentifier
+from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from tonnage.apiserver.authentication.any_certificate import take_any_certificate
 from tonnage.documents.access.user import CREDENTIAL_ID, User
+from tonnage.serving.any_certificate import ask_for_any
+from tonnage.serving.certificate_judging import InvalidCertificate, Validity, judged, may_sign, read
 
 MAX_REMEMBERED: Final = 1024
 _UID: Final = ObjectIdentifier("1.3.6.1.4.1.57683.2")
 """Kubernetes' own attribute of a subject."""
-_UNDERSTOOD: Final = frozenset(
-    {
-        ExtensionOID.BASIC_CONSTRAINTS,
-        ExtensionOID.EXTENDED_KEY_USAGE,
-        ExtensionOID.KEY_USAGE,
-        ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
-    }
-)
-"""Extensions of a client's certificate that may be critical: they are looked at, or say nothing about clients."""
-_PURPOSES: Final = frozenset({ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
-_OF_AUTHORITIES: Final = frozenset({ExtensionOID.BASIC_CONSTRAINTS, ExtensionOID.KEY_USAGE})
-_BROKEN: Final = (hashes.MD5, hashes.SHA1)
-
-
-class InvalidCertificate(Exception):
-    """Why a certificate proves nothing."""
 
 
 class _Known(NamedTuple):
+    validity: Validity
     user: User | None
-    begins_at: datetime
-    ends_at: datetime
 
 
 class ClientCertificates:
@@ -58,7 +41,7 @@ class ClientCertificates:
 
     def trust(self, ca_pem: bytes) -> None:
         """Believe these authorities from now on, and no others. Raises ValueError for what holds no certificate."""
-        self._authorities = [each for each in x509.load_pem_x509_certificates(ca_pem) if _may_sign(each)]
+        self._authorities = [each for each in x509.load_pem_x509_certificates(ca_pem) if may_sign(each)]
         self._known: dict[bytes, _Known] = {}
         self.ca_pem = ca_pem
         for follower in self._followers:
@@ -70,64 +53,20 @@ class ClientCertificates:
 
     def ask_for(self, context: ssl.SSLContext) -> None:
         """Have a server's TLS ask clients for a certificate."""
-        context.load_verify_locations(cadata=self.ca_pem.decode())
-        if not take_any_certificate(context):
-            context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN  # any authority is one, root or not
-            context.verify_mode = ssl.CERT_OPTIONAL
+        ask_for_any(context, self.ca_pem)
 
     def authenticate(self, der: bytes) -> User | None:
         """The user that a certificate names; None when it names nobody. Raises InvalidCertificate."""
         digest = hashlib.sha256(der).digest()
         known = self._known.pop(digest, None)
         if known is None:
-            try:
-                known = self._judged(x509.load_der_x509_certificate(der), digest.hex())
-            except (ValueError, UnsupportedAlgorithm) as exc:
-                raise InvalidCertificate("x509: malformed certificate") from exc
+            found = read(der)
+            known = _Known(judged(found, self._authorities), _user(found.subject, digest.hex()))
             if len(self._known) >= MAX_REMEMBERED:
                 del self._known[next(iter(self._known))]
         self._known[digest] = known
-        if not known.begins_at <= self._now() <= known.ends_at:
-            raise InvalidCertificate("x509: certificate has expired or is not yet valid")
+        known.validity.check(self._now())
         return known.user
-
-    def _judged(self, found: x509.Certificate, fingerprint: str) -> _Known:
-        """Everything about a certificate that time does not change."""
-        authority = self._authority_of(found)
-        for extension in found.extensions:
-            if extension.critical and extension.oid not in _UNDERSTOOD:
-                raise InvalidCertificate("x509: unhandled critical extension")
-            if isinstance(extension.value, x509.ExtendedKeyUsage) and _PURPOSES.isdisjoint(extension.value):
-                raise InvalidCertificate("x509: certificate specifies an incompatible key usage")
-        return _Known(
-            _user(found.subject, fingerprint),
-            max(found.not_valid_before_utc, authority.not_valid_before_utc),
-            min(found.not_valid_after_utc, authority.not_valid_after_utc),
-        )
-
-    def _authority_of(self, found: x509.Certificate) -> x509.Certificate:
-        for authority in self._authorities:
-            if authority.subject != found.issuer or isinstance(found.signature_hash_algorithm, _BROKEN):
-                continue
-            try:
-                found.verify_directly_issued_by(authority)
-                return authority
-            except (InvalidSignature, TypeError, ValueError):
-                continue  # another authority of the same name
-        raise InvalidCertificate("x509: certificate signed by unknown authority")
-
-
-def _may_sign(authority: x509.Certificate) -> bool:
-    """Is it an authority at all, without limits that nobody here looks at?"""
-    try:
-        extensions = authority.extensions
-        if not extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
-            return False
-    except (x509.ExtensionNotFound, ValueError):
-        return False
-    usage = next((each.value for each in extensions if isinstance(each.value, x509.KeyUsage)), None)
-    limits = {each.oid for each in extensions if each.critical} - _OF_AUTHORITIES
-    return not limits and (usage is None or usage.key_cert_sign)
 
 
 def _user(subject: x509.Name, fingerprint: str) -> User | None:

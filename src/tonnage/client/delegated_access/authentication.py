@@ -25,6 +25,7 @@ from tonnage.client.delegated_access.peer_certificates import PeerCertificate, c
 from tonnage.client.delegated_access.remote_user import ANONYMOUS, RemoteUser
 from tonnage.client.delegated_access.reviews import ReviewFailed, Reviews
 from tonnage.clock import Clock
+from tonnage.serving.certificate_judging import InvalidCertificate
 
 _CACHE_SIZE: Final = 4096
 
@@ -91,7 +92,11 @@ class Authenticator:
     async def user_of(self, request: web.BaseRequest) -> RemoteUser:
         """Raises Unauthenticated."""
         problems: list[str] = []
-        peer = peer_certificate(request)
+        try:
+            peer = peer_certificate(request)
+        except InvalidCertificate as exc:
+            peer = None
+            problems.append(str(exc))
         if peer is not None:
             found = self._by_certificate(peer, request.headers, problems)
             if found is not None:
@@ -116,16 +121,22 @@ class Authenticator:
         authorities, now = self._authorities(), self._clock.now()
         proxies = authorities.front_proxies
         if proxies.ca_pem:
-            if not peer.stands_under(certificates_of(proxies.ca_pem), now):
-                problems.append("the certificate is not one of a front proxy")
-            elif proxies.allowed_names and peer.common_name not in proxies.allowed_names:
-                problems.append(f"x509: subject with cn={peer.common_name} is not in the allowed list")
-            elif (said := user_of_headers(proxies, headers)) is not None:
-                return said
+            try:
+                peer.check(certificates_of(proxies.ca_pem), now)
+            except InvalidCertificate as exc:
+                problems.append(f"the certificate is not one of a front proxy: {exc}")
+            else:
+                if proxies.allowed_names and peer.common_name not in proxies.allowed_names:
+                    problems.append(f"x509: subject with cn={peer.common_name} is not in the allowed list")
+                elif (said := user_of_headers(proxies, headers)) is not None:
+                    return said
         if authorities.client_ca_pem:
-            if peer.stands_under(certificates_of(authorities.client_ca_pem), now):
+            try:
+                peer.check(certificates_of(authorities.client_ca_pem), now)
+            except InvalidCertificate as exc:
+                problems.append(str(exc))
+            else:
                 return peer.user()
-            problems.append("x509: certificate signed by unknown authority")
         return None
 
 

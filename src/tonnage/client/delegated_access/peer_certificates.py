@@ -1,14 +1,14 @@
 """The certificate that a client showed, and whom it makes the client.
 
-TLS has judged the certificate before any request comes: dates, signatures, what it may be used for, and that it leads
-to one of the authorities that were known then (`server_tls`). What is left to ask, each time, is under which of them it
-stands: the authority of users and that of front proxies are not the same, and both change.
+TLS has seen that the client has the key of its certificate, and nothing else (`serving/any_certificate.py`). Under
+which authority it stands, if any, is judged each time: that of users and that of front proxies are not the same, both
+change, and a connection may outlive what it began with.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from aiohttp import web
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from tonnage.client.delegated_access.remote_user import RemoteUser
+from tonnage.serving.certificate_judging import MOST_BETWEEN, judged, read
 
 CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 _UID: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
@@ -31,23 +31,18 @@ _DER: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """A client's certificate, and the others of the chain that TLS found; it may know of none."""
+    """A client's certificate, and the others that it showed beside it, of which nobody knows yet what they are."""
 
     leaf: x509.Certificate
-    above: tuple[bytes, ...] = ()
+    shown_beside: tuple[x509.Certificate, ...] = ()
 
     @property
     def common_name(self) -> str:
         return (_texts(self.leaf.subject, NameOID.COMMON_NAME) or [""])[-1]  # of several, the last, as Go has it
 
-    def stands_under(self, authorities: Iterable[x509.Certificate], now: datetime) -> bool:
-        """Whether it leads to one of these, and is valid now. A connection may be older than either answer."""
-        if not self.leaf.not_valid_before_utc <= now <= self.leaf.not_valid_after_utc:
-            return False
-        return any(
-            authority.public_bytes(Encoding.DER) in self.above or _is_issued_by(self.leaf, authority)
-            for authority in authorities
-        )
+    def check(self, authorities: Sequence[x509.Certificate], now: datetime) -> None:
+        """Raises InvalidCertificate unless it leads to one of these, is one of a client's, and is valid now."""
+        judged(self.leaf, authorities, shown_beside=self.shown_beside).check(now)
 
     def user(self) -> RemoteUser | None:
         """Name, groups and uid that stand in it. Mirrors x509.CommonNameUserConversion; None when it names nobody."""
@@ -61,13 +56,16 @@ class PeerCertificate:
 
 
 def peer_certificate(request: web.BaseRequest) -> PeerCertificate | None:
-    """What the client of a request showed when it connected; None for no TLS and for no certificate."""
+    """What the client of a request showed when it connected; None for no TLS and for no certificate.
+
+    Raises InvalidCertificate for what is none.
+    """
     transport = request.transport
     tls: Any = transport.get_extra_info("ssl_object") if transport is not None else None
     der = tls.getpeercert(binary_form=True) if tls is not None else None
     if not der:
         return None
-    return PeerCertificate(x509.load_der_x509_certificate(der), _verified_chain(tls)[1:])
+    return PeerCertificate(read(der), tuple(read(each) for each in _shown(tls)[1 : MOST_BETWEEN + 1]))
 
 
 @lru_cache(maxsize=8)
@@ -79,25 +77,17 @@ def certificates_of(pem: bytes) -> tuple[x509.Certificate, ...]:
         return ()
 
 
-def _verified_chain(tls: Any) -> tuple[bytes, ...]:
-    """The certificates by which TLS came to trust the client, its own first; empty where Python does not tell.
+def _shown(tls: Any) -> tuple[bytes, ...]:
+    """The certificates that a client sent, its own first; empty where Python does not tell.
 
     It does from 3.13 on, and before that by a name that is not public. Without it, only a certificate that an authority
     has signed itself is known to stand under that authority.
     """
-    told = getattr(tls, "get_verified_chain", None)
+    told = getattr(tls, "get_unverified_chain", None)
     if told is not None:
         return tuple(told())
-    told = getattr(getattr(tls, "_sslobj", None), "get_verified_chain", None)
+    told = getattr(getattr(tls, "_sslobj", None), "get_unverified_chain", None)
     return tuple(each.public_bytes(_DER) for each in told() or ()) if told is not None else ()
-
-
-def _is_issued_by(leaf: x509.Certificate, authority: x509.Certificate) -> bool:
-    try:
-        leaf.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
 
 
 def _texts(name: x509.Name, oid: x509.ObjectIdentifier) -> list[str]:

@@ -11,12 +11,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from tonnage.apiserver.authentication import client_certificates
-from tonnage.apiserver.authentication.client_certificates import (
-    MAX_REMEMBERED,
-    ClientCertificates,
-    InvalidCertificate,
-)
+from tonnage.apiserver.authentication.client_certificates import MAX_REMEMBERED, ClientCertificates
+from tonnage.serving import any_certificate
+from tonnage.serving.certificate_judging import InvalidCertificate, judged
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -31,6 +28,7 @@ class Party:
         issuer: Party | None = None,
         *,
         is_ca: bool | None = None,
+        most_below: int | None = None,
         extension: x509.ExtensionType | None = None,
         lasts: timedelta = DAY,
     ) -> None:
@@ -46,7 +44,7 @@ class Party:
             .not_valid_after(NOW + lasts)
         )
         if is_ca is not None:
-            builder = builder.add_extension(x509.BasicConstraints(is_ca, None), critical=True)
+            builder = builder.add_extension(x509.BasicConstraints(is_ca, most_below), critical=True)
         if extension is not None:
             builder = builder.add_extension(extension, critical=True)
         self.certificate = builder.sign(issuer.key if issuer else self.key, hashes.SHA256())
@@ -155,8 +153,68 @@ def test_so_many_are_remembered_and_no_more() -> None:
 
 
 def test_where_openssl_cannot_be_told_tls_judges_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_certificates, "take_any_certificate", lambda context: False)
+    monkeypatch.setattr(any_certificate, "take_any_certificate", lambda context: False)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     judge().ask_for(context)
     assert context.verify_mode == ssl.CERT_OPTIONAL
     assert [each["subject"] for each in context.get_ca_certs()] == [((("commonName", "ca"),),)]
+
+
+def shown_with(found: Party, *beside: Party, authority: Party = CA) -> None:
+    """Raises InvalidCertificate unless the certificates shown beside it lead up to the authority."""
+    shown = [each.certificate for each in beside]
+    judged(found.certificate, [authority.certificate], shown_beside=shown).check(NOW)
+
+
+def test_certificates_shown_beside_it_lead_to_an_authority() -> None:
+    upper = Party("upper", CA, is_ca=True)
+    lower = Party("lower", upper, is_ca=True)
+    jo = Party("jo", lower)
+    shown_with(jo, lower, upper)
+    shown_with(jo, upper, lower)
+    shown_with(Party("jo", upper), upper, Party("unrelated", is_ca=True))
+    for beside in [(), (lower,), (upper,)]:
+        with pytest.raises(InvalidCertificate, match="signed by unknown authority"):
+            shown_with(jo, *beside)
+
+
+SERVERS_ALONE = x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH])
+FORGED = {
+    "the authority itself is shown": lambda: (Party("boss", Party("ca", is_ca=True)), CA),
+    "a twin is shown": lambda: (Party("boss", twin := Party("ca", is_ca=True)), twin),
+    "one between that no authority signed": lambda: (
+        Party("boss", forged := Party("between", Party("ca", is_ca=True), is_ca=True)),
+        forged,
+        CA,
+    ),
+    "one between that may not sign": lambda: (Party("boss", client := Party("jo", CA)), client),
+    "one between that says it is none": lambda: (Party("boss", client := Party("jo", CA, is_ca=False)), client),
+    "one that is there twice": lambda: (Party("boss", own := Party("own", is_ca=True)), own, own),
+    "one between for servers alone": lambda: (
+        Party("boss", servers := Party("servers", CA, is_ca=True, extension=SERVERS_ALONE)),
+        servers,
+    ),
+    "one between that has expired": lambda: (
+        Party("boss", late := Party("late", CA, is_ca=True, lasts=-DAY / 2)),
+        late,
+    ),
+    "more between than one may have below": lambda: (
+        Party("boss", lower := Party("lower", upper := Party("upper", CA, is_ca=True, most_below=0), is_ca=True)),
+        lower,
+        upper,
+    ),
+}
+
+
+@pytest.mark.parametrize("shown", FORGED.values(), ids=FORGED.keys())
+def test_what_is_shown_beside_proves_nothing_by_itself(shown) -> None:
+    with pytest.raises(InvalidCertificate):
+        shown_with(*shown())
+
+
+def test_so_many_between_are_looked_at_and_no_more() -> None:
+    chain = [CA]
+    for number in range(6):
+        chain.append(Party(f"a{number}", chain[-1], is_ca=True))
+    with pytest.raises(InvalidCertificate):
+        shown_with(Party("jo", chain[-1]), *reversed(chain[1:]))

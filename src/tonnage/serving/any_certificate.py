@@ -6,7 +6,7 @@ nothing at all. OpenSSL has the word (a verify callback that says yes), so it is
 of the context, which CPython keeps behind the object's head and has since 3.6; on any other Python, or where OpenSSL's
 functions cannot be found, nothing is done and TLS refuses by itself.
 
-Nothing rests on this: certificates are judged by `client_certificates` in either case.
+Nothing rests on this: certificates are judged by `certificate_judging` in either case.
 """
 
 from __future__ import annotations
@@ -53,3 +53,14 @@ def take_any_certificate(context: ssl.SSLContext) -> bool:
         return False
     set_verify(address, _VERIFY_PEER, _kept[0])
     return True
+
+
+def ask_for_any(context: ssl.SSLContext, authorities: bytes) -> None:
+    """Have a server's TLS ask clients for a certificate of these authorities (PEM), and take another one as well.
+
+    Where that cannot be had, TLS takes those of these authorities alone. Raises ssl.SSLError for what is no PEM.
+    """
+    context.load_verify_locations(cadata=authorities.decode("ascii", errors="ignore"))
+    if not take_any_certificate(context):
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN  # as Go: any authority is one, root or not
+        context.verify_mode = ssl.CERT_OPTIONAL

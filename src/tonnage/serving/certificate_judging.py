@@ -1,0 +1,126 @@
+"""Whether a client's certificate proves anything: who signed it, what for, and for how long.
+
+Servers of ours take any certificate that a client shows (`any_certificate`), and TLS vouches for nothing but that the
+client has its key. All the rest is asked here, in Go's words: an authority among those that are believed has signed it,
+directly or by way of certificates that the client showed beside it; it is meant for clients; nothing in it is critical
+and not understood. Times are handed back, since a connection may outlive them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
+
+MOST_BETWEEN: Final = 4
+"""Certificates between a client's and an authority: each costs signatures to check, and strangers choose them."""
+_UNDERSTOOD: Final = frozenset(
+    {
+        ExtensionOID.BASIC_CONSTRAINTS,
+        ExtensionOID.EXTENDED_KEY_USAGE,
+        ExtensionOID.KEY_USAGE,
+        ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
+    }
+)
+"""Extensions of a client's certificate that may be critical: they are looked at, or say nothing about clients."""
+_PURPOSES: Final = frozenset({ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
+_OF_AUTHORITIES: Final = frozenset({ExtensionOID.BASIC_CONSTRAINTS, ExtensionOID.KEY_USAGE})
+_BROKEN: Final = (hashes.MD5, hashes.SHA1)
+_UNKNOWN: Final = "x509: certificate signed by unknown authority"
+_MALFORMED: Final = "x509: malformed certificate"
+
+
+class InvalidCertificate(Exception):
+    """Why a certificate proves nothing."""
+
+
+class Validity(NamedTuple):
+    """When a certificate and all that vouch for it are valid."""
+
+    begins_at: datetime
+    ends_at: datetime
+
+    def check(self, now: datetime) -> None:
+        """Raises InvalidCertificate."""
+        if not self.begins_at <= now <= self.ends_at:
+            raise InvalidCertificate("x509: certificate has expired or is not yet valid")
+
+
+def judged(
+    found: x509.Certificate, authorities: Sequence[x509.Certificate], *, shown_beside: Iterable[x509.Certificate] = ()
+) -> Validity:
+    """Everything about a certificate that time does not change. Raises InvalidCertificate."""
+    try:
+        chain = _chain(found, [each for each in authorities if may_sign(each)], [*shown_beside][:MOST_BETWEEN])
+        for each in chain[:-1]:
+            _check_purpose(each)
+        for extension in found.extensions:
+            if extension.critical and extension.oid not in _UNDERSTOOD:
+                raise InvalidCertificate("x509: unhandled critical extension")
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        raise InvalidCertificate(_MALFORMED) from exc
+    return Validity(max(each.not_valid_before_utc for each in chain), min(each.not_valid_after_utc for each in chain))
+
+
+def read(der: bytes) -> x509.Certificate:
+    """Raises InvalidCertificate."""
+    try:
+        return x509.load_der_x509_certificate(der)
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        raise InvalidCertificate(_MALFORMED) from exc
+
+
+def may_sign(authority: x509.Certificate, *, below: int = 0) -> bool:
+    """Is it an authority at all, also of `below` others, without limits that nobody here looks at?"""
+    try:
+        extensions = authority.extensions
+        limit = extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (x509.ExtensionNotFound, ValueError):
+        return False
+    if not limit.ca or (limit.path_length is not None and limit.path_length < below):
+        return False
+    usage = next((each.value for each in extensions if isinstance(each.value, x509.KeyUsage)), None)
+    limits = {each.oid for each in extensions if each.critical} - _OF_AUTHORITIES
+    return not limits and (usage is None or usage.key_cert_sign)
+
+
+def _chain(
+    found: x509.Certificate, authorities: list[x509.Certificate], between: list[x509.Certificate]
+) -> list[x509.Certificate]:
+    """The certificate, those between, and the authority: each signed by the next. Raises InvalidCertificate.
+
+    Of several that fit, the first: whoever shows more than one way up has none of the later ones tried.
+    """
+    chain = [found]
+    while True:
+        below = len(chain) - 1
+        for authority in authorities:
+            if may_sign(authority, below=below) and _is_issued_by(chain[-1], authority):
+                return [*chain, authority]
+        for each in between:
+            if each not in chain and may_sign(each, below=below) and _is_issued_by(chain[-1], each):
+                chain.append(each)
+                break
+        else:
+            raise InvalidCertificate(_UNKNOWN)
+
+
+def _is_issued_by(found: x509.Certificate, authority: x509.Certificate) -> bool:
+    if authority.subject != found.issuer or isinstance(found.signature_hash_algorithm, _BROKEN):
+        return False
+    try:
+        found.verify_directly_issued_by(authority)
+    except (InvalidSignature, TypeError, ValueError):
+        return False  # another authority of the same name
+    return True
+
+
+def _check_purpose(each: x509.Certificate) -> None:
+    for extension in each.extensions:
+        if isinstance(extension.value, x509.ExtendedKeyUsage) and _PURPOSES.isdisjoint(extension.value):
+            raise InvalidCertificate("x509: certificate specifies an incompatible key usage")
