@@ -88,13 +88,13 @@ def test_documents_written_by_hand_name_every_command_and_every_gate():
 def test_the_page_on_versions_agrees_with_what_doctor_goes_by():
     page = (ROOT / "docs" / "versions.md").read_text()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")]
-    minors = [int(each.rpartition("1.")[2]) for each in rows[0][2:]]
-    words = {"off": "if switched on", "on": "by default", "always on": "always"}
-    by_gate = {row[1].strip("`"): row for row in rows[1:] if len(row) == len(rows[0]) and row[1].startswith("`")}
+    minors = [int(each.rpartition("1.")[2]) for each in rows[0][1:-1]]
+    words = {"off": "opt-in", "on": "default", "always on": "always"}
+    by_gate = {row[-1].strip("`"): row for row in rows[1:] if len(row) == len(rows[0]) and row[-1].startswith("`")}
     assert len(by_gate) == 4
     for name, row in by_gate.items():
         states = {int(release.rpartition(".")[2]): stage for release, stage in Gates.table()[name].releases}
-        for minor, cell in zip(minors, row[2:], strict=True):
+        for minor, cell in zip(minors, row[1:-1], strict=True):
             told = [stage.partition(", ")[2] for since, stage in sorted(states.items()) if since <= minor]
             assert cell.strip("*") == (words[told[-1]] if told else "no"), (name, minor)
     assert [gate for gate in Gates.table() if gate != "VolumeCapacityPriority" and gate not in page] == []
