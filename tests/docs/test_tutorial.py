@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -24,6 +25,17 @@ def test_the_tutorial_waits_and_does_not_sleep():
     commands = commands_of(TUTORIAL)
     assert len(commands) > 25
     assert [each.text for each in commands if "sleep" in each.text] == []
+
+
+def test_what_the_readme_says_to_try_is_what_the_tutorial_does():
+    """So that the README's commands are executed too, all but the last, which only watches."""
+    block = (ROOT / "README.md").read_text("utf-8").split("## Try it")[1].split("```")[1]
+    lines = [re.sub(r"\s{2,}#.*", "", line).strip() for line in block.strip().splitlines()]
+    assert lines.pop().endswith("--watch")
+    done = {re.sub(r"\s*\\?\n\s*", " ", each.text) for each in commands_of(TUTORIAL)}
+    assert [
+        line for line in lines if line.replace("--data-dir ~/t ", "--data-dir ~/t --secure-port 0 ") not in done
+    ] == []
 
 
 @pytest.mark.kubectl
