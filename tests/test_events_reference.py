@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -14,6 +16,7 @@ sys.path.append(str(ROOT / "scripts"))
 from reference.events import EVENTS, UNNAMED  # noqa: E402
 
 KNOWN = {each.reason for each in EVENTS}
+COMPOSED = re.compile(r"(Successful|Failed)(Create|Update|Delete)")
 
 
 def constants_of(tree: ast.Module) -> dict[str, str]:
@@ -82,3 +85,36 @@ def test_where_a_reason_is_worked_out_elsewhere_the_reference_says_which_come() 
 def test_every_reason_in_the_reference_is_written_by_somebody() -> None:
     told = {reason for found in reasons().values() for reason in found} | set().union(*UNNAMED.values())
     assert KNOWN - told == set()
+
+
+@cache
+def texts() -> set[str]:
+    """Every text of the package."""
+    return {
+        node.value
+        for tree in trees().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def test_a_reason_that_the_reference_names_for_a_file_is_a_text_of_the_package() -> None:
+    # "Successful" and "Failed" are put before the verb where pods and claims are made.
+    whole = {reason for reasons in UNNAMED.values() for reason in reasons if not COMPOSED.fullmatch(reason)}
+    assert len(whole) > 15
+    assert whole - texts() == set()
+
+
+def test_a_reason_that_is_handed_on_is_in_the_reference() -> None:
+    """`self._tell(volume, "Normal", "VolumeRebuilt", note)`: a type, and a reason after it, to whomever."""
+    told = {
+        after.value
+        for tree in trees().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for type_, after in pairwise(node.args)
+        if isinstance(type_, ast.Constant) and type_.value in ("Normal", "Warning")
+        if isinstance(after, ast.Constant) and isinstance(after.value, str)
+    }
+    assert len(told) > 20
+    assert told - KNOWN == set()
