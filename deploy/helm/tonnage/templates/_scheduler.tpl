@@ -90,3 +90,24 @@ profiles:
 {{- end -}}
 {{- join "," $names -}}
 {{- end -}}
+
+{{/*
+Two schedulers with leases of their own that serve one name would promise the same room twice. Those that meet at
+kube-scheduler's lease take turns. Looked up where Helm speaks to a cluster, by who may make roles for all of it.
+*/}}
+{{- define "tonnage.servesAlone" -}}
+{{- if and .Values.rbac.create (ne (include "tonnage.leaseRight" .) "only-scheduler") -}}
+{{- $release := printf "%s/%s" .Release.Namespace .Release.Name -}}
+{{- $names := splitList "," (include "tonnage.schedulerNames" .) -}}
+{{- range dig "items" list (lookup "apps/v1" "Deployment" "" "") -}}
+{{- $other := printf "%s/%s" .metadata.namespace .metadata.name -}}
+{{- $notes := default dict .metadata.annotations -}}
+{{- $of := printf "%s/%s" (get $notes "meta.helm.sh/release-namespace") (get $notes "meta.helm.sh/release-name") -}}
+{{- range splitList "," (get $notes "tonnage.dev/scheduler-names") -}}
+{{- if and . (has . $names) (ne $of $release) -}}
+{{- fail (printf "the Deployment %s already serves pods with schedulerName: %s; two would promise the same room twice: remove that one, or set scheduler.schedulerName to another name" $other .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
