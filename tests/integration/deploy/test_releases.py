@@ -71,7 +71,8 @@ def test_the_mode_is_changed_and_changed_back_and_nothing_is_left(server: Server
     assert "schedulerName: default-scheduler" in server.cluster.get(config)["data"]["scheduler.yaml"]
     server.done("rollback", "tonnage", "1", *where)
     assert server.all() == second
-    for change in ("scheduler.replicas=1", "scheduler.replicas=3,scheduler.networkPolicy.enabled=true", "image.tag=0.9.0"):
+    more = "scheduler.replicas=3,scheduler.networkPolicy.enabled=true"
+    for change in ("scheduler.replicas=1", more, "image.tag=0.9.0"):
         server.done("upgrade", "tonnage", CHART, *where, "--reuse-values", "--set", change)
     server.done("upgrade", "tonnage", CHART, *where, "--reuse-values", "--set", "fullnameOverride=storage")
     server.done("uninstall", "tonnage", *where)
