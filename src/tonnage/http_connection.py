@@ -51,7 +51,16 @@ _log = logging.getLogger(__name__)
 class Connection(web.RequestHandler):
     """aiohttp's connection, with an eye on the time. `budget` and `sending` belong to the listener."""
 
-    __slots__ = ("_budget", "_head_bytes", "_send_by", "_sending", "_unread_bytes", "_wire", "closing_since")
+    __slots__ = (
+        "_budget",
+        "_head_bytes",
+        "_send_by",
+        "_sending",
+        "_unread_bytes",
+        "_wire",
+        "certificate",
+        "closing_since",
+    )
 
     def __init__(
         self,
@@ -80,6 +89,8 @@ class Connection(web.RequestHandler):
         self._unread_bytes: int | None = None  # of a refused body; None while there is none
         self._wire: asyncio.WriteTransport | None = None  # aiohttp forgets its own as soon as it closes
         self.closing_since = 0.0
+        self.certificate: bytes | None = None
+        """What the peer has shown when it shook hands, in DER form; whether it is good nobody has asked yet."""
 
     # -- for handlers -------------------------------------------------------------------------------------------------
 
@@ -137,6 +148,8 @@ class Connection(web.RequestHandler):
         assert isinstance(transport, asyncio.WriteTransport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._wire = transport
+        tls = transport.get_extra_info("ssl_object")
+        self.certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         self._budget.shook_hands(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:

@@ -48,7 +48,7 @@ from tonnage.apiserver.verbs import (
 from tonnage.apiserver.verbs.watching import Watching
 from tonnage.apiserver.warning_headers import warning_headers
 from tonnage.documents.access.attributes import Attributes
-from tonnage.documents.access.impersonation import impersonate, wanted_user
+from tonnage.documents.access.impersonation import impersonate, names_another, wanted_user
 from tonnage.documents.access.refusals import forbidden
 from tonnage.documents.access.request_attributes import attributes_of
 from tonnage.documents.access.user import NOBODY, User
@@ -56,7 +56,7 @@ from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
 from tonnage.objects import names
-from tonnage.objects.api_verbs import AUTHORIZATION_REVIEWS, SELF_REVIEWS, TOKEN_REVIEWS, verbs_of
+from tonnage.objects.api_verbs import AUTHORIZATION_REVIEWS, REVIEW_GROUPS, SELF_REVIEWS, TOKEN_REVIEWS, verbs_of
 from tonnage.objects.coordination_v1 import LEASE_HEADER
 from tonnage.objects.document import encode
 from tonnage.store import FenceBroken, StoreError
@@ -123,6 +123,8 @@ class Application:
         self._watches: set[Watching] = set()
         self._bodies = Bodies()
         self._reading = self._mutating = self._unsent_bytes = 0
+        self.metrics.reading.set_function(lambda: self._reading)
+        self.metrics.mutating.set_function(lambda: self._mutating)
         self.stopping = False
         self.url = ""
         """Where it listens, once it does."""
@@ -139,11 +141,9 @@ class Application:
             if isinstance(resource, CustomResource) and not self._registry.definitions.is_current(resource):
                 watching.finish()
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    def handle(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         """Answer one request; errors are answers too. Nothing of a body is read before its sender is known."""
-        if self.audit_log is not None:
-            return await self.audit_log.audited(request, self._handle)
-        return await self._handle(request)
+        return self._handle(request) if self.audit_log is None else self.audit_log.audited(request, self._handle)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -160,14 +160,16 @@ class Application:
         return response
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        path = request.path
+        path, connection = request.path, connection_of(request)
+        certificate = connection.certificate if connection is not None else None
         user = self._access.authentication(
-            lambda: self._authenticator.authenticate(request.headers, _certificate(request)),
+            lambda: self._authenticator.authenticate(request.headers, certificate),
             may_be_anonymous=self._anonymous_auth,
         )
-        note(request, user=user)
+        is_audited = self.audit_log is not None
+        if is_audited:
+            note(request, user=user)
         if user is not None:
-            connection = connection_of(request)
             if connection is not None and not connection.let_in():
                 raise TooManyRequests("Too many connections, please try again later.", retry_after_s=1)
         elif not self._anonymous_auth and _first_step(path) not in _OPEN_TO_ALL:
@@ -177,9 +179,9 @@ class Application:
         if user is None and not self._anonymous_auth:
             return await self._other(request, NOBODY)  # probes need no credentials, and no rule for those without
         asked = attributes_of(user or NOBODY, request.method, path, request.query)
-        note(request, attributes=asked)
-        wanted = wanted_user(list(request.headers.items()))
-        if wanted is not None:
+        if is_audited:
+            note(request, attributes=asked)
+        if names_another(request.headers) and (wanted := wanted_user(list(request.headers.items()))) is not None:
             asked = replace(asked, user=impersonate(asked, wanted, self._registry.authorizer))
         self._authorize(asked, request)
         at = locate(path, self._registry.definitions.find)
@@ -190,7 +192,8 @@ class Application:
     def _authorize(self, asked: Attributes, request: web.BaseRequest) -> None:
         """Raises Forbidden."""
         decision = self._access.authorization(lambda: self._registry.authorizer.authorize(asked))
-        note(request, attributes=asked, decision=decision)
+        if self.audit_log is not None:
+            note(request, attributes=asked, decision=decision)
         if not decision.allowed:
             raise forbidden(asked, decision.reason)
 
@@ -266,12 +269,13 @@ class Application:
             self._bodies.release(body)
 
     def _handler(self, call: Call) -> Verb:
-        if call.resource in AUTHORIZATION_REVIEWS:
-            return access_reviews.review
-        if call.resource is TOKEN_REVIEWS:
-            return partial(identity_reviews.review_token, self._authenticator)
-        if call.resource is SELF_REVIEWS:
-            return identity_reviews.review_self
+        if call.resource.group in REVIEW_GROUPS:
+            if call.resource in AUTHORIZATION_REVIEWS:
+                return access_reviews.review
+            if call.resource is TOKEN_REVIEWS:
+                return partial(identity_reviews.review_token, self._authenticator)
+            if call.resource is SELF_REVIEWS:
+                return identity_reviews.review_self
         if call.subresource == "token":
             return partial(token_requests.create_token, self._authenticator.accounts)
         return subresources.VERBS.get((call.subresource, call.verb)) or _VERBS[call.verb]
@@ -279,10 +283,8 @@ class Application:
     def _count(self, reads: bool, step: int) -> None:
         if reads:
             self._reading += step
-            self.metrics.reading.set(self._reading)
         else:
             self._mutating += step
-            self.metrics.mutating.set(self._mutating)
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         loop, connection = asyncio.get_running_loop(), connection_of(request)
@@ -372,12 +374,6 @@ class Application:
 
     def _hold(self, step: int) -> None:
         self._unsent_bytes += step
-
-
-def _certificate(request: web.BaseRequest) -> bytes | None:
-    """What the client has shown, in DER form."""
-    tls = request.get_extra_info("ssl_object")
-    return tls.getpeercert(binary_form=True) if tls is not None else None
 
 
 def _first_step(path: str) -> str:

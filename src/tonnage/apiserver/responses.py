@@ -14,7 +14,7 @@ from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.tables import Include, partial_metadata, partial_metadata_list, table
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import BadRequest, NotAcceptable
-from tonnage.objects.api_verbs import NOT_STORED
+from tonnage.objects.api_verbs import is_stored
 from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.resources import Resource
 from tonnage.objects.texts.yaml_writer import write_yaml
@@ -31,7 +31,7 @@ def negotiated(call: Call) -> Representation:
     return negotiate(
         call.headers.get("Accept", ""),
         as_stream=call.verb == "watch",
-        has_table=call.subresource not in _WITHOUT_TABLE and call.resource not in NOT_STORED,
+        has_table=call.subresource not in _WITHOUT_TABLE and is_stored(call.resource),
     )
 
 

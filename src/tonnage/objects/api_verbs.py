@@ -25,6 +25,9 @@ TOKEN_REVIEWS = Resource(_AUTHENTICATION, "v1", "TokenReview", "tokenreviews", F
 SELF_REVIEWS = Resource(_AUTHENTICATION, "v1", "SelfSubjectReview", "selfsubjectreviews", False)
 """What `kubectl auth whoami` asks."""
 NOT_STORED = (BINDINGS, SELF_REVIEWS, TOKEN_REVIEWS, *AUTHORIZATION_REVIEWS)
+_NOT_STORED = frozenset((row.group, row.plural) for row in NOT_STORED)
+REVIEW_GROUPS = frozenset((_AUTHENTICATION, _AUTHORIZATION))
+"""The groups of reviews; all else need not be compared with each of them."""
 REVIEWS_BY_PATH = {(row.group, row.version, row.plural): row for row in NOT_STORED if row is not BINDINGS}
 EVICTIONS = Resource("policy", "v1", "Eviction", "evictions", True)
 TOKEN_REQUESTS = Resource(_AUTHENTICATION, "v1", "TokenRequest", "tokenrequests", True)
@@ -68,6 +71,11 @@ def verbs_of(resource: Resource, subresource: str = "") -> tuple[str, ...]:
     if subresource:
         return subresource_named(subresource).verbs
     return _VERBS.get((resource.group, resource.plural), _EVERY_VERB)
+
+
+def is_stored(resource: Resource) -> bool:
+    """Are there objects of it? It is asked of every request, so nothing is compared field by field."""
+    return (resource.group, resource.plural) not in _NOT_STORED
 
 
 _RETURNS_DELETED = frozenset(

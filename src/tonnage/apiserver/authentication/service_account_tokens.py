@@ -1,7 +1,8 @@
 """ServiceAccounts' tokens against the store: making them, and saying whose they are.
 
-A signature is checked once and remembered, a bounded number of them; the clock and the objects that a token depends on
-are looked at each time, so that it ends in the moment that one of them does.
+A signature is checked once and remembered, a bounded number of them, with whose token it was and the records of the
+objects that it depends on. The clock is looked at each time, and whether these are still the records that there are, so
+that a token ends in the moment that one of them does.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,7 +18,15 @@ from tonnage.apiserver.authentication.signing_key import SigningKey
 from tonnage.clock import Clock
 from tonnage.documents.access import legacy_tokens
 from tonnage.documents.access.legacy_tokens import LegacyClaims, legacy_user_of
-from tonnage.documents.access.service_account_tokens import ACCOUNTS, Bound, Claims, InvalidToken, claims_of, user_of
+from tonnage.documents.access.service_account_tokens import (
+    ACCOUNTS,
+    Bound,
+    Claims,
+    InvalidToken,
+    check_time,
+    claims_of,
+    user_of,
+)
 from tonnage.documents.access.user import User
 from tonnage.documents.go_text import quoted_list
 from tonnage.objects.document import Doc, decode
@@ -35,6 +44,17 @@ class _Metadata(msgspec.Struct):
 
 class _Object(msgspec.Struct):
     metadata: _Metadata
+
+
+class _Judged(NamedTuple):
+    """What came of a token when it was last looked at closely."""
+
+    claims: Claims
+    user: User
+    audiences: Sequence[str]
+    shared: tuple[str, ...]
+    records: tuple[tuple[str, Record], ...]
+    """By key: as long as these are in the store, nothing else has become of the token but that its time passes."""
 
 
 _OBJECT: Final = msgspec.json.Decoder(_Object)
@@ -55,6 +75,7 @@ class ServiceAccountTokens:
         self._store = store
         self._clock = clock
         self._verified: dict[bytes, Claims | LegacyClaims] = {}
+        self._judged: dict[bytes, _Judged] = {}
 
     def issue(
         self,
@@ -90,9 +111,24 @@ class ServiceAccountTokens:
             "id_token_signing_alg_values_supported": [self.key.algorithm],
         }
 
-    def authenticate(self, token: bytes, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
-        """Whose token it is, and for which of these audiences. Raises InvalidToken."""
-        claims = self._claims(token)
+    def authenticate(self, token: bytes, audiences: Sequence[str], digest: bytes = b"") -> tuple[User, tuple[str, ...]]:
+        """Whose token it is, and for which of these audiences. Raises InvalidToken. `digest` is its SHA-256."""
+        digest = digest or hashlib.sha256(token).digest()
+        known = self._judged.get(digest)
+        if known is not None and known.audiences == audiences and self._are_there(known.records):
+            check_time(known.claims, self._clock.now())
+            return known.user, known.shared
+        return self._judge(token, audiences, digest)
+
+    def _are_there(self, records: tuple[tuple[str, Record], ...]) -> bool:
+        try:
+            return all(self._store.get(key) is record for key, record in records)
+        except KeyDamaged:
+            return False
+
+    def _judge(self, token: bytes, audiences: Sequence[str], digest: bytes) -> tuple[User, tuple[str, ...]]:
+        self._judged.pop(digest, None)
+        claims = self._claims(token, digest)
         if isinstance(claims, LegacyClaims):
             said: tuple[str, ...] = self.audiences  # which it does not say: it is for this server
         elif claims.iss == self.issuer:
@@ -107,10 +143,27 @@ class ServiceAccountTokens:
             secret = self._document(_SECRETS, claims.namespace, claims.secret)
             account = self._document(ACCOUNTS, claims.namespace, claims.account)
             return legacy_user_of(claims, token, secret, account), shared
-        return user_of(claims, self._clock.now(), self._metadata), shared
+        records: dict[str, Record] = {}
+        is_staying = True
 
-    def _claims(self, token: bytes) -> Claims | LegacyClaims:
-        digest = hashlib.sha256(token).digest()
+        def find(resource: Resource, namespace: str, name: str) -> Doc | None:
+            nonlocal is_staying
+            record = self._record(resource, namespace, name)
+            if record is None:
+                return None
+            records[record.key] = record
+            found = _metadata(record)
+            is_staying = is_staying and "deletionTimestamp" not in found
+            return found
+
+        user = user_of(claims, self._clock.now(), find)
+        if is_staying:  # what is on its way out ends a token by the clock, too
+            if len(self._judged) >= MAX_REMEMBERED:
+                del self._judged[next(iter(self._judged))]
+            self._judged[digest] = _Judged(claims, user, tuple(audiences), shared, tuple(records.items()))
+        return user, shared
+
+    def _claims(self, token: bytes, digest: bytes) -> Claims | LegacyClaims:
         claims: Claims | LegacyClaims | None = self._verified.pop(digest, None)
         if claims is None:
             payload = self.key.payload_of(token)
@@ -135,12 +188,10 @@ class ServiceAccountTokens:
         record = self._record(resource, namespace, name)
         return decode(record.document) if record is not None else None
 
-    def _metadata(self, resource: Resource, namespace: str, name: str) -> Doc | None:
-        record = self._record(resource, namespace, name)
-        if record is None:
-            return None
-        meta = _OBJECT.decode(record.document).metadata
-        found: Doc = {"uid": meta.uid}
-        if meta.deletionTimestamp is not None:
-            found["deletionTimestamp"] = meta.deletionTimestamp
-        return found
+
+def _metadata(record: Record) -> Doc:
+    meta = _OBJECT.decode(record.document).metadata
+    found: Doc = {"uid": meta.uid}
+    if meta.deletionTimestamp is not None:
+        found["deletionTimestamp"] = meta.deletionTimestamp
+    return found

@@ -17,7 +17,7 @@ apiserver/pkg/endpoints/filters/impersonation, without its caches.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -38,6 +38,7 @@ from tonnage.documents.go_text import quoted
 from tonnage.errors import BadRequest, Forbidden
 from tonnage.objects import field_errors, names
 
+_PREFIX: Final = "impersonate-"
 _USER, _UID, _GROUP, _EXTRA = "impersonate-user", "impersonate-uid", "impersonate-group", "impersonate-extra-"
 _NODE_NAME: Final = "authentication.kubernetes.io/node-name"
 _NODE_KEYS: Final = "authentication.kubernetes.io/associated-node-keys"
@@ -49,6 +50,11 @@ _PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
+def names_another(headers: Iterable[str]) -> bool:
+    """May any header, of these names, speak of another user? Asked of every request, of which hardly any has one."""
+    return _PREFIX in "\n".join(headers).lower()
+
+
 def wanted_user(headers: Sequence[tuple[str, str]]) -> User | None:
     """Whom the headers name, as they name him; None when they name nobody. Raises BadRequest for half a user."""
     name = uid = ""
@@ -56,7 +62,7 @@ def wanted_user(headers: Sequence[tuple[str, str]]) -> User | None:
     extra: dict[str, tuple[str, ...]] = {}
     for header, value in headers:
         header = header.lower()
-        if not header.startswith("impersonate-"):
+        if not header.startswith(_PREFIX):
             continue
         value = value.encode(errors="surrogateescape").decode(errors="replace")  # bytes that are no text name nobody
         if header == _USER:

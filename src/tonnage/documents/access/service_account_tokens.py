@@ -121,7 +121,7 @@ def claims_of(
 
 def user_of(claims: Claims, now: datetime, find: Find) -> User:
     """Whose token it is, if it still is anybody's. Raises InvalidToken."""
-    _check_time(claims, now)
+    check_time(claims, now)
     said = claims.kubernetes
     account = find(ACCOUNTS, said.namespace, said.serviceaccount.name)
     if account is None:
@@ -144,7 +144,8 @@ def user_of(claims: Claims, now: datetime, find: Find) -> User:
     return replace(user, extra=_extra(claims))
 
 
-def _check_time(claims: Claims, now: datetime) -> None:
+def check_time(claims: Claims, now: datetime) -> None:
+    """Raises InvalidToken for a token that is not good yet, or no more."""
     at = now.timestamp()
     if claims.nbf is not None and at + _LEEWAY.total_seconds() < claims.nbf:
         raise InvalidToken("service account token is not valid yet")

@@ -1,0 +1,110 @@
+"""A token that was shown before is not looked at closely again, and still ends when what it depends on does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
+from tonnage.apiserver.authentication.signing_key import SigningKey
+from tonnage.clock import VirtualClock, rfc3339
+from tonnage.documents.access.service_account_tokens import ACCOUNTS, Bound, InvalidToken, Reference
+from tonnage.objects.document import Doc, encode
+from tonnage.objects.resources import BY_PLURAL
+from tonnage.store import Record, Store
+
+PODS = BY_PLURAL["", "pods"]
+AUDIENCES = ("https://here",)
+
+
+def account(uid: str = "u-1") -> Doc:
+    return {"metadata": {"name": "db", "namespace": "shop", "uid": uid}}
+
+
+@dataclass
+class Rig:
+    """A store with an account and a pod of it, and the token that the pod has shown already."""
+
+    store: Store
+    clock: VirtualClock
+    tokens: ServiceAccountTokens
+    account: Record
+    pod: Record
+    token: bytes
+
+    def user(self, audiences: tuple[str, ...] = AUDIENCES) -> str:
+        return self.tokens.authenticate(self.token, audiences)[0].name
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    store, clock = await Store.open(tmp_path / "store"), VirtualClock()
+    try:
+        pod = {"metadata": {"name": "db-0", "namespace": "shop", "uid": "u-2"}}
+        records = [
+            await store.create(ACCOUNTS.key("shop", "db"), lambda revision: encode(account())),
+            await store.create(PODS.key("shop", "db-0"), lambda revision: encode(pod)),
+        ]
+        key = SigningKey(ec.generate_private_key(ec.SECP256R1()))
+        tokens = ServiceAccountTokens(key, store, clock, issuer=AUDIENCES[0])
+        made = tokens.issue(
+            account()["metadata"],
+            Bound(pod=Reference("db-0", "u-2")),
+            audiences=AUDIENCES,
+            seconds=600,
+            now=clock.now(),
+            jti="j",
+        )
+        rig = Rig(store, clock, tokens, records[0], records[1], made.encode())
+        assert rig.user() == rig.user() == "system:serviceaccount:shop:db"
+        yield rig
+    finally:
+        await store.close()
+
+
+async def test_it_ends_by_the_clock(rig: Rig) -> None:
+    rig.clock.advance(599)
+    assert rig.user()
+    rig.clock.advance(1)
+    with pytest.raises(InvalidToken, match="has expired"):
+        rig.user()
+
+
+async def test_it_ends_with_its_account(rig: Rig) -> None:
+    await rig.store.delete(rig.account.key, lambda revision: encode(account()), expected=rig.account.revision)
+    with pytest.raises(InvalidToken, match="not found"):
+        rig.user()
+
+
+async def test_another_account_of_that_name_is_another(rig: Rig) -> None:
+    other = encode(account("u-9"))
+    await rig.store.update(rig.account.key, lambda revision: other, expected=rig.account.revision)
+    with pytest.raises(InvalidToken, match="does not match claim"):
+        rig.user()
+
+
+async def test_a_change_of_its_objects_does_no_harm(rig: Rig) -> None:
+    labelled = account()
+    labelled["metadata"]["labels"] = {"a": "b"}
+    await rig.store.update(rig.account.key, lambda revision: encode(labelled), expected=rig.account.revision)
+    assert rig.user() == rig.user() == "system:serviceaccount:shop:db"
+
+
+async def test_it_ends_some_time_after_its_pod_was_to_be_gone(rig: Rig) -> None:
+    going = {"metadata": {"name": "db-0", "namespace": "shop", "uid": "u-2"}}
+    going["metadata"]["deletionTimestamp"] = rfc3339(rig.clock.now())
+    await rig.store.update(rig.pod.key, lambda revision: encode(going), expected=rig.pod.revision)
+    assert rig.user() == rig.user()
+    rig.clock.advance(61)  # the record is the same, and time has passed
+    with pytest.raises(InvalidToken, match="has been invalidated"):
+        rig.user()
+
+
+async def test_for_whom_it_is_is_asked_each_time(rig: Rig) -> None:
+    with pytest.raises(InvalidToken, match="is invalid for the target audiences"):
+        rig.user(("https://elsewhere",))
+    assert rig.user()
