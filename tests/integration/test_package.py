@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import json
 import os
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from tonnage import __version__
+from tonnage.testing.eventually import eventually
+from tonnage.testing.processes import Up
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "02-explain"
@@ -88,3 +91,46 @@ def test_an_installed_tonnage_writes_a_report(programs: Path, tmp_path: Path):
         programs / "tonnage", "fit", *files, "--workload", "StatefulSet/default/kafka", "-o", "html", cwd=tmp_path
     )
     assert told == (fit / "report.html").read_text("utf-8")
+
+
+def test_the_wheel_says_what_it_is(wheel: Path):
+    with zipfile.ZipFile(wheel) as opened:
+        metadata = email.message_from_bytes(opened.read(f"tonnage-{__version__}.dist-info/METADATA"))
+        assert f"tonnage-{__version__}.dist-info/licenses/LICENSE" in opened.namelist()
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
+
+
+@pytest.mark.slow
+def test_an_installed_tonnage_runs_a_cluster_with_a_pod(programs: Path, tmp_path: Path):
+    """Every file that its programs read is in the wheel: roles, schemas, the policy of the API server."""
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    command = [
+        str(programs / "tonnage"),
+        "up",
+        "--data-dir",
+        str(tmp_path / "up"),
+        "--secure-port",
+        "0",
+        "--nodes",
+        "1",
+    ]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=outside, cwd=tmp_path)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("ready https://"), (tmp_path / "log").read_text()
+        up = Up(tmp_path / "up", line.split()[1], process)
+        asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        default = "/api/v1/namespaces/default"
+        up.create(f"{default}/persistentvolumeclaims", {"metadata": {"name": "a"}, "spec": asked})
+        volumes = [{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}]
+        spec = {"containers": [{"name": "c", "image": "c"}], "volumes": volumes}
+        up.create(f"{default}/pods", {"metadata": {"name": "a"}, "spec": spec})
+        eventually(lambda: up.get(f"{default}/pods/a")["status"].get("phase") == "Running", "the pod", within_s=120)
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 0
