@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 import traceback
 from itertools import chain
@@ -28,6 +29,10 @@ COMMANDS: Final = {
 }
 """Every command, and where it is. A command is loaded when it is asked for: the API server needs no scheduler in its
 memory, and a cluster of seven processes starts in a fraction of the time."""
+
+
+_GIVEN: Final = re.compile(r"^'(.*)' is not ", re.DOTALL)
+"""How click tells of a value that is none of the few there are."""
 
 
 @click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -95,15 +100,25 @@ def _told(exc: click.UsageError, program: str) -> tuple[str, str]:
     """What was wrong about the question, and what to do: what was probably meant, else where to read."""
     if isinstance(exc, HintedUsageError):
         return exc.message, exc.hint
-    if isinstance(exc, click.NoSuchOption):
-        named = exc.ctx.command.params if exc.ctx is not None else []
-        near = closest(exc.option_name, [name for each in named for name in (*each.opts, *each.secondary_opts)])
-        if near:
-            return exc.message, f"did you mean '{near[0]}'?"
-        return exc.message, _see_help(exc, program)
-    return exc.format_message(), _see_help(exc, program)
+    near = _near(exc)
+    message = exc.message if isinstance(exc, click.NoSuchOption) else exc.format_message()
+    return message, f"did you mean '{near[0]}'?" if near else _see_help(exc, program)
+
+
+def _near(exc: click.UsageError) -> list[str]:
+    """What was probably meant by a flag, or by one of a flag's few values."""
+    if isinstance(exc, click.NoSuchOption) and exc.ctx is not None:
+        shown = [each for each in exc.ctx.command.get_params(exc.ctx) if not getattr(each, "hidden", False)]
+        return closest(exc.option_name, [name for each in shown for name in (*each.opts, *each.secondary_opts)])
+    if isinstance(exc, click.BadParameter) and exc.param is not None and isinstance(exc.param.type, click.Choice):
+        given = _GIVEN.match(exc.message)
+        return closest(given[1], [str(each) for each in exc.param.type.choices]) if given else []
+    return []
 
 
 def _see_help(exc: click.UsageError, program: str) -> str:
-    command = exc.ctx.command_path if exc.ctx is not None else program
+    if exc.ctx is not None:
+        command = exc.ctx.command_path
+    else:  # click does not say where a flag was left without its value
+        command = " ".join([program, *[word for word in sys.argv[1:2] if word in COMMANDS]])
     return f"'{command} --help' lists what there is"

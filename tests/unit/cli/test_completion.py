@@ -161,3 +161,12 @@ def test_kubectl_runs_and_completes_the_plugin(on_path: dict[str, str], manifest
     assert kubectl("tonnage", "version", "--help").startswith("Usage: kubectl tonnage version")
     assert "web-0" in kubectl("tonnage", "explain", "-f", str(EXAMPLE), "--pod", "shop/web-0")
     assert kubectl("__complete", "tonnage", "explain", "-f", manifests, "--pod", "sh").splitlines()[0] == "shop/db-0"
+
+
+@pytest.mark.parametrize("shell", [OurZsh, OurFish])
+def test_a_shell_that_replaces_the_word_is_given_the_flag_with_its_value(shell, monkeypatch):
+    words = ["tonnage", "scheduler", "--feature-gates=StorageCapacityScoring=f"]
+    monkeypatch.setenv("COMP_WORDS", " ".join(words))
+    monkeypatch.setenv("COMP_CWORD", words[-1] if shell is OurFish else "2")
+    told = shell(cli, {}, "tonnage", "_TONNAGE_COMPLETE").complete()
+    assert "--feature-gates=StorageCapacityScoring=false" in told

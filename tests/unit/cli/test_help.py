@@ -89,6 +89,16 @@ def test_the_examples_parse(line):
         (["explian"], "error: no such command 'explian'\nhint: did you mean 'explain'?\n"),
         (["qqqq"], "error: no such command 'qqqq'\nhint: 'tonnage --help' lists what there is\n"),
         (["fault", "lst"], "error: no such command 'lst'\nhint: did you mean 'list'?\n"),
+        (
+            ["explain", "-o", "jsn"],
+            "error: Invalid value for '-o' / '--output': 'jsn' is not one of 'table', 'json'.\n"
+            "hint: did you mean 'json'?\n",
+        ),
+        (["--hlp"], "error: No such option '--hlp'.\nhint: did you mean '--help'?\n"),
+        (
+            ["explain", "--pod"],
+            "error: Option '--pod' requires an argument.\nhint: 'tonnage explain --help' lists what there is\n",
+        ),
         (["up", "--node", "3"], "error: No such option '--node'.\nhint: did you mean '--nodes'?\n"),
     ],
 )

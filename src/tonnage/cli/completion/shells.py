@@ -72,21 +72,39 @@ def replaced_part(incomplete: str, breaks: str) -> str:
 
     `--node=n` is a flag with the value `n`: of the value nothing is kept.
     """
-    if incomplete.startswith("--") and "=" in incomplete:
-        incomplete = incomplete.partition("=")[2]
+    incomplete = incomplete.removeprefix(flag_before(incomplete))
     ends = [incomplete.rfind(each) for each in "=:" if each in breaks]
     return incomplete[: max(ends, default=-1) + 1]
 
 
-class OurZsh(ZshComplete):
+class _WholeWords(ShellComplete):
+    """For shells that replace the whole word under the cursor: a value behind `--flag=` is given with the flag."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        words, incomplete = super().get_completion_args()
+        self._flag = flag_before(incomplete)
+        return words, incomplete
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        if item.type == "plain" and self._flag:
+            item = CompletionItem(self._flag + item.value, item.type, item.help)
+        return super().format_completion(item)
+
+
+def flag_before(incomplete: str) -> str:
+    """`--node=` of `--node=n`; empty for a word that is no flag with its value."""
+    return incomplete[: incomplete.index("=") + 1] if incomplete.startswith("--") and "=" in incomplete else ""
+
+
+class OurZsh(_WholeWords, ZshComplete):
     """zsh, without talk."""
 
     source_template: ClassVar[str] = ZshComplete.source_template.replace(
         "%(complete_var)s=zsh_complete %(prog_name)s)", "%(complete_var)s=zsh_complete %(prog_name)s 2>/dev/null)"
-    )
+    ).replace("_path_files", "[[ $PREFIX == --*=* ]] && compset -P '*='; _path_files")
 
 
-class OurFish(FishComplete):
+class OurFish(_WholeWords, FishComplete):
     """fish, without talk."""
 
     source_template: ClassVar[str] = FishComplete.source_template.replace(
@@ -114,6 +132,6 @@ def answer_kubectl(cli: click.Command, arguments: list[str]) -> str:
     items = OurBash(cli, {}, "kubectl tonnage", COMPLETE_VARIABLE).get_completions(words, incomplete)
     plain = [each for each in items if each.type == "plain"]
     # kubectl offers what begins with the word: a flag's value that stands behind `=` has the flag before it.
-    before = incomplete[: incomplete.index("=") + 1] if incomplete.startswith("--") and "=" in incomplete else ""
+    before = flag_before(incomplete)
     lines = [before + each.value + (f"\t{each.help.splitlines()[0]}" if each.help else "") for each in plain]
     return "\n".join([*lines, _KUBECTL_NO_FILES if len(plain) == len(items) else _KUBECTL_FILES])
