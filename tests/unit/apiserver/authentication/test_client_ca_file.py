@@ -40,7 +40,8 @@ def test_what_is_there_counts_and_what_is_broken_leaves_what_was(
     path.unlink()
     file.refresh()
     assert certificates.ca_pem == one + two
-    assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]  # one line a cause
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 2  # one line a cause
     path.write_bytes(two)
     file.refresh()
     assert told == [one + two, two]
