@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,6 +19,8 @@ from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, InvalidFaul
 from tonnage.plane.settings import nodes_of
 from tonnage.printable import printable, printable_json
 from tonnage.suggestions import closest
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _kinds() -> str:
@@ -74,6 +77,17 @@ class _Where:
             )
 
 
+def _named(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """An empty name is a variable that was not set, and must not come to mean every node."""
+    if "" in value:
+        raise click.BadParameter("the name is empty; leave --node out for all nodes", ctx, param)
+    return value
+
+
+def _nodes_option(help: str) -> Callable[[F], F]:
+    return click.option("--node", "nodes", multiple=True, callback=_named, shell_complete=cluster_nodes, help=help)
+
+
 @click.group(cls=SuggestingGroup, epilog=_kinds())
 @click.option(
     "--data-dir", type=click.Path(path_type=Path, file_okay=False), help="The folder of a `tonnage up` cluster."
@@ -87,32 +101,36 @@ def fault(ctx: click.Context, data_dir: Path | None, file: Path | None) -> None:
 
 @fault.command("set")
 @click.argument("kind", type=_Kind())
-@click.option("--node", default="", shell_complete=cluster_nodes, help="The node it is for; without one it is for all.")
+@_nodes_option("A node it is for, and may be repeated; without one it is for all.")
 @click.option("--value", type=float, help="How much, for the kinds that ask.")
 @click.pass_obj
-def set_fault(where: _Where, kind: str, node: str, value: float | None) -> None:
+def set_fault(where: _Where, kind: str, nodes: tuple[str, ...], value: float | None) -> None:
     """Make KIND go wrong from now on, until it is cleared."""
     unit = kind_of(kind).value
     if unit and value is None:
         raise click.UsageError(f'the fault "{kind}" needs --value, a number of {unit}')
     try:
-        wanted = Fault(kind, node, value or 0.0)
+        wanted = [Fault(kind, node, value or 0.0) for node in nodes or ("",)]
     except InvalidFault as exc:
         raise click.UsageError(exc.message) from exc
-    where.require_node(node)
-    where.faults().put(wanted)
-    echo(f"fault {_told(wanted)} set", err=True)
+    for node in nodes:
+        where.require_node(node)
+    for each in wanted:
+        where.faults().put(each)
+        echo(f"fault {_told(each)} set", err=True)
 
 
 @fault.command()
 @click.argument("kind", type=_Kind(), required=False)
-@click.option("--node", default="", shell_complete=cluster_nodes, help="Only what is for this node.")
+@_nodes_option("Only what is for this node; may be repeated.")
 @click.pass_obj
-def clear(where: _Where, kind: str | None, node: str) -> None:
+def clear(where: _Where, kind: str | None, nodes: tuple[str, ...]) -> None:
     """End the faults of KIND, or all of them."""
-    if not any(each.node == node for each in where.faults().all()):  # one that is gone may still have left a fault
-        where.require_node(node)
-    ended = where.faults().clear(kind or "", node)
+    held = {each.node for each in where.faults().all()}
+    for node in nodes:
+        if node not in held:  # one that is gone may still have left a fault
+            where.require_node(node)
+    ended = [each for node in nodes or ("",) for each in where.faults().clear(kind or "", node)]
     for each in ended:
         echo(f"fault {_told(each)} cleared", err=True)
     if not ended:

@@ -153,3 +153,11 @@ def test_pools_may_stand_in_the_annotation_and_very_many_are_counted() -> None:
     meta = {"name": "c", "annotations": {"tonnage.dev/available-capacities": "3Gi, 2Gi"}}
     assert capacity_cells(metadata=meta)[5] == "3Gi,2Gi"
     assert capacity_cells(availableCapacities=["1Gi"] * 20)[5] == "1Gi,1Gi,1Gi,1Gi,1Gi,1Gi,1Gi,1Gi,… (20)"
+
+
+def test_no_capacity_object_makes_a_line_that_nobody_can_read() -> None:
+    zones = {"key": "zone", "operator": "In", "values": [f"z{number:03}" for number in range(100)]}
+    topology = str(capacity_cells(nodeTopology={"matchExpressions": [zones]})[2])
+    assert (topology[:17], topology[-1], len(topology)) == ("zone in (z000,z00", "…", 81)
+    meta = {"name": "c", "annotations": {"tonnage.dev/available-capacities": "9" * 10_000}}
+    assert len(str(capacity_cells(metadata=meta)[5])) == 81

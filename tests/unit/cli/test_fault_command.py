@@ -170,3 +170,22 @@ def test_a_kind_that_there_is_not_is_suggested(shell: Shell, started: Path) -> N
     assert code == 2
     assert 'there is no fault "out-of-spcae"; there are out-of-space, ' in err
     assert err.endswith("hint: did you mean 'out-of-space'?\n")
+
+
+def test_several_nodes_are_named_at_once(shell: Shell, tmp_path: Path) -> None:
+    here, nodes = ("--data-dir", str(tmp_path)), ("--node", "a", "--node", "b")
+    assert shell(*here, "set", "dead", *nodes) == (0, "", "fault dead on a set\nfault dead on b set\n")
+    assert shell(*here, "clear", *nodes) == (0, "", "fault dead on a cleared\nfault dead on b cleared\n")
+
+
+@pytest.mark.parametrize("verb", [("set", "dead"), ("clear",)], ids=["set", "clear"])
+def test_a_node_without_a_name_is_not_every_node(shell: Shell, tmp_path: Path, verb: tuple[str, ...]) -> None:
+    code, _, told = shell("--data-dir", str(tmp_path), *verb, "--node", "")
+    assert code == 2
+    assert "the name is empty; leave --node out for all nodes" in told
+
+
+def test_when_one_of_several_nodes_is_not_there_nothing_is_set(shell: Shell, started: Path) -> None:
+    known = "node-1"
+    assert shell("--data-dir", str(started), "set", "dead", "--node", known, "--node", "nowhere")[0] != 0
+    assert shell("--data-dir", str(started), "list", "-o", "json")[1] == "[]\n"

@@ -17,6 +17,8 @@ from tonnage.objects.document import Doc, dig
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES
 
 _MOST_POOLS = 8
+_WIDEST = 80
+"""Characters of a cell that has no end of its own."""
 
 
 def storage_class(doc: Doc, now: datetime) -> Cell:
@@ -65,7 +67,12 @@ def token_requests(driver: Doc, now: datetime) -> Cell:
 def reached_nodes(capacity: Doc, now: datetime) -> Cell:
     """The nodes that reach the storage, as a selector; `<none>` where the object says nothing, `<all>` for any node."""
     topology = dig(capacity, "nodeTopology")
-    return cells.NONE if topology is None else cells.selector(topology) or "<all>"
+    return cells.NONE if topology is None else _fitting(cells.selector(topology)) or "<all>"
+
+
+def _fitting(text: str) -> str:
+    """As much of a text as leaves a line readable: a selector may name a hundred zones."""
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…"
 
 
 def amount(path: str) -> CellOf:
@@ -79,7 +86,7 @@ def pools(capacity: Doc, now: datetime) -> Cell:
     if not told:
         annotation = str(dig(capacity, "metadata", "annotations", AVAILABLE_CAPACITIES) or "")
         told = [each.strip() for each in annotation.split(",") if each.strip()]
-    shown = ",".join(str(each) for each in told[:_MOST_POOLS])
+    shown = _fitting(",".join(str(each) for each in told[:_MOST_POOLS]))
     return f"{shown},… ({len(told)})" if len(told) > _MOST_POOLS else shown or cells.NONE
 
 
