@@ -14,8 +14,8 @@ setup:  ## make .venv with everything the lock file pins
 test-unit: setup  ## what starts no process of its own (a minute on two cores)
 	$(PY) -m pytest -n 2 -m "not slow and not process" $(UNIT_TESTS)
 
-test: setup  ## the fast suite (a few minutes on two cores; a third worker uses what the others wait for)
-	$(PY) -m pytest -n 3 -m "not slow"
+test: setup  ## the fast suite (a few minutes on two cores; a third worker uses what the others wait for, and takes from their queues)
+	$(PY) -m pytest -n 3 --dist worksteal -m "not slow"
 
 test-all: setup  ## the slow ones as well
 	$(PY) -m pytest -n 2
